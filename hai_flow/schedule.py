@@ -20,6 +20,7 @@ Clause: TypeAlias = Literal[
     "schedule.day_or_weekday", "schedule.month", "schedule.zone",
 ]  # fmt: skip
 
+CRON_CHARS_MAX: Final = 500  # each value of each field, written out, is fewer; all that fires is found by its text
 GRACE: Final = timedelta(seconds=30)
 FIRES_MAX: Final = 100
 TIMES_MAX: Final = 6  # of a day, that `explain_timing` names one by one
@@ -58,6 +59,8 @@ class DueInstants:
 
 def fault_of_cron(cron: str) -> str | None:
     """The fault of a cron expression, in cronsim's words; None when it is right."""
+    if len(cron) > CRON_CHARS_MAX:
+        return f"expected at most {CRON_CHARS_MAX} characters, found {len(cron)}"
     if len(cron.split()) != 5:
         return f"expected 5 fields (minute hour day month weekday), found {len(cron.split())}"
     try:

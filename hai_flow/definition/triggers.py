@@ -18,7 +18,14 @@ from hai_flow.definition.names.zones import NO_PLACES, check_sign, check_zone
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
-from hai_flow.schedule import UnevenStep, crons_of_every, fault_of_cron, find_uneven_steps, remedy_of_cron
+from hai_flow.schedule import (
+    CRON_CHARS_MAX,
+    UnevenStep,
+    crons_of_every,
+    fault_of_cron,
+    find_uneven_steps,
+    remedy_of_cron,
+)
 from hai_flow.values import Json
 
 _RATE: Final = re.compile(r"rate\((?P<count>[0-9]{1,4}) (?P<unit>minute|hour|day)s?\)")
@@ -302,6 +309,8 @@ def _build_event_names(names: Names) -> Names:
 
 
 def _check_cron(text: str) -> str | None:
+    if len(text) > CRON_CHARS_MAX:
+        return f"expected a cron expression of at most {CRON_CHARS_MAX} characters, found {len(text)}"
     fields = text.split()
     if len(fields) != 5:
         hint = ""

@@ -31,6 +31,7 @@ from hai_flow.engine.pendings.selectors import (
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.steps.freezes import Freeze, freeze_of
+from hai_flow.primitives.beside_loop import spend
 from hai_flow.primitives.signs import compose
 from hai_flow.values import Json
 
@@ -38,6 +39,7 @@ CONSULT: Final = "consult_rules"
 """The message of a run that has opened a gate for whose tool there are rules."""
 RULE_DECIDED: Final = "rule_decided"
 """The message of a run whose gate in front of `ESTABLISH` was decided."""
+_COMPILE_WORK: Final = 200  # microseconds of a condition, on the average of those that are kept and those that are not
 ESTABLISH: Final = "built_in.establish"
 """The call whose gate approves a rule."""
 
@@ -126,6 +128,7 @@ def choose(
 
 
 def _is_met(rule: StandingRule, args: Json) -> bool:
+    spend(_COMPILE_WORK)
     condition = compile_conditions(rule.when, rule.bounds)
     return condition is None or condition.evaluate({ARGUMENTS: args}) is True
 

@@ -89,7 +89,7 @@ def _lines(told: NoticeContent) -> list[str]:
     lines = [f"{_WHAT.get(told.what, _WHAT['opened'])}, in the workflow {told.workflow}.", ""]
     lines += quote(told.title, TITLE_MAX).splitlines()
     if told.message:
-        lines += [">", *quote(to_text(told.message), MESSAGE_MAX).splitlines()]
+        lines += [">", *quote(to_text(told.message, MESSAGE_MAX), MESSAGE_MAX).splitlines()]
     if has_hidden(told.title) or has_hidden(told.message or ""):
         lines += ["", WARNING]
     lines.append("")

@@ -24,6 +24,7 @@ from hai_flow.errors import StepError
 from hai_flow.notify.channels import Email, NotifyFile, Slack, WebhookChannel
 from hai_flow.notify.chat.contract import NotSent, Response
 from hai_flow.notify.letters import NoticeContent, chat, letter, payload
+from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.primitives.retry_after import retry_after
 from hai_flow.primitives.unpacking import NotUnpacked
 from hai_flow.steps.http.egress import EgressGuard
@@ -140,7 +141,8 @@ class Sender:
                             )
                         await self._mail(channel, id, told, address, now)
                     case Slack():
-                        content = {"text": chat(told), "unfurl_links": False, "unfurl_media": False}
+                        text = await run_unless_short(told.message or "", chat, told)
+                        content = {"text": text, "unfurl_links": False, "unfurl_media": False}
                         if whom:
                             content["channel"] = whom
                         await self._poster.post(self._secret(channel.url), values.dumps(content), {})
@@ -162,7 +164,7 @@ class Sender:
 
     async def _mail(self, channel: Email, id: str, told: NoticeContent, address: str, now: datetime) -> None:
         password = None if channel.password is None else self._secret(channel.password)
-        message = email_of(channel, id, told, address, now)
+        message = await run_unless_short(told.message or "", email_of, channel, id, told, address, now)
         try:
             await asyncio.to_thread(_deliver, channel, password, message)
         except smtplib.SMTPRecipientsRefused as error:

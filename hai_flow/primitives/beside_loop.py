@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 LARGE_BYTES: Final = 64 * 1024
 """Values up to this size are read and checked on the loop, which is faster than to hand them over."""
+SHORT_BYTES: Final = 8 * 1024
+"""Likewise, for functions that take a microsecond or more for each character or part."""
 ALLOWED_SECONDS: Final = 0.008
 """For how long work with an allowance may go on before it begins another piece."""
 ALLOWED_UNITS: Final = 5_000
@@ -177,6 +179,13 @@ async def run_by_size(size: int, function: Callable[..., T], *args: Any, **more:
 async def run_if_large(value: Any, function: Callable[..., T], *args: Any, **more: Any) -> T:
     """The result of a function that works on a JSON value: beside the loop if that is large."""
     if not is_large(value):
+        return function(*args, **more)
+    return await run_beside_loop(function, *args, **more)
+
+
+async def run_unless_short(value: Any, function: Callable[..., T], *args: Any, **more: Any) -> T:
+    """The result of a function that is slow: beside the loop unless the value that it works on is short."""
+    if not is_large(value, SHORT_BYTES):
         return function(*args, **more)
     return await run_beside_loop(function, *args, **more)
 

@@ -2,6 +2,7 @@
 
 A text is looked through once, whatever the number of values: every value has six characters or more, so it is enough
 to look up four characters at every third place. Nothing is compiled, so that a new value costs only its own forms.
+Long texts are looked through beside the loop, while values are added on it: each look is one call on what there is.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Hider:
     def hide(self, text: str) -> str:
         """`text` without the values."""
         if len(self._forms) <= FORMS_FEW:
-            return without(text, self._forms)
+            return without(text, list(self._forms))
         grams = {text[place : place + _GRAM] for place in range(0, len(text), _STRIDE)} & self._by_gram.keys()
-        return without(text, set().union(*(self._by_gram[gram] for gram in grams))) if grams else text
+        return without(text, set().union(*(self._by_gram.get(gram, ()) for gram in grams))) if grams else text
 
     def _remove(self, value: str) -> None:
         for form in self._values.pop(value):

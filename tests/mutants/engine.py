@@ -71,6 +71,7 @@ expression_values = Room(
 expression_values.bug(
     "a long list is converted on the loop",
     ("    spend(len(value))\n    parts = [convert(", "    parts = [convert("),
+    ("    spend(count)\n", ""),
 )
 schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_schema_work.py")
 schemas.bug(
@@ -497,7 +498,7 @@ guarding.bug(
 
 excluding = Room("hai_flow/engine/pendings/selectors.py", f"{_T}passing.py")
 excluding.bug(
-    "who caused a run decides", ("    if selector == REQUESTER and not _composed(", "    if False and not _composed(")
+    "who caused a run decides", ("    if selector == REQUESTER and not holdings", "    if False and not holdings")
 )
 staging = Room("hai_flow/engine/pendings/deadlines.py", f"{_T}approvals_time.py")
 staging.bug(

@@ -34,7 +34,8 @@ async def _request(access: Access, base: str, given: Mapping[str, Any], call: Ca
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
     approval = await approvals.ask(access, body, key, Response(), base)
     access = await access.find_at_run(UUID(approval["id"]))
-    return _result(approvals.view_of(await approvals.settle(access, approval["id"], given.get("seconds", 20)), base))
+    state = await approvals.settle(access, approval["id"], given.get("seconds", 20))
+    return _result(await approvals.show(state, base))
 
 
 async def _consume(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:

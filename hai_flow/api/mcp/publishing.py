@@ -34,6 +34,7 @@ from hai_flow.store.messaging import hints
 NAME: Final = "draft_publish"
 ACTION: Final = "publish_workflow"
 DIFF_CHARS_MAX: Final = 7000
+COMPARED_LINES_MAX: Final = 500
 STRANDED_MAX: Final = 50
 PUBLISHERS: Final = tuple(f"role:{name}" for name, rights in ROLES.items() if Right.PUBLISH in rights)
 
@@ -48,12 +49,12 @@ async def _draft(access: Access, base: str, params: Mapping[str, Any], call: Cal
     id = access.runtime.starts.id_of("rest", str(access.tenant), access.principal.id, key)
     try:
         cell = await access.find_at_run(id)
-        approval = approvals.view_of(await approvals.find(cell, str(id)), base)
+        approval = await approvals.show(await approvals.find(cell, str(id)), base)
     except Rejected:
         approval = await approvals.ask(access, await _build_question(access, plan, arguments), key, Response(), base)
     access = await access.find_at_run(UUID(approval["id"]))
     state = await approvals.settle(access, approval["id"], params.get("seconds", 0))
-    status = approvals.view_of(state, base)["status"]
+    status: str = (await approvals.show(state, base))["status"]
     if status in ("approved", "consumed"):
         consumed = approvals.ConsumeBody(action=ACTION, arguments=arguments)
         await approvals.consume(access, approval["id"], consumed, key, base)
@@ -63,7 +64,7 @@ async def _draft(access: Access, base: str, params: Mapping[str, Any], call: Cal
         await access.repeat()
         access.hint_lists()
         status = "published"
-    view = approvals.view_of(state, base)
+    view = await approvals.show(state, base)
     page = view["page"]
     says = {
         "published": f"{arguments['workflow']} is published.",
@@ -99,16 +100,40 @@ async def _describe(access: Access, plan: Plan, text: str) -> str:
         return f"There is no workflow `{plan.name}` yet; the whole document stands in the arguments."
     before = stored.source.decode(errors="replace").splitlines()
     names = f"{old.name}@{old.version}", f"{plan.name}@{plan.version}"
-    view = "\n".join(difflib.unified_diff(before, text.splitlines(), *names, lineterm=""))
-    if len(view) > DIFF_CHARS_MAX:
-        view = f"{view[:DIFF_CHARS_MAX]}\n… the rest stands in the arguments"
+    view = await check_beside_loop(access, list_changed_lines, before, text.splitlines(), names)
     fence = "`" * (max([2, *(len(each) for each in re.findall("`+", view))]) + 1)  # nothing in it ends it
     return f"{fence}diff\n{view}\n{fence}\n\n{await _tell_stranded(access, old, plan)}"
 
 
+def _count_alike(before: list[str], after: list[str]) -> int:
+    """How many lines are the same in both from the beginning on."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((n for n, (was, now) in pairs if was != now), min(len(before), len(after)))
+
+
+def list_changed_lines(before: list[str], after: list[str], names: tuple[str, str]) -> str:
+    """The lines that differ, as `diff -u` shows them: the first characters. In long documents that have thousands of
+    lines between the first change and the last, all of these are shown as changed: to find which are the same takes a
+    time that grows with the product of their numbers."""
+    alike = _count_alike(before, after)
+    tail = _count_alike(before[alike:][::-1], after[alike:][::-1])
+    changed = [lines[alike : len(lines) - tail] for lines in (before, after)]
+    if len(changed[0]) * len(changed[1]) <= COMPARED_LINES_MAX**2:
+        shown = difflib.unified_diff(before, after, *names, lineterm="")
+        view = "\n".join(shown)
+    else:
+        head = [f"--- {names[0]}", f"+++ {names[1]}"]
+        head.append(f"@@ -{alike + 1},{len(changed[0])} +{alike + 1},{len(changed[1])} @@")
+        lines = [*(f"-{line}" for line in changed[0]), *(f"+{line}" for line in changed[1])]
+        view = "\n".join([*head, *lines])
+    if len(view) > DIFF_CHARS_MAX:
+        view = f"{view[:DIFF_CHARS_MAX]}\n… the rest stands in the arguments"
+    return view
+
+
 async def _tell_stranded(access: Access, old: Plan, new: Plan) -> str:
     """Runs go on in their version; those that are migrated to the new one would not find the step that they wait at."""
-    same = diff(old, new).same
+    same = (await check_beside_loop(access, diff, old, new)).same
     page = await list_pendings(access, STRANDED_MAX, None, new.name, None)
     paths = {each["run_id"]: plan_path(each["path"]) for each in page["items"]}
     gone = {run: path for run, path in paths.items() if path in old.steps and path not in same}

@@ -32,6 +32,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.runs import migrate
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_by_work
 from hai_flow.runtime.ops.backtest import (
     Backtest,
     Backtesting,
@@ -77,7 +78,12 @@ async def diff_versions(
 ) -> dict[str, Any]:
     """The changes from the version `from` to the version `to`: steps that were added, removed, moved or changed."""
     (old, before), (new, after) = await _versions(access, name, from_, to)
-    return {"from": _version(old), "to": _version(new), **diff(before, after).as_dict()}
+    changes = await check_beside_loop(access, _list_changes, before, after)
+    return {"from": _version(old), "to": _version(new), **changes}
+
+
+def _list_changes(before: Plan, after: Plan) -> dict[str, Any]:
+    return diff(before, after).as_dict()
 
 
 @router.post(
@@ -221,7 +227,7 @@ async def _examine(access: Access, run: RunSummary, old: Plan, new: Plan, mappin
     if state.sha256 == new.sha256.hex():
         return _view(run.id, state.status, [], moved=True)
     now_ms, who = access.runtime.committer.now_ms(), access.principal.who
-    move = migrate.examine(old, new, state, mapping, now_ms, who)
+    move = await run_by_work(migrate.examine, old, new, state, mapping, now_ms, who)
     return _view(run.id, state.status, [each.as_dict() for each in move.obstacles], moved=False)
 
 

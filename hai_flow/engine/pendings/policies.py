@@ -27,13 +27,14 @@ from hai_flow.engine.pendings.selectors import (
     REQUESTER,
     NotASelector,
     World,
-    can_match,
+    find_sure_ids,
     is_sure_match,
     is_surely_barred,
     list_people,
     selectors_of,
 )
 from hai_flow.engine.pendings.votes import Rules
+from hai_flow.primitives.signs import compose
 from hai_flow.values import Json
 
 _DAY: Final = 86_400_000
@@ -107,12 +108,17 @@ def _with_people(stage: Rules, world: World) -> Rules:
     if listed is None:
         fault = "" if stage.quorum != "all" else "`quorum: all` needs people that can be listed; `from` has others"
         return msgspec.structs.replace(stage, people=None, everyone=(), fault=stage.fault or fault)
-    counted = stage.selectors()
-    people = {
-        id: tuple(each for each in counted if can_match(each, id, world))
-        for id in listed
-        if not is_surely_barred(stage.exclude, id, world)
-    }
+    barred = find_sure_ids(stage.exclude, world)
+    behind = frozenset(map(compose, world.instigators)) if REQUESTER in stage.exclude else ()
+    matches: dict[str, list[str]] = {}
+    if barred is not None:
+        matches = {id: [] for id in listed if id not in barred and id not in behind}
+    for selector in stage.selectors():
+        whom = None if selector == ANYONE else list_people([selector], world)
+        for id in matches if whom is None else whom:  # of others it is unknown before they vote
+            if id in matches:
+                matches[id].append(selector)
+    people = {id: tuple(each) for id, each in matches.items()}
     return msgspec.structs.replace(stage, people=people, everyone=listed if stage.quorum == "all" else ())
 
 

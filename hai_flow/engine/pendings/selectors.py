@@ -111,7 +111,8 @@ def list_matching_selectors(selectors: Iterable[str], principal: Principal, worl
         selectors = [each for each in selectors if each in (REQUESTER, ANYONE)]
     elif is_agent(principal):
         selectors = [each for each in selectors if each in (REQUESTER, ANYONE, principal.id)]
-    return tuple(each for each in selectors if _matches(each, person, world))
+    holdings = _holdings_of(person)
+    return tuple(each for each in selectors if _matches(each, holdings, world))
 
 
 def list_excluding_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
@@ -120,7 +121,8 @@ def list_excluding_selectors(selectors: Iterable[str], principal: Principal, wor
     people = (principal, voting_person(principal))
     if principal.through:
         people = (*people, _read_people_between(principal.through))
-    return tuple(each for each in selectors if any(_excludes(each, one, world) for one in people))
+    holdings = [_holdings_of(one) for one in people]
+    return tuple(each for each in selectors if any(_excludes(each, one, world) for one in holdings))
 
 
 def _read_people_between(through: Sequence[str]) -> Principal:
@@ -135,38 +137,67 @@ def _read_people_between(through: Sequence[str]) -> Principal:
 
 def is_surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:
     """Whether an exclusion keeps out a person known only by id, whatever roles and groups they have."""
-    return any(_excludes(each, Principal(id), world) for each in selectors)
+    holdings = _holdings_of(Principal(id))
+    return any(_excludes(each, holdings, world) for each in selectors)
 
 
-def _excludes(selector: str, principal: Principal, world: World) -> bool:
-    if selector == REQUESTER and not _composed(world.instigators).isdisjoint(_list_own_ids(principal)):
+def find_sure_ids(selectors: Iterable[str], world: World) -> frozenset[str] | None:
+    """The ids of whom the selectors match whatever roles and groups they have; None: everybody. To ask that of
+    thousands of ids one by one, about thousands of selectors, takes minutes."""
+    ids: set[str] = set()
+    for selector in selectors:
+        kind, _, name = selector.partition(":")
+        if selector == ANYONE:
+            return None
+        if selector == REQUESTER:
+            ids.add(compose(world.requester))
+        elif kind == "role":
+            members = find_sure_ids(_find_members(name, world) or (), world)
+            if members is None:
+                return None
+            ids |= members
+        elif kind != "group":
+            ids.add(compose(selector))
+    return frozenset(ids)
+
+
+class _Holdings(NamedTuple):
+    """A principal, for thousands of comparisons."""
+
+    ids: frozenset[str]
+    roles: frozenset[str]
+    groups: frozenset[str]
+
+
+def _holdings_of(principal: Principal) -> _Holdings:
+    ids = _composed((principal.id, *principal.aliases))  # old logs have other spellings
+    return _Holdings(ids, _composed(principal.roles), _composed(principal.groups))
+
+
+def _excludes(selector: str, holdings: _Holdings, world: World) -> bool:
+    if selector == REQUESTER and not holdings.ids.isdisjoint(_composed(world.instigators)):
         return True
-    return _matches(selector, principal, world)
+    return _matches(selector, holdings, world)
 
 
-def _matches(selector: str, principal: Principal, world: World) -> bool:
+def _matches(selector: str, holdings: _Holdings, world: World) -> bool:
     if selector == ANYONE:
         return True
     if selector == REQUESTER:
-        return compose(world.requester) in _list_own_ids(principal)
+        return compose(world.requester) in holdings.ids
     kind, _, name = selector.partition(":")
     if kind == "group":
-        return compose(name) in _composed(principal.groups)
+        return compose(name) in holdings.groups
     if kind == "role":
         members = _find_members(name, world)
         if members is None:
-            return compose(name) in _composed(principal.roles)
-        return any(_matches(member, principal, world) for member in members)
-    return compose(selector) in _list_own_ids(principal)
+            return compose(name) in holdings.roles
+        return any(_matches(member, holdings, world) for member in members)
+    return compose(selector) in holdings.ids
 
 
-def _composed(names: Iterable[str]) -> set[str]:
-    return set(map(compose, names))
-
-
-def _list_own_ids(principal: Principal) -> set[str]:
-    """The principal's own ids, each in its composed form: old logs have others."""
-    return _composed((principal.id, *principal.aliases))
+def _composed(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(compose, names))
 
 
 def _find_members(role: str, world: World) -> tuple[str, ...] | None:
@@ -236,15 +267,6 @@ def list_people(selectors: Iterable[str], world: World) -> tuple[str, ...] | Non
     return tuple(people)
 
 
-def can_match(selector: str, id: str, world: World) -> bool:
-    """Whether a person known only by id may match: true where that is unknown before they vote."""
-    if selector == ANYONE:
-        return True
-    if list_people([selector], world) is not None:
-        return is_sure_match(selector, id, world)
-    return True
-
-
 def is_sure_match(selector: str, id: str, world: World) -> bool:
     """Whether a person known only by id matches whatever roles and groups they have."""
-    return selector == ANYONE or _matches(selector, Principal(id), world)
+    return _matches(selector, _holdings_of(Principal(id)), world)

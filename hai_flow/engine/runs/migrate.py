@@ -39,9 +39,11 @@ from hai_flow.engine.pendings import passing, votes
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import PendingState, RunState, StepState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import spend
 from hai_flow.values import Json
 
 MOVABLE: Final = frozenset({"queued", "waiting", "paused", "needs_attention"})
+_COMPARE_WORK: Final = 50  # microseconds to compare two plans, for each of their steps
 _OPEN: Final = frozenset({"running", "waiting"})
 
 
@@ -225,7 +227,9 @@ def _find_steps_obstacles(old: Plan, new: Plan, state: RunState, paths: dict[str
     for path in (path for path in old.steps if path in instances):
         now = rename_path(path, paths)
         if now not in new.steps:
-            guess = diff(old, new).same if guess is None else guess
+            if guess is None:
+                spend(_COMPARE_WORK * (len(old.steps) + len(new.steps)))
+                guess = diff(old, new).same
             hint = f"; it looks like {guess[path]}: map {path}={guess[path]}" if path in guess else ""
             yield Obstacle("step.gone", path, f"{path} is not in {new.name}@{new.version}{hint}.")
             continue

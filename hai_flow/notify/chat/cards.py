@@ -77,7 +77,9 @@ def build_card(
     """The card of a question, without its buttons. `shows_evidence`: its only reader is one of the deciders."""
     opened, rules = pending.opened, derive_rules(pending)
     texts = [each for each in (opened.args, opened.evidence if shows_evidence else None) if each]
-    arguments = "\n".join(escape_json(indent(each)) for each in texts) or None
+    arguments = None
+    if sum(map(len, texts)) <= arguments_max:  # written for people it is longer
+        arguments = "\n".join(escape_json(indent(each)) for each in texts) or None
     if arguments is not None and len(arguments) > arguments_max:
         arguments = None
     digest = opened.digest if arguments is None and (opened.args or opened.evidence) else None
@@ -87,7 +89,7 @@ def build_card(
         id=id,
         heading=f"Somebody is asked to decide, in the workflow {reveal(workflow)}.",
         title=_cut(" ".join(reveal(title).split()), TITLE_MAX),
-        message=None if not message else _cut(reveal(to_text(message)), MESSAGE_MAX),
+        message=None if not message else _cut(reveal(to_text(message, MESSAGE_MAX)), MESSAGE_MAX),
         arguments=arguments,
         digest=digest,
         facts=tuple(_list_facts(pending, opened, rules)),

@@ -52,7 +52,7 @@ from hai_flow.engine.state.instigators import SYSTEM, list_people_behind
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import file_ids, instants
-from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work
+from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work, spend
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Pool
 
 log = structlog.get_logger(__name__)
+_NEXT_FIRE_WORK: Final = 500  # microseconds: a date that comes once in a leap year takes more
 
 WAITING_MAX: Final = 100  # instants of a schedule that wait for the run before them; later ones are skipped
 OVERLAPPED: Final = "the next run of its schedule is due"
@@ -576,12 +577,8 @@ class Triggers(Service):
                 plan = await self.catalog.plan_of(tenant, latest)
             except Unreadable:
                 return
-            now = self.committer.now()
-            schedules = [
-                _schedule_row(tenant, latest, position, trigger, now)
-                for position, trigger in enumerate(plan.triggers)
-                if isinstance(trigger, ScheduleTrigger)
-            ]
+            WORK_FOR.set(tenant)
+            schedules = await run_by_work(_list_schedule_rows, tenant, latest, plan, self.committer.now())
             events = [
                 EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *columns)
                 for position, trigger in enumerate(plan.triggers)
@@ -637,6 +634,15 @@ def _compute_row_key(trigger: Trigger) -> tuple[str, TriggerKind] | None:
         case WebhookTrigger():
             return trigger.path, "webhook"
     return None
+
+
+def _list_schedule_rows(tenant: UUID, latest: Workflow, plan: Plan, now: datetime) -> list[ScheduleRow]:
+    rows: list[ScheduleRow] = []
+    for position, trigger in enumerate(plan.triggers):
+        if isinstance(trigger, ScheduleTrigger):
+            spend(_NEXT_FIRE_WORK)
+            rows.append(_schedule_row(tenant, latest, position, trigger, now))
+    return rows
 
 
 def _schedule_row(

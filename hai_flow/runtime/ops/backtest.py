@@ -153,7 +153,7 @@ async def backtest_some(
     """The result for the first runs, as many as may be, and whether these were all. Each run is read as it is at that
     moment, and decided beside the loop, so that others are served meanwhile. `is_personal`: whether the run has values
     that are kept from the reader, who has written the text and would read them off its way."""
-    plans, pairings, result = Plans(reads), dict[bytes, Pairing](), Backtest()
+    plans, pairings, result = Plans(reads, beside), dict[bytes, Pairing](), Backtest()
     until = time.monotonic() + seconds_max
     async for page in run_bundle.workflow_run_pages(reads, request.tenant, request.name, request.age):
         now = instants.milliseconds(await read_clock(reads))
@@ -290,7 +290,7 @@ async def _read_run(
         plan = await plans.find(request.tenant, digest)
         if isinstance(plan, str):
             return Unread(run_id, "plan", f"the workflow {digest.hex()[:16]}: {plan}")
-        pairings[digest] = pair_plans(plan, request.plan)
+        pairings[digest] = await beside(pair_plans, plan, request.plan)
     recording, version = Recording(str(run_id), pairings[digest].old, request.limits), 0
     try:
         commits = [

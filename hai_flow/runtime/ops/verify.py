@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -82,10 +83,12 @@ class VerifiedRuns:
 
 
 class Plans:
-    """The plans that runs are pinned to, compiled as they are wanted."""
+    """The plans that runs are pinned to, compiled as they are wanted. `beside` calls a function with its arguments
+    beside the event loop; None: they are compiled on it."""
 
-    def __init__(self, connection: Connection | Pool) -> None:
+    def __init__(self, connection: Connection | Pool, beside: Callable[..., Awaitable[Any]] | None = None) -> None:
         self._connection = connection
+        self._beside = beside
         self._known: OrderedDict[tuple[UUID, bytes], Plan | str] = OrderedDict()
 
     async def find(self, tenant: UUID, digest: bytes) -> Plan | str:
@@ -102,7 +105,8 @@ class Plans:
         if stored is None:
             return "it is not in the database"
         try:
-            plan = compile_workflow(stored.source, f"{stored.name}@{stored.version}", stored=True)
+            work = partial(compile_workflow, stored.source, f"{stored.name}@{stored.version}", stored=True)
+            plan: Plan = work() if self._beside is None else await self._beside(work)
         except DefinitionError as error:
             return f"this release can't perform it: {error}"
         return plan if plan.sha256 == digest else "its bytes are not those of its digest"

@@ -31,6 +31,7 @@ from hai_flow.notify.channels import App, ChatPerson, NotifyFile
 from hai_flow.notify.chat import apps, cards
 from hai_flow.notify.chat.contract import Card, ChatApp, ChatPlace, NotSent
 from hai_flow.notify.sending import SECONDS, Poster
+from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
@@ -265,7 +266,10 @@ class ChatCards(Service):
                 pending = msgspec.structs.replace(pending, opened=masked)
         base = self._link_base
         page = None if base is None else f"{base.rstrip('/')}{addresses.pending(row.pending_id)}"
-        card = cards.build_card(
+        texts = (pending.opened.args or "", pending.opened.evidence or "", pending.opened.message or "")
+        card = await run_unless_short(
+            texts,
+            cards.build_card,
             row.id,
             name_workflow(state),
             pending,

@@ -18,6 +18,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.settings import Settings, variable
 from hai_flow.store.audit import audit
 from hai_flow.store.runs import run_bundle
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Pool
 
 FILE: Final = "receipt-keys.json"
-_AT_ONCE: Final = 200  # events; a long log is not read in one go, for others use the loop
+_AT_ONCE: Final = 16 * 1024  # bytes of events
 
 
 class ReceiptKeys:
@@ -118,14 +119,20 @@ async def build_receipt(
         dict[str, Json](),
         0,
     )
-    async for commit in run_bundle.log_rows(pool, run_id):
-        head = sha256(head + commit["events"]).digest()
-        for event in e.decode_events(commit["events"]):
+
+    def fold(events: bytes) -> None:
+        nonlocal state
+        for event in e.decode_events(events):
             state = evolve(state, event)
             recorder.see(event, reader.show(event, state), state)
-            read += 1
-            if read % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+
+    async for commit in run_bundle.log_rows(pool, run_id):
+        head = sha256(head + commit["events"]).digest()
+        await run_unless_short(commit["events"], fold, commit["events"])
+        read += len(commit["events"])
+        if read >= _AT_ONCE:
+            await asyncio.sleep(0)
+            read = 0
         if recorder.decided and not closed:
             closed = {"seq": commit["last_seq"], "head": head.hex()}
     if not recorder.exists:

@@ -28,7 +28,7 @@ from hai_flow.engine.standing_rules import CONSULT, ESTABLISH, RULE_DECIDED, Sta
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, StepError, Unreadable
-from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.primitives.beside_loop import WORK_FOR, is_large, run_beside_loop, run_by_work
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -190,9 +190,9 @@ class StandingRules(Service):
             plan = await self._catalog.plan(tenant, bytes.fromhex(state.sha256))
             digest = await self.digest_of_tool(tenant, plan, state, pending)
             freezes = self._committer.freezes.of(tenant)
-            chosen = await run_if_large(
-                pending.opened.args, choose, plan, state, pending, digest, [to_rule(row) for row in rows], freezes
-            )
+            WORK_FOR.set(tenant)
+            run = run_beside_loop if is_large(pending.opened.args) else run_by_work
+            chosen = await run(choose, plan, state, pending, digest, [to_rule(row) for row in rows], freezes)
             if chosen.rule is None:
                 log.info("no_rule_applies", run_id=str(run_id), pending=pending_id, why=chosen.obstacle)
                 return

@@ -41,7 +41,7 @@ from hai_flow.engine.steps.tool_calls import build_prediction, display_name
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.models.calls.text_pieces import TextJoiner
-from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work
+from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work, run_unless_short
 from hai_flow.runtime.base.tracing import PERFORMED
 from hai_flow.runtime.catalog.personal import describe_error, touches
 from hai_flow.runtime.catalog.pins import PinBook
@@ -274,7 +274,7 @@ class RunningAttempt:
             ended_at = self._stage.committer.now_ms()
             if self._progress is not None:
                 self._progress.tell()
-            output = registry.hidden(output)
+            output = await run_unless_short(output, registry.hidden, output)
             self._succeeded = True
             return c.StepSucceeded(
                 path=path,

@@ -31,6 +31,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.runtime.catalog import built_in
 from hai_flow.store.messaging.pushes import PUSHES_MAX
 from hai_flow.values import Json
@@ -113,7 +114,8 @@ async def ask(access: Access, body: ApprovalBody, key: str | None, response: Res
     if not _is_for_approvals(plan):
         message = f"{plan.name} has no frontend tool `{CONSUME}`, which a workflow of approvals calls behind its gate."
         raise Rejected(422, "approval_workflow", message)
-    digest_of(body.action, body.arguments)  # a number that RFC 8785 can't write is refused before people are asked
+    # a number that RFC 8785 can't write is refused before people are asked
+    await run_unless_short(body.arguments, digest_of, body.action, body.arguments)
     if body.webhook is not None:
         await _demand_reachable(access, body.webhook.url)
     run = await begin_run(StartBody(workflow=body.workflow, input=body.input()), access, key, response)
@@ -124,7 +126,7 @@ async def ask(access: Access, body: ApprovalBody, key: str | None, response: Res
         if not await store_push(access, UUID(run["id"]), config):
             message = f"you have {PUSHES_MAX} addresses for this run already, which is the most."
             raise Rejected(409, "approval_webhook", message)
-    return view_of(await find(access, run["id"]), base)
+    return await show(await find(access, run["id"]), base)
 
 
 @router.get("/{run_id}", Right.SEE_OWN, answer=schemas.Approval, refusals=(404,))
@@ -139,7 +141,7 @@ async def get_approval(
     """An approval: what is asked, what became of it, the arguments as they were approved, and their digest. Its events
     stream from `/v1/runs/{run_id}/events`."""
     state = await settle(access, run_id, wait)
-    return view_of(state, base_of(access.settings.public_url, request))
+    return await show(state, base_of(access.settings.public_url, request))
 
 
 @router.post("/{run_id}/consume", Right.ANSWER, answer=schemas.ConsumedApproval, refusals=(403, 404, 409))
@@ -162,13 +164,13 @@ async def consume(access: Access, run_id: str, body: ConsumeBody, key: str | Non
     for _ in range(2):
         call = call_of(state)
         if status_of(state) != "approved" or call is None:
-            return _consumed_before(state, body, token, base)
-        _demand_digest(state, body)
+            return await _consumed_before(state, body, token, base)
+        await run_unless_short((state.input, body.arguments), _demand_digest, state, body)
         answer = c.PendingAnswer(id=call.opened.id, result={"consumption": token})
         command = c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("approvals"))
         with contextlib.suppress(_Lost):
             already = await _submit(access, state, command, key)
-            return {**view_of(await find(access, run_id), base), "already": already}
+            return {**await show(await find(access, run_id), base), "already": already}
         state = await find(access, run_id)
     raise Rejected(409, "approval_over", "the approval was consumed meanwhile.")
 
@@ -199,12 +201,12 @@ async def _submit(access: Access, state: RunState, command: c.Answer, key: str |
     return outcome.already
 
 
-def _consumed_before(state: RunState, body: ConsumeBody, token: str, base: str) -> dict[str, Any]:
+async def _consumed_before(state: RunState, body: ConsumeBody, token: str, base: str) -> dict[str, Any]:
     """The answer to one that comes again under its key. Raises Rejected 409 for every other one."""
     status, call = status_of(state), call_of(state)
     if status == "consumed" and call is not None and _consumption(call) == token:
-        _demand_digest(state, body)
-        return {**view_of(state, base), "already": True}
+        await run_unless_short((state.input, body.arguments), _demand_digest, state, body)
+        return {**await show(state, base), "already": True}
     winner: dict[str, Json] = {"status": status}
     if status == "pending":
         message = "nobody has approved this yet: wait for `approved` (GET with `wait`), then consume it."
@@ -296,20 +298,27 @@ def _consumption(call: PendingState) -> Json:
     return call.value.get("consumption") if isinstance(call.value, dict) else None
 
 
-def view_of(state: RunState, base: str) -> dict[str, Any]:
+async def show(state: RunState, base: str) -> dict[str, Any]:
+    """The approval that the run is, as REST shows it."""
+    calls = [each.opened.args or "" for each in state.pendings.values()]
+    return await run_unless_short((state.input, calls), _render, state, base)
+
+
+def _render(state: RunState, base: str) -> dict[str, Any]:
     gate, call = find_gate(state), call_of(state)
     action, arguments = approved_call(state)
     requested = state.input.get("arguments") if isinstance(state.input, dict) else None
     opened = next((each.opened for each in (call, gate) if each is not None and each.status == "open"), None)
     envelope = gate.value if gate is not None and isinstance(gate.value, dict) else {}
     consumed = call if status_of(state) == "consumed" else None
+    digest = digest_of(action, arguments)
     return {
         "id": state.run_id,
         "status": status_of(state),
         "action": action,
         "arguments": arguments,
-        "edited": digest_of(action, arguments) != digest_of(action, requested),  # in Python 1 is True
-        "digest": digest_of(action, arguments),
+        "edited": digest != digest_of(action, requested),  # in Python 1 is True
+        "digest": digest,
         "workflow": state.workflow,
         "requested_by": state.requester,
         "page": base + (addresses.run(state.run_id) if gate is None else addresses.pending(gate.opened.id)),

@@ -31,6 +31,7 @@ from hai_flow.engine.canaries import name_workflow
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.primitives.markdown import to_text
 from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
 from hai_flow.runtime.people.notifier import LINKS, digest_of
@@ -64,7 +65,7 @@ async def show_link(token: str, request: Request, access: OpenAccess) -> Respons
         return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
     if pending.status != "open":
         return _page("Decided", "<p>This question has already been closed.</p>", 200)
-    return _page(_title(pending), _question(name_workflow(run), link, pending))
+    return _page(_title(pending), await _show_question(name_workflow(run), link, pending))
 
 
 @router.post(LINKS + "{token}", dependencies=[open_to_everybody()])
@@ -111,7 +112,7 @@ async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejec
         return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
     if pending.status != "open":
         return _page("Not decided", f"<p>{html.escape(rejected.detail)}</p>", rejected.status)
-    question = _question(name_workflow(run), link, pending, given, rejected)
+    question = await _show_question(name_workflow(run), link, pending, given, rejected)
     return _page(f"Not decided: {_title(pending)}", question, rejected.status)
 
 
@@ -156,6 +157,12 @@ async def _form(request: Request) -> dict[str, list[str]]:
 
 def _title(pending: PendingState) -> str:
     return pending.opened.title or pending.opened.tool or "A question"
+
+
+async def _show_question(workflow: str, link: Link, pending: PendingState, *of_form: Any) -> str:
+    opened = pending.opened
+    texts = (opened.message or "", opened.args or "", opened.evidence or "")
+    return await run_unless_short(texts, _question, workflow, link, pending, *of_form)
 
 
 def _question(

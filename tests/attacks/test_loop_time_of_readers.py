@@ -1,0 +1,295 @@
+"""As `test_loop_time`, at the doors behind which something is looked at again: schedules, versions that are compared,
+questions that are written for people, approvals, cards of agents, receipts, and what was kept of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import httpx2
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from hai_flow.api.mcp.publishing import list_changed_lines
+from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, Calendar
+from hai_flow.engine.commands import Principal
+from hai_flow.engine.pendings.selectors import World, list_excluding_selectors, list_matching_selectors
+from hai_flow.notify.channels import Slack
+from hai_flow.notify.letters import NoticeContent
+from hai_flow.notify.sending import NotSent, Sender
+from hai_flow.primitives.beside_loop import run_unless_short
+from hai_flow.steps.hiding import Hider
+from tests.attacks.test_loop_time import (
+    JSON,
+    LOOPS,
+    Door,
+    _at_x,
+    _beside_others,
+    _has_ended,
+    client,
+    schemas_,
+    small_values_,
+    stalls,
+    values_,
+)
+from tests.attacks.work import DOCUMENTS, HEAD, SAY
+from tests.support.examples import examples
+from tests.support.server import YAML
+from tests.support.stalls import STALL_SECONDS, Stalls
+from tests.support.waiting import until
+
+__all__ = ["client", "stalls"]
+
+_ANY_X: Final = "input: {type: object, properties: {x: {}}}\n"
+
+# --- what is thrown ---------------------------------------------------------------------------------------------------
+
+_FIELDS: Final = ("*", "0", "29", "31", "*/7", "1-5", "L", "LW", "5#5", "1#5", "0-59", "59", "2", ",".join("0123456"))
+
+
+def crons_() -> st.SearchStrategy[str]:
+    """Dates that are rare, or never come, fields of many values, and what is no cron expression."""
+    fields = st.sampled_from(_FIELDS)
+    rare = ["0 0 29 2 1#5", "0 0 29 2 *", "0 0 31 2 *", "59 23 31 12 7", ",".join(map(str, range(60))) + " * * * *"]
+    wrong = [",".join(["0-59"] * 20_000) + " * * * *", "H(" * 3_000 + " * * * *", "cron(" + "a " * 50_000, "@" * 9_999]
+    return st.sampled_from([*rare, *rare, *wrong]) | st.tuples(*[fields] * 5).map(" ".join)
+
+
+_LINES: Final = (
+    "`a", "`` a ", "![", "[", "*a ", "**a ", " _a", "~~a~ ", "- ", "|-", "|a", "\\*", "\\|", "# ", "* * a",
+    "```", "[a](", "~~~~", "|`a", "\u4e00", "\u202e", "\u0430a ", "\U0001f600\u200d", "> ", "http://a.b", "&<>", "\x01",
+)  # fmt: skip
+
+
+def markdowns_() -> st.SearchStrategy[str]:
+    """Texts of at most 300,000 characters of one mark: in one line, in lines, in a table."""
+
+    def make(mark: str, length: int, shape: int) -> str:
+        line = mark * max(1, length // len(mark))
+        if shape == 1:
+            return f"|a{line}\n|-{'|-' * line.count('|')}\n" + "|b\n" * 20_000
+        return (f"{line}\n" * (300_000 // (len(line) + 1) + 1))[:300_000]
+
+    return st.builds(make, st.sampled_from(_LINES), st.sampled_from([1, 90, 4_000, 9_998, 90_000]), st.integers(0, 1))
+
+
+# --- the doors --------------------------------------------------------------------------------------------------------
+
+
+async def schedules(door: Door) -> None:
+    """Many schedules: published, listed, their next times, paused and resumed."""
+    crons = await door.draw(st.lists(crons_(), min_size=1, max_size=4))
+    rule = [json.dumps({"schedule": {"cron": cron, "timezone": "Europe/Berlin"}}) for cron in crons]
+    text = f"{HEAD}triggers: [{', '.join((rule * 300)[:300])}]\nsteps: [{{say: hi}}]\n"
+    await door.client.post("/v1/workflows/validate", content=text.encode(), headers=YAML)
+    await door.publish(text)
+    listed = (await door.client.get("/v1/schedules", params={"limit": 200})).json()["items"]
+    for schedule in listed[:2]:
+        await door.client.get(f"/v1/schedules/{schedule['id']}/fires", params={"limit": 50})
+        for act in ("pause", "resume"):
+            await door.client.post(f"/v1/schedules/{schedule['id']}/{act}")
+
+
+async def working_days(door: Door) -> None:
+    """A deadline in as many working days as there may be, with a year of holidays before it."""
+    days, weekday = await door.draw(st.tuples(st.integers(1, 366), st.integers(0, 6)))
+    holidays = tuple(f"2027-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 29))[:days]
+    calendar = Calendar("Europe/Berlin", (weekday,), holidays=holidays)
+
+    async def count() -> None:
+        calendar.ahead(1_800_000_000_000, WORKING_DAYS_MAX).add(1_800_000_000_000, WORKING_DAYS_MAX)
+
+    await _beside_others(count)
+
+
+async def two_versions(door: Door) -> None:
+    """Versions of thousands of steps: compared, held against the runs of the first, and runs moved to the second."""
+    count, shift, verb = await door.draw(
+        st.tuples(st.sampled_from([30, 2_500]), st.sampled_from([0, 1, 7]), st.sampled_from(["say: hi", "let: {a: b}"]))
+    )
+    head = HEAD + "steps:\n" + "  - {id: first, ask: {title: Hm, from: anyone, form: {type: object}}}\n"
+    lines = [f"  - {{say: hi {number}}}\n" for number in range(count)]
+    name = await door.publish(head + "".join(lines))
+    if name is None or await door.start(name) is None:
+        return
+    after = [f"  - {{{verb} {number * shift % count}}}\n" for number in range(count)]
+    text = (head.replace("id: first", "id: other") + "".join(after)).replace("name: work", f"name: {name}")
+    text = text.replace("version: 1", "version: 2")
+    await door.client.post(f"/v1/workflows/{name}/backtest", content=text.encode(), headers=YAML)
+    answer = await door.client.post("/v1/workflows", content=text.encode(), headers=YAML)
+    if answer.status_code == 201:
+        await door.client.get(f"/v1/workflows/{name}/diff", params={"from": "1", "to": "2"})
+        move = {"from": "1", "to": "2", "dry_run": True}
+        answer = await door.client.post(f"/v1/workflows/{name}/migrate", json=move)
+        assert answer.status_code == 200, answer.text
+
+
+async def lines_of_two_versions(door: Door) -> None:
+    first, second = await door.draw(st.tuples(*[st.sampled_from([source for source, _ in DOCUMENTS.values()])] * 2))
+    kinds = await door.draw(st.sampled_from([1, 50, 999]))
+    more = [f"{number % kinds}" for number in range(4_000)]
+    before, after = [*first[:50_000].splitlines(), *more], [*second[:50_000].splitlines(), *more[::-1]]
+    await asyncio.to_thread(list_changed_lines, before, after, ("a@1", "a@2"))  # as those who check do
+
+
+class _Poster:
+    async def post(self, url: str, body: bytes, headers: Any) -> None:
+        """Nobody is there."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def a_letter(door: Door) -> None:
+    """The message of a question, as text in a letter and in a chat."""
+    message = await door.draw(markdowns_())
+    sender = Sender.__new__(Sender)
+    sender._secrets, sender._poster = {"S": "https://hooks.example/x"}, _Poster()  # type: ignore[assignment]
+    notice = NoticeContent("opened", "p", "r", "w", "ask", "Hm" * 99, message, datetime.now(UTC))
+    with contextlib.suppress(NotSent):
+        await asyncio.create_task(sender.send(Slack(url="S"), "1", notice, "", None, datetime.now(UTC)))
+
+
+async def a_question(door: Door) -> None:
+    """A question whose text and evidence the requester wrote, asked of whom they list, in each list that shows it."""
+    from_ = await door.draw(st.sampled_from(["anyone", "requester", "'${{ input.who }}'"]))
+    ask = f"{{id: a, approve: {{title: Hm, message: '${{{{ input.x }}}}', from: {from_}, exclude: []}}}}"
+    head = HEAD + "input: {type: object, properties: {x: {type: string}, who: {}}}\n"
+    name = await door.publish(f"{head}steps: [{ask}]\n")
+    who = [f"user:u{number}" for number in range(3_000)]
+    sent = await door.draw(markdowns_(), lambda text: json.dumps({"x": text, "who": who}))
+    if name is None or (run := await door.start(name, sent)) is None:
+        return
+    for path in (f"/v1/pendings?run_id={run}", "/v1/inbox", f"/v1/runs/{run}", f"/v1/runs/{run}/steps", "/v1/pendings"):
+        assert (await door.client.get(path)).status_code < 500
+    page = await door.client.get("/v1/pendings", params={"run_id": run})
+    for pending in page.json()["items"]:
+        await door.client.get(f"/v1/pendings/{pending['id']}")
+        await door.client.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve", "reason": "a"})
+        await door.client.get(f"/v1/pendings/{pending['id']}/receipt")
+
+
+async def selectors(door: Door) -> None:
+    """Thousands of selectors of a question, held against somebody with thousands of roles and groups."""
+    count = await door.draw(st.sampled_from([10, 2_000]))
+    names = [f"g{number}" for number in range(count)]
+    person = Principal("user:ann", tuple(names), tuple(names), aliases=tuple(f"user:{name}" for name in names))
+    listed = [f"{kind}:{name}x" for name in names for kind in ("role", "group", "user")]
+    world = World("user:bob", {"boss": tuple(listed)})
+
+    async def match() -> None:
+        list_matching_selectors([*listed, "role:boss"], person, world)
+        list_excluding_selectors([*listed, "requester"], person, world)
+
+    await _beside_others(match)
+
+
+async def a_call_that_is_approved(door: Door) -> None:
+    """The digest of arguments as large as a body may be."""
+    content = await door.draw(
+        values_() | small_values_(), lambda value: json.dumps({"action": "pay", "arguments": {"x": value}}).encode()
+    )
+    answer = await door.client.post("/v1/approvals", content=content, headers=JSON)
+    assert answer.status_code in (201, 413, 422), answer.text[:300]
+    if answer.status_code == 201:
+        id = answer.headers["location"]
+        assert (await door.client.get(id)).status_code == 200
+        (await door.client.post(f"{id}/consume", content=content, headers=JSON)).read()
+
+
+_LISTING: Final[dict[str, Any]] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+_ACCEPT: Final = {"Accept": "application/json, text/event-stream"}
+
+
+async def cards_of_agents(door: Door) -> None:
+    """The cards and lists of tools of workflows with large schemas and long descriptions."""
+    schema = await door.draw(schemas_(), lambda inner: json.dumps({"type": "object", "properties": {"x": inner}}))
+    words = json.dumps(await door.draw(markdowns_(), lambda text: text[:20_000]))
+    name = await door.publish(f"{HEAD}description: {words}\ninput: {schema}\nsteps: [{{say: hi}}]\n")
+    await door.client.post("/mcp", json=_LISTING, headers=_ACCEPT)
+    card: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}}
+    await door.client.post("/a2a", json=card, headers={"A2A-Version": "1.0"})
+    await door.client.get("/.well-known/agent-card.json")
+    if name is not None:
+        await door.client.get(f"/v1/workflows/{name}")
+        await door.client.get(f"/workflows/{name}/a2a/.well-known/agent-card.json")
+
+
+async def a_condition_that_still_holds(door: Door) -> None:
+    """`still:` over a value of the requester's, looked at again when the effect begins."""
+    source = (await door.draw(st.sampled_from(LOOPS))).replace("X", "input.x") + " && state.open"
+    gate = json.dumps({"from": "anyone", "exclude": [], "still": source})
+    head = f"{HEAD}{_ANY_X}state: {{open: {{type: boolean, default: true}}}}\n"
+    head += "tools: {show: {frontend: {description: d, parameters: {type: object}}}}\n"
+    name = await door.publish(f"{head}steps: [{{id: a, call: show, approval: {gate}}}]\n")
+    if name is None or (run := await door.start(name, await door.draw(small_values_(), _at_x))) is None:
+        return
+    for pending in (await door.client.get("/v1/pendings", params={"run_id": run})).json()["items"]:
+        await door.client.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"})
+
+
+_KEPT: Final = ("", "/steps", "/events?limit=50", "/events?after=2")
+
+
+async def what_a_run_has_kept(door: Door) -> None:
+    """A run with a large value: its view, steps and events, as REST shows them."""
+    name = await door.publish(f"{HEAD}{_ANY_X}steps: [{{let: {{v: '${{{{ input.x }}}}'}}}}, {{say: '${{{{ v }}}}'}}]\n")
+    if name is None or (run := await door.start(name, await door.draw(values_(), _at_x))) is None:
+        return
+    await until(lambda: _has_ended(door, run))
+    for path in _KEPT:
+        answer = await door.client.get(f"/v1/runs/{run}{path}", headers={"Accept": "application/json"})
+        assert answer.status_code < 500, answer.text[:300]
+
+
+_SECRET: Final = "ab" * 10
+
+
+async def secrets_of_a_result(door: Door) -> None:
+    """Values that are hidden in a text which nearly has them, thousands of times."""
+    count = await door.draw(st.sampled_from([1, 20, 400]))
+    hider = Hider(500)
+    for number in range(count):
+        hider.add(f"{_SECRET}{number}")
+    text = await door.draw(
+        st.sampled_from([_SECRET, "ab", "a", _SECRET[:-1] + "x", "\u00e4"]), lambda one: one * 20_000
+    )
+    await _beside_others(run_unless_short, text, hider.hide, text)
+
+
+DOORS: Final[list[Callable[[Door], Awaitable[None]]]] = [
+    schedules, working_days, two_versions, lines_of_two_versions, a_letter, a_question, selectors,
+    a_call_that_is_approved, cards_of_agents, a_condition_that_still_holds, what_a_run_has_kept, secrets_of_a_result,
+]  # fmt: skip
+
+
+async def _open_all(client: httpx2.AsyncClient) -> None:
+    """The first that comes to each door imports what that needs."""
+    await client.post("/mcp", json=_LISTING, headers=_ACCEPT)
+    await client.post("/v1/workflows", content=(HEAD + SAY).encode(), headers=YAML)
+    run = (await client.post("/v1/runs", json={"workflow": "work"})).json()["id"]
+    for path in _KEPT:
+        await client.get(f"/v1/runs/{run}{path}", headers={"Accept": "application/json"})
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+@given(data=st.data())
+@settings(
+    max_examples=examples(4), deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+async def test_nothing_that_is_looked_at_again_takes_long_in_one_go(
+    client: httpx2.AsyncClient, stalls: Stalls, door: Callable[[Door], Awaitable[None]], data: st.DataObject
+) -> None:
+    opened = Door(client, data, stalls)
+    await _open_all(client)
+    stalls.forget()
+    await door(opened)
+    await opened.measure()
+    assert opened.longest < STALL_SECONDS, opened.what
