@@ -104,13 +104,14 @@ class Drill:
             await ask(who, "POST", f"/v1/pendings/{pending_id}/decide", answer)
             self.stages[life] = STAGES[1 if who == "ann" else 2]
             answer = {"decision": decision}
-        first = await self._fetch(pending_id, life)
+        first = await self._fetch(run["id"], pending_id)
         self.stages[life] = STAGES[3]
-        again = await self._fetch(pending_id, life)
+        again = await self._fetch(run["id"], pending_id)
         return Proof(run["id"], pending_id, decision, {first, again}, verify(first.decode(), self.keys))
 
-    async def _fetch(self, pending_id: str, life: int) -> bytes:
-        """The bytes of the receipt, as soon as there is one."""
+    async def _fetch(self, run_id: str, pending_id: str) -> bytes:
+        """The bytes of the receipt, as soon as there is one. A run whose attempts were lost too often in a row waits for
+        an operator, who has it retried."""
         path, headers = f"/v1/pendings/{pending_id}/receipt", self.caller.credential("operator")
         while True:
             with contextlib.suppress(http.Lost):
@@ -119,6 +120,9 @@ class Drill:
                     text = await answer.body()
                 if answer.status == 200:
                     return text
+            run = (await self.caller.ask("operator", "GET", f"/v1/runs/{run_id}")).body
+            if run["status"] == "needs_attention":
+                await self.caller.ask("operator", "POST", f"/v1/runs/{run_id}/retry")
             await asyncio.sleep(self.chance.uniform(0.05, 0.2))
 
     async def strike(self, kills: int, minutes: float) -> None:
