@@ -110,8 +110,8 @@ class Drill:
         return Proof(run["id"], pending_id, decision, {first, again}, verify(first.decode(), self.keys))
 
     async def _fetch(self, run_id: str, pending_id: str) -> bytes:
-        """The bytes of the receipt, as soon as there is one. A run whose attempts were lost too often in a row waits for
-        an operator, who has it retried."""
+        """The bytes of the receipt, as soon as there is one. A run whose attempts were lost too often in a row waits
+        for an operator, who has it retried."""
         path, headers = f"/v1/pendings/{pending_id}/receipt", self.caller.credential("operator")
         while True:
             with contextlib.suppress(http.Lost):
