@@ -92,7 +92,7 @@ _PANELS: Final = (
         (
             ("serve", "serve.processes:serve"),
             ("worker", "serve.processes:worker"),
-            ("migrate", "serve.processes:migrate"),
+            ("migrate", "serve.migrate:migrate"),
             ("publish", "admin.versions:publish"),
             ("versions", "admin.versions:versions"),
             ("diff", "admin.versions:diff"),

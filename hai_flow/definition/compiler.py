@@ -42,7 +42,7 @@ from hai_flow.definition.yaml.fixes import complete_findings
 from hai_flow.definition.yaml.include_keys import KIND, Part, list_service_names, split_source
 from hai_flow.definition.yaml.includes import read_used
 from hai_flow.definition.yaml.language import SHAPES
-from hai_flow.definition.yaml.reader import Reader, TooMany
+from hai_flow.definition.yaml.mapping_reader import Reader, TooMany
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 

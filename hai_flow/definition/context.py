@@ -13,7 +13,7 @@ from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.scope import Visibility, move_names
 from hai_flow.definition.raw_steps import Chain, Outline, StepDraft
 from hai_flow.definition.schemas.python_modules import Modules
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 
 CompileList: TypeAlias = "Callable[[StepContext, Sequence[StepDraft], Names], Names]"
 

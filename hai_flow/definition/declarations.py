@@ -29,7 +29,7 @@ from hai_flow.definition.tools.openapi import read as read_openapi
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.includes import Used
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
 from hai_flow.values import Json
 

@@ -15,7 +15,7 @@ from hai_flow.definition.names.wording import article, as_yaml, kind_of, shorten
 from hai_flow.definition.raw_steps import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
-from hai_flow.definition.yaml.reader import NO_ELSE, Reader
+from hai_flow.definition.yaml.mapping_reader import NO_ELSE, Reader
 from hai_flow.values import Json
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from hai_flow.definition.names.known_names import Condition
 from hai_flow.definition.plan import Template
 from hai_flow.definition.yaml.document import Document, Path
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.values import Json
 
 

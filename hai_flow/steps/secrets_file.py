@@ -9,7 +9,7 @@ from typing import Final
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.keys import DURATION, LITERAL, Key, Shape, enum, list_of, map_of, shape_of
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.errors import Finding
 from hai_flow.steps.secrets import DEFAULT, Source
 from hai_flow.values import Json

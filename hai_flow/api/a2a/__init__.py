@@ -16,9 +16,9 @@ from uuid import UUID
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
-import hai_flow
 from hai_flow import values
-from hai_flow.api.a2a.operations import CalledAgent, list_skills, list_startable_plans, piece_of, read_history_length
+from hai_flow.api.a2a.agent_card import PATH, build_card_of_server, build_extended_card
+from hai_flow.api.a2a.operations import CalledAgent, piece_of, read_history_length
 from hai_flow.api.a2a.push_configs import (
     CREATE,
     DELETE,
@@ -46,7 +46,6 @@ from hai_flow.wire.a2a.pushes import find_push_config
 from hai_flow.wire.dialects.dialect import EXPIRED
 from hai_flow.wire.mcp import RunView
 
-PATH: Final = "/a2a"
 CARD: Final = "/.well-known/agent-card.json"
 _JSON: Final = ("application/json", a2a.MEDIA_TYPE)
 _ANSWER: Final = {"description": "an answer of A2A, as JSON or as a stream"}
@@ -63,37 +62,13 @@ async def get_agent_card(request: Request) -> Response:
     """The card of the server, for clients that have no credential yet: it names no workflow."""
     settings = request.app.state.settings
     address = base_of(settings.public_url, request) + PATH
-    return JSONResponse(_build_card_of_server(address, [a2a.GENERAL_SKILL], secured=settings.identity is not None))
+    return JSONResponse(build_card_of_server(address, [a2a.GENERAL_SKILL], secured=settings.identity is not None))
 
 
 @router.get("/workflows/{name}" + CARD, Right.SPEAK, Right.START_RUNS, answer=_CARD, refusals=(404,))
 async def get_workflow_card(name: str, request: Request, access: CurrentAccess) -> Response:
     """The card of a workflow that the caller may start."""
-    return JSONResponse(await _build_extended_card(request, access, name))
-
-
-async def _build_extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
-    for_old = not request.headers.get("a2a-version", "").startswith(a2a.VERSION)
-    plans = await list_startable_plans(access)
-    base = base_of(access.settings.public_url, request)
-    secured = access.settings.identity is not None
-    if name is None:
-        return _build_card_of_server(base + PATH, list_skills(plans), secured=secured, for_old=for_old)
-    plan = next((each for each in plans if each.name == name), None)
-    if plan is None:
-        raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
-    skill = a2a.build_skill(plan)
-    return a2a.build_card(
-        skill["name"], skill["description"], f"{base}/workflows/{name}{PATH}", str(plan.version), [skill],
-        secured=secured, for_old=for_old,
-    )  # fmt: skip
-
-
-def _build_card_of_server(
-    address: str, skills: list[dict[str, Any]], *, secured: bool, for_old: bool = True
-) -> dict[str, Any]:
-    text = "Workflows that wait for people, and survive everything but their database."
-    return a2a.build_card("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured, for_old=for_old)
+    return JSONResponse(await build_extended_card(request, access, name))
 
 
 # --- JSON-RPC ---------------------------------------------------------------------------------------------------------
@@ -306,7 +281,7 @@ class _A2aExchange:
                 raise a2a.unsupported(f"The task is over ({task.state.status}): nothing more comes.")
             return await self._stream(access, task, after=self._place(), to_the_end=True)
         if method == "GetExtendedAgentCard":
-            return self._result(await _build_extended_card(self._request, self._access, self._name))
+            return self._result(await build_extended_card(self._request, self._access, self._name))
         if method in METHODS:
             return self._raw_result(await perform_on_push_configs(agent, method, params, old=self._old))
         raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")

@@ -27,7 +27,7 @@ from hai_flow.api.auth.issuers.jwt import ALGORITHMS, ClientRegistration, Issuer
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.keys import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
 from hai_flow.primitives.hosts import is_loopback

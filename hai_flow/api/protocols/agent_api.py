@@ -17,7 +17,7 @@ from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import Conversation
-from hai_flow.api.protocols.follow import encode_last_frames
+from hai_flow.api.protocols.stream_pieces import encode_last_frames
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes

@@ -25,7 +25,7 @@ from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.aui_session import AuiSession, Object, invalid, read_id, text_in
-from hai_flow.api.protocols.follow import list_earlier_entries
+from hai_flow.api.protocols.stream_pieces import list_earlier_entries
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by

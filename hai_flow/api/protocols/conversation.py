@@ -26,19 +26,19 @@ from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.credential_expiry import StreamEnd
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.follow import (
-    encode_last_frames,
-    farewell,
-    list_earlier_entries,
-    make_single_piece,
-    put_first,
-)
 from hai_flow.api.protocols.posted_answers import (
     asker,
     call_answers,
     find_newest_answer,
     open_answers,
     to_pending_answer,
+)
+from hai_flow.api.protocols.stream_pieces import (
+    encode_last_frames,
+    farewell,
+    list_earlier_entries,
+    make_single_piece,
+    put_first,
 )
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.profiles import read_by, with_wishes

@@ -20,7 +20,7 @@ from hai_flow.api.base.id_patterns import ThreadId
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.follow import farewell, list_earlier_entries
+from hai_flow.api.protocols.stream_pieces import farewell, list_earlier_entries
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by

@@ -13,7 +13,7 @@ from fastapi import Header, Query, Response
 
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
-from hai_flow.api.protocols.follow import farewell
+from hai_flow.api.protocols.stream_pieces import farewell
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess

@@ -1,1 +1,1 @@
-"""Commands that are processes: `dev`, `serve`, `worker`, `migrate`. Begin with `processes`."""
+"""Commands that open the database themselves: `dev`, `serve`, `worker`, `migrate`. Begin with `processes`."""

@@ -1,4 +1,4 @@
-"""The processes over a database: `serve`, `worker`, `migrate`.
+"""The processes over a database: `serve` and `worker`.
 
 A life, top to bottom: settings (`options`) -> a database that answers (`database`) -> runtimes (`running`) -> work
 until a signal (`living`) -> hand everything back. `dev` and `run` go the same way.
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from hai_flow import addresses
-from hai_flow.cli.database import RunDatabase, migrate_if_behind, open_database
-from hai_flow.cli.errors import FAILED, OK, UsageError
+from hai_flow.cli.database import RunDatabase, open_database
+from hai_flow.cli.errors import OK, UsageError
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.serve.runtimes import alongside, run_cells
-from hai_flow.cli.terminal import note, program, say
-from hai_flow.errors import StoreError
+from hai_flow.cli.terminal import program, say
 from hai_flow.settings import Settings
 
 if TYPE_CHECKING:
@@ -159,31 +158,3 @@ def _format_queues(served: QueueSelection) -> str:
     if served.every:
         return "every queue"
     return f"queue{'s' if len(served.names) > 1 else ''} {', '.join(served.names)}"
-
-
-def migrate(data_dir: DataDirOption = None) -> None:
-    """Bring the database to the schema of this release. Safe to repeat, and while older processes run."""
-    settings = load_settings(data_dir=data_dir)
-    with open_database(settings) as database:
-        code = live(lambda: _migrate_all(database, settings))
-    raise typer.Exit(code)
-
-
-async def _migrate_all(database: RunDatabase, settings: Settings) -> int:
-    """Migrate home first, because it has the cells of each tenant, then the others. A cell that is away does not stop
-    them."""
-    from hai_flow.runtime.settings import cells_of
-
-    places = [database, *(RunDatabase(cell.dsn, f"the cell {cell.name} ({cell.shown})") for cell in cells_of(settings))]
-    code = OK
-    for place in places:
-        try:
-            await migrate_if_behind(place)
-        except StoreError as error:
-            if place is database:
-                raise
-            note(str(error))
-            code = FAILED
-        else:
-            say(f"{place.heading} has the schema of this release.")
-    return code

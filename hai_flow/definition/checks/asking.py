@@ -9,7 +9,7 @@ from typing import Final
 from hai_flow.definition.diff import to_plain
 from hai_flow.definition.paths import is_inside
 from hai_flow.definition.plan import Approve, Ask, Call, FrontendTool, Plan, Policy, Run, ScheduleTrigger, Step
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 
 _REQUESTER: Final = (["requester"], "requester")
 

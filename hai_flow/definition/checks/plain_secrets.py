@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hai_flow.definition.yaml.document import Path
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.values import Json
 
 _HEADER: Final = re.compile(

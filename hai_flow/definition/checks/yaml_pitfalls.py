@@ -13,7 +13,7 @@ from typing import Final
 
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.yaml.document import Document, YamlNode
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 
 _CUT: Final = re.compile(r" #(?=\$\{\{|[0-9])")  # `Order #5`; a remark has a space behind its `#`
 _ZEROS: Final = re.compile(r"(?<![\w.\"'#$/:-])[-+]?0[0-9]+(?![\w.:/-])")

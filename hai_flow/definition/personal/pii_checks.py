@@ -15,7 +15,7 @@ from hai_flow.definition.personal.personal import Flow, declares
 from hai_flow.definition.personal.pii_marks import covers, mark_of_schema, part
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.yaml.document import Path
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 
 _PEOPLE: Final = {"from_": "from", "exclude": "exclude", "notify": "notify"}
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.yaml.document import Path
-from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.values import Json
 
 _AUTH: Final = {

@@ -1,2 +1,2 @@
-"""YAML as text: read with positions, described key by key, corrected, included. Begin with `reader`, then
-`document`."""
+"""YAML as text: read with positions, described key by key, corrected, included. Begin with `document`, which parses,
+then `mapping_reader`."""

@@ -47,7 +47,7 @@ from hai_flow.notify.chat.contract import (
 )
 from hai_flow.notify.chat.reading import code_in
 from hai_flow.primitives.signs import has_hidden, reveal
-from hai_flow.runtime.messaging.webhooks import tenant_of
+from hai_flow.runtime.messaging.inbound_webhooks import tenant_of
 from hai_flow.runtime.people.chat_cards import Chats, as_delegation, digest_of, is_for_chat
 from hai_flow.store.identity import tenants
 from hai_flow.store.people import chat

@@ -20,7 +20,7 @@ from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.primitives.beside_loop import run_by_size
-from hai_flow.runtime.messaging.webhooks import tenant_of
+from hai_flow.runtime.messaging.inbound_webhooks import tenant_of
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import tenants
 from hai_flow.wire import webhook

@@ -17,7 +17,7 @@ from hai_flow.api.http.problems import WITH_BODY, build_problem, reject_unreadab
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
-from hai_flow.api.protocols.follow import farewell
+from hai_flow.api.protocols.stream_pieces import farewell
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess

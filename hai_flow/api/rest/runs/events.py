@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.follow import farewell, list_earlier_entries, make_empty_stream, put_first, up_to
+from hai_flow.api.protocols.stream_pieces import farewell, list_earlier_entries, make_empty_stream, put_first, up_to
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
