@@ -471,7 +471,7 @@ def test_a_workflow_that_asks_less_puts_no_rule_in_force(desk: Desk) -> None:
     assert approved_by("user:bob") == ("refused", "what was approved is not the rule that was proposed")
 
 
-async def test_a_rule_is_used_once_for_each_item_branch_child_call_of_an_agent_and_step_that_is_run_again(
+async def test_each_item_branch_child_call_and_repeated_step_uses_a_rule_once(
     postgres_server: Server, tmp_path: Path
 ) -> None:
     grant = '{"action": "pay", "arguments": {"amount": 50}}'

@@ -99,7 +99,7 @@ def test_a_copied_question_is_sent_once_and_a_decided_one_never() -> None:
     assert rows_after(decided)["outbox"] == []
 
 
-def test_a_question_that_waits_for_its_pick_is_sent_as_soon_as_people_are_picked_and_not_before() -> None:
+def test_a_question_that_waits_for_its_pick_is_sent_once_people_are_picked() -> None:
     run = Play("steps: [{id: gate, approve: {title: Go?, from: role:boss, pick: 1, notify: [mail]}}]")
     rows = rows_after(run)
     assert (rows["outbox"], [row.asks for row in rows["pendings"]]) == ([], ["role:boss picked:"])
