@@ -264,7 +264,7 @@ def test_a_circle_that_stands_in_the_database_gives_nobody_a_seat(place: Place) 
         {"delegate": "role:boss"},
     ],
 )
-def test_an_absence_that_is_past_endless_or_nowhere_is_refused_at_its_field(place: Place, body: dict[str, str]) -> None:
+def test_an_absence_past_endless_or_nowhere_is_refused_at_its_field(place: Place, body: dict[str, str]) -> None:
     _, who = person_of(place)
     answer = enter(place, who, **body)
     assert answer["status"] == 422
