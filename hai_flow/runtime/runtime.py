@@ -75,6 +75,7 @@ from hai_flow.runtime.streams.thread_feed import Threads
 from hai_flow.runtime.tenancy.quotas import Quotas
 from hai_flow.runtime.tenancy.tenants import Tenants, limits_of
 from hai_flow.runtime.worker.registry import Presence
+from hai_flow.runtime.worker.remote_tasks import RemoteTasks
 from hai_flow.runtime.worker.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.worker.thaws import Thaws
 from hai_flow.runtime.worker.worker import Worker, WorkerConfig
@@ -301,7 +302,10 @@ class Runtime(Service):
         self.picks = Picks(
             self.database, self.committer, self.catalog, home, self.rows, by_keys=by_keys, sweeps=self.performs
         )
-        services = self.slots, self.messages, self.rules, self.picks
+        remote_tasks = RemoteTasks(
+            self.database, self.committer, self.catalog, self.registry, self.tenants, performs=self.performs
+        )
+        services = self.slots, self.messages, self.rules, self.picks, remote_tasks
         handlers = {kind: take for each in services for kind, take in each.handlers.items()} | queueing
         self.delivery = Delivery(
             self.database, self.committer, self.catalog, self.starts, handlers=handlers, rows=self.rows

@@ -27,6 +27,7 @@ class Agent:
         self.reply, self.card, self.url = reply, card, ""
         self.got: list[Any] = []
         self.paths: list[str] = []
+        self.whos: set[str | None] = set()
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -44,6 +45,7 @@ class Agent:
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 agent.paths.append(self.path)
+                agent.whos.add(self.headers.get("x-who"))
                 if asked["method"] == "SendMessage":
                     agent.got.append(asked["params"])
                 answer = agent.reply(agent, asked["method"], asked["params"])
@@ -170,3 +172,57 @@ def test_a_hostile_answer_ends_or_asks_and_the_errand_is_given_once(server: Serv
             values = {"a": "a" * 60 + "!", "decision": "option 1"}
             answer = http.post(f"/v1/pendings/{question['id']}/decide", json={"values": values})
             assert answer.status_code in (200, 409, 422), answer.text
+
+
+class Asking:
+    """Asks for ever. `cancels`: how often its task was cancelled; while `away`, it answers 503."""
+
+    def __init__(self) -> None:
+        self.state, self.cancels, self.refusals, self.away = "INPUT_REQUIRED", 0, 0, False
+
+    def __call__(self, agent: Agent, method: str, params: dict[str, Any]) -> Any:
+        if self.away:
+            self.refusals += 1
+            return 503
+        if method == "CancelTask":
+            self.state, self.cancels = "CANCELED", self.cancels + 1
+        task = {"id": ID, "status": {"state": f"TASK_STATE_{self.state}"}}
+        return {"tasks": []} if method == "ListTasks" else task
+
+
+def call_agent(http: httpx2.Client, agent: Agent, name: str) -> str:
+    flow = (
+        f"hai: flow/v1\nname: {name}\nversion: 1\ninput: {{type: object, properties: {{who: {{type: string}}}}}}\n"
+        f'tools: {{far: {{a2a: "{agent.url}", headers: {{x-who: "${{{{ input.who }}}}"}}}}}}\n'
+        "steps:\n  - {id: job, call: far, with: {text: go}}\n"
+    )
+    assert http.post("/v1/workflows", content=flow.encode(), headers=YAML).status_code == 201
+    id: str = http.post("/v1/runs", json={"workflow": name, "input": {"who": "ann"}}).json()["id"]
+    wait_for(lambda: bool(http.get(f"/v1/pendings?run_id={id}").json()["items"]))
+    return id
+
+
+def test_a_stop_waits_for_no_agent_and_cancels_its_task_behind_a_kill(
+    postgres_server: Server,
+) -> None:
+    reply = Asking()
+    agent = Agent(reply, None)
+    loopback = {"HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}
+    with agent.serving(), postgres_server.database() as dsn:
+        with serving(dsn, environment=loopback) as first, httpx2.Client(base_url=first.url, timeout=60) as http:
+            id = call_agent(http, agent, "away")
+            assert agent.whos == {"ann"}
+            reply.away = True
+            assert http.post(f"/v1/runs/{id}/stop", json={"reason": "enough"}).status_code in (200, 202)
+            wait_for(lambda: http.get(f"/v1/runs/{id}").json()["status"] == "stopped" and reply.refusals > 0)
+            first.kill()
+        reply.away = False
+        with serving(dsn, environment=loopback) as second:
+            wait_for(lambda: reply.cancels > 0)
+            reply.state = "INPUT_REQUIRED"
+            with httpx2.Client(base_url=second.url, timeout=60) as http:
+                id = call_agent(http, agent, "there")
+                assert http.post(f"/v1/runs/{id}/stop", json={"reason": "enough"}).status_code in (200, 202)
+                wait_for(lambda: reply.cancels > 1)
+            assert reply.cancels == 2
+            assert not second.faults

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.decision import Decision
 from hai_flow.engine.pendings.tool_questions import find_inquiry_to_answer
 from hai_flow.engine.state.instances import resolve_step
+from hai_flow.engine.steps.remote_tasks import CANCEL
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, HOUR, MINUTE, Play
 
 FORM = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
 TOOLS = "tools: {erp: {mcp: 'https://erp.test/mcp'}, web: {mcp: 'https://web.test/mcp', effect: read}}\n"
+FORM_OF_TEXT = "{properties: {text: {type: string}}}"
 AGENT = "tools: {peer: {a2a: 'https://peer.test'}}\nsteps: [{id: pay, call: peer, with: {text: Pay}}]\n"
 
 
@@ -160,3 +164,74 @@ def test_an_unknowable_start_of_an_agent_asks_people_and_again_is_no_loss() -> N
     assert (play.attempt("pay"), play.state.steps["pay"].lost) == (3, 0)
     play.succeed("pay", {"text": "paid"})
     play.replayed()
+
+
+class AgentPlay(Play):
+    """A run that calls an agent of others. `sent`: its messages to have a task cancelled."""
+
+    def __init__(self, text: str = AGENT) -> None:
+        self.sent: list[Any] = []
+        super().__init__(text)
+
+    def do(self, command: c.Command) -> Decision:
+        decision = super().do(command)
+        self.sent += [each.body for each in decision.outbox if each.kind == CANCEL]
+        return decision
+
+
+def answer_and(*work: Callable[[Play], object]) -> Callable[[Play], None]:
+    def act(play: Play) -> None:
+        play.answer("pay", values={"sum": 1})
+        for each in work:
+            each(play)
+
+    return act
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        Play.stop, Play.terminate, lambda play: play.skip("pay"), lambda play: play.advance(8 * DAY),
+        answer_and(lambda play: play.fail("pay", "step.timeout", retriable=False)),
+        answer_and(Play.terminate),
+        answer_and(Play.stop, lambda play: play.lose("pay")),
+        answer_and(Play.stop, lambda play: play.fail("pay", "step.cancelled", retriable=False)),
+        answer_and(Play.stop, ask),
+    ],
+    ids=["stop", "terminate", "skip", "expiry", "timeout", "terminate it", "lost in a stop", "cancelled", "asks in it"],
+)  # fmt: skip
+def test_a_step_that_ends_without_its_task_has_it_cancelled_once(leave: Callable[[Play], object]) -> None:
+    play = AgentPlay()
+    ask(play, state="of the task")
+    leave(play)
+    (sent,) = play.sent
+    assert (sent["path"], sent["key"], sent["inquiry"]) == ("pay", None, "of the task")
+    play.replayed()
+
+
+@pytest.mark.parametrize(
+    "end", [lambda play: play.succeed("pay", {}), lambda play: play.fail("pay", retriable=False), Play.stop]
+)
+def test_a_task_over_or_of_an_open_attempt_is_not_cancelled(end: Callable[[Play], object]) -> None:
+    play = AgentPlay()
+    end(play)
+    assert play.sent == []
+
+
+def test_a_block_that_times_out_leaves_the_tasks_of_its_agents() -> None:
+    text = AGENT.replace("[{id: pay", "[{id: all, timeout: 1h, try: [{id: pay").replace("Pay}}]", "Pay}}]}]")
+    play = AgentPlay(text)
+    play.advance(HOUR)
+    assert [each["path"] for each in play.sent] == ["all/pay"]
+
+
+@pytest.mark.parametrize(("before", "sent"), [(False, 0), (True, 1)])
+def test_a_run_stopped_for_a_fork_leaves_it_the_tasks_it_goes_on_with(before: bool, sent: int) -> None:
+    play = AgentPlay(AGENT.replace("steps: [", f"steps: [{{id: say, ask: {{title: Say, form: {FORM_OF_TEXT}}}}}, "))
+    there = play.state
+    play.answer("say", values={"text": "yes"})
+    ask(play)
+    play.leave(there if before else play.state)
+    assert len(play.sent) == sent
+    play.take_back()
+    assert len(play.sent) == 1

@@ -230,3 +230,20 @@ errands.bug(
     ("            if fault is not None:", "            if fault and not fault:"),
     by="tests/attacks/test_a2a_peer.py",
 )
+leaving = Room("hai_flow/engine/steps/remote_tasks.py", "tests/engine/test_inquiries.py")
+leaving.bug(
+    "the task that a fork goes on with is cancelled",
+    (" or _is_left_to_heir(state, step.path, step_state):", ":"),
+    by="tests/engine/test_inquiries.py::test_a_run_stopped_for_a_fork_leaves_it_the_tasks_it_goes_on_with",
+)
+leaving.bug(
+    "a task is cancelled for each rule by which its step ends",
+    ("    if any(message.target == target for message in draft.outbox):\n        return\n", ""),
+    by="tests/engine/test_inquiries.py::test_a_step_that_ends_without_its_task_has_it_cancelled_once",
+)
+cutting = Room("hai_flow/engine/completion/cancellation.py", "tests/engine/test_inquiries.py")
+cutting.bug(
+    "a step that is cut off forgets its task at an agent of others",
+    ("    leave_task(draft, draft.step(path))\n", ""),
+    by="tests/engine/test_inquiries.py::test_a_block_that_times_out_leaves_the_tasks_of_its_agents",
+)

@@ -129,6 +129,12 @@ async def test_an_answer_that_a_lost_attempt_has_given_is_not_given_again() -> N
     assert agent.sent == ["by the attempt that was lost"]
 
 
+async def test_a_task_cancelled_with_its_step_is_not_that_of_the_retry() -> None:
+    agent = ScriptedAgent([{"id": "t", "contextId": errand(ScriptedAgent())._context, "status": {"state": "canceled"}}])
+    task = await errand(agent).begin({"text": "go"})
+    assert task["id"] == "new"
+
+
 async def test_an_answer_about_another_task_is_refused() -> None:
     agent = ScriptedAgent()
     own = errand(agent)

@@ -25,6 +25,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.budget import charge
 from hai_flow.engine.state.state import Ending
 from hai_flow.engine.state.undo_scopes import is_undo_scope, next_undo
+from hai_flow.engine.steps.remote_tasks import leave_task
 from hai_flow.engine.steps.tool_calls import close_message, finish_written
 
 # --- one step ---------------------------------------------------------------------------------------------------------
@@ -142,6 +143,7 @@ def drop_work(draft: Draft, path: str, reason: str) -> None:
     pending = draft.state.open_pendings.get(path)
     if pending is not None:
         draft.emit(e.PendingVoided, id=pending, reason=reason)
+    leave_task(draft, draft.step(path))
     draft.cut = draft.cut or path in draft.state.attempts
     charge(draft, draft.step(path), asked=False)
     close_message(draft, path, aborted=True)

@@ -24,6 +24,7 @@ from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.state.retry_policy import UNDO_FAILED, catching
 from hai_flow.engine.state.state import StepState
 from hai_flow.engine.state.undo_scopes import build_undo_error, is_undo_scope, next_undo
+from hai_flow.engine.steps.remote_tasks import leave_task
 from hai_flow.engine.steps.tool_calls import close_message
 
 
@@ -31,6 +32,7 @@ def fail(draft: Draft, due: FailStep) -> Consequence | None:
     """The rule of `FailStep`."""
     step, error = due.step, due.error
     close_message(draft, step.path, aborted=True)
+    leave_task(draft, step, error.code)
     undo = next_undo(draft, step.path) if is_undo_scope(draft, step) else None
     if undo is not None:
         draft.emit(e.StepFailed, path=step.path, error=error, approval=due.approval, handler=UNDO, ready=(undo,))

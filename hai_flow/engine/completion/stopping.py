@@ -12,6 +12,7 @@ from hai_flow.engine.completion.open_steps import has_begun, is_open_inside, ope
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.state import StepState
 from hai_flow.engine.state.undo_scopes import build_undo_error, next_undo
+from hai_flow.engine.steps.remote_tasks import leave_task
 
 
 def begin_stop(draft: Draft, reason: str) -> None:
@@ -31,6 +32,7 @@ def begin_stop(draft: Draft, reason: str) -> None:
 def stop_leaf(draft: Draft, step: Step, reason: str) -> None:
     """In a run that is being stopped: an effect, a question or a timer is over; its `finally` comes in its turn."""
     was_open = has_begun(draft, step.path)
+    leave_task(draft, step)
     record_stopped(draft, step, reason)
     if was_open:
         note_finally(draft, step)

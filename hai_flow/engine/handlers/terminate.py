@@ -13,6 +13,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.handlers.replies import demand_active, refuse_now, run_outcome
 from hai_flow.engine.runs import children
 from hai_flow.engine.runs.fork import refuse_overtaken
+from hai_flow.engine.steps.remote_tasks import leave_task, list_left_to_heir
 from hai_flow.values import Json
 
 
@@ -50,7 +51,10 @@ def _take_back(draft: Draft, command: c.TakeBack) -> Json:
     if state.ended != command.seized:
         raise refuse_now(draft, "take back the work of")
     cleanups = stopping.list_pending_cleanups(draft)
+    paths = list_left_to_heir(state)
     draft.emit(e.WorkTakenBack, heir=command.heir, cleanups=cleanups)
+    for path in paths:
+        leave_task(draft, draft.step(path))
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     go_on(draft)

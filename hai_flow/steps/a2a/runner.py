@@ -30,7 +30,7 @@ from hai_flow.steps.asked_forms import find_form_fault
 from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.http.runner import HIDDEN_CHARS_MAX, SAID_CHARS_MAX, HttpExchange, HttpRunner
 from hai_flow.steps.offers import OfferedFunction
-from hai_flow.steps.runner import Answer, Attempt, Stream
+from hai_flow.steps.runner import Answer, Attempt, Evaluate, Stream
 from hai_flow.steps.secrets import hide_secrets
 from hai_flow.values import Json, storable
 
@@ -43,6 +43,7 @@ POLL_SECONDS: Final = 0.5  # at first
 POLL_SECONDS_MAX: Final = 30.0
 TAKEN_SECONDS: Final = 20.0  # in which an agent has to take an answer, before it counts as asking the same again
 CANCEL_SECONDS: Final = 5.0
+LEAVE_SECONDS: Final = 4.5  # less than a message of the outbox is given out for
 TASKS_LOOKED_AT: Final = 20
 _OLD: Final = {"SendMessage": "message/send", "GetTask": "tasks/get", "CancelTask": "tasks/cancel"}
 
@@ -88,6 +89,16 @@ class A2ARunner:
             parts, contents = extract_files(output["parts"], self._http.bytes_max)
             output["parts"] = await put_in(parts, contents, attempt.files)
         return output
+
+    async def leave(self, attempt: Attempt, inquiry: str | None) -> None:
+        """Cancel the task of a step that has ended without it. `inquiry`: the state of its last question. Raises
+        StepError, and TimeoutError where the agent takes too long."""
+        call = attempt.step.verb
+        if not isinstance(call, Call) or not isinstance(call.tool, A2ATool):
+            raise StepError("the step calls no agent in the version to which the run was moved", retriable=False)
+        async with asyncio.timeout(LEAVE_SECONDS):
+            agent = await Agent.find(self._http, attempt, call.tool)
+            await Errand(agent, attempt, None, streams=False).leave(inquiry)
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
         """The agent as one function, in the author's words: its card may say something else tomorrow."""
@@ -179,9 +190,9 @@ class Agent:
         evaluate, own_headers = self._attempt.evaluate, {"A2A-Version": "0.3" if self.interface.old else "1.0"}
         if method == "POST":  # each is one of several of the attempt
             own_headers["Idempotency-Key"] = key or secrets.token_hex(16)
-        headers = _render(evaluate, self._tool.headers) or {}
+        headers = await _render(evaluate, self._tool.headers) or {}
         request: dict[str, Json] = {
-            "method": method, "url": url, "auth": _render(evaluate, self._tool.auth),
+            "method": method, "url": url, "auth": await _render(evaluate, self._tool.auth),
             "headers": {**own_headers, **headers},
         }  # fmt: skip
         if body is not None:
@@ -192,7 +203,7 @@ class Agent:
 class Errand:
     """The task of one step at an agent, as it is found, begun, answered and followed by one attempt."""
 
-    def __init__(self, agent: Agent, attempt: Attempt, stream: Stream, *, streams: bool) -> None:
+    def __init__(self, agent: Agent, attempt: Attempt, stream: Stream | None, *, streams: bool) -> None:
         self._agent = agent
         self._attempt = attempt
         self._stream = stream
@@ -223,21 +234,26 @@ class Errand:
         """The task in the step's context that goes on or is completed; or the failed one that no attempt has reported.
         `lost`: why there may be one that is not known. Raises OutcomeLost where there may, and the agent lists none."""
         try:
-            params = {"contextId": self._context, "pageSize": TASKS_LOOKED_AT}
-            answer = await self._patiently(lambda: self._agent.ask("ListTasks", params))
+            listed = await self._patiently(self._list)
         except Refused as refused:
             if lost is not None:
                 raise self._make_outcome_lost(lost) from None
             log.info("a2a_tasks_not_listed", reason=refused.message)
             return None
-        tasks = answer.get("tasks") if isinstance(answer, Mapping) else None
-        listed = [each for each in tasks if isinstance(each, Mapping)] if isinstance(tasks, list) else []
         tasks = [each for each in listed if each.get("contextId") == self._context]
+        if not self._attempt.lost and self._attempt.answer is None:  # those were left by a cut
+            tasks = [each for each in tasks if peer.state_of(each) != "canceled"]
         if listed and not tasks and lost is not None:
             raise self._make_outcome_lost("it lists tasks of other contexts only")
         alive = [each for each in tasks if not _has_failed(each)]
         task = alive[0] if alive else tasks[0] if len(tasks) > self._attempt.failures else None
         return None if task is None else await self._get(str(task.get("id")))
+
+    async def _list(self) -> list[Task]:
+        """The tasks that the agent lists when it is asked for those of the step's context. Raises as `Agent.ask`."""
+        answer = await self._agent.ask("ListTasks", {"contextId": self._context, "pageSize": TASKS_LOOKED_AT})
+        tasks = answer.get("tasks") if isinstance(answer, Mapping) else None
+        return [each for each in tasks if isinstance(each, Mapping)] if isinstance(tasks, list) else []
 
     async def _send(self, parts: Sequence[Mapping[str, Json]]) -> Task:
         id = f"{self._context}-{self._attempt.failures}"
@@ -290,7 +306,7 @@ class Errand:
                 self._answered = None
                 raise await self._ask(task, f"The answer was not taken: {refused.message}\n\n") from None
             except StepError as error:
-                if not _is_passing(error):
+                if not is_passing(error):
                     raise
                 await asyncio.sleep(POLL_SECONDS)
                 task = await self._get(str(self._task_id))
@@ -346,7 +362,7 @@ class Errand:
 
     async def _tell(self, task: Task) -> None:
         words = peer.words_of(task)
-        if words and words != self._words:
+        if words and words != self._words and self._stream is not None:
             self._words = words
             self._stream.progress({"message": words[:500]})
             if self._streams:
@@ -372,6 +388,20 @@ class Errand:
                 async with asyncio.timeout(CANCEL_SECONDS):
                     await self._agent.ask("CancelTask", {"id": self._task_id})
 
+    async def leave(self, inquiry: str | None) -> None:
+        """Cancel what is alive of the step's tasks: the one that has asked last, and those in its context. Raises
+        StepError."""
+        ids = set() if inquiry is None else {str(values.loads(inquiry)["task"])}
+        with contextlib.suppress(Refused):
+            ids |= {str(each.get("id")) for each in await self._list() if each.get("contextId") == self._context}
+        for id in sorted(ids):
+            try:
+                task = peer.read_result(await self._agent.ask("GetTask", {"id": id}))
+                if peer.state_of(task) not in peer.ENDS:
+                    await self._agent.ask("CancelTask", {"id": id}, f"{self._context}-cancel")
+            except Refused as refused:  # it is over, or gone
+                log.info("a2a_task_not_cancelled", reason=refused.message)
+
     async def _patiently(self, ask: Callable[[], Awaitable[Value]]) -> Value:
         """The result, of as many requests as it takes while the agent is not there: the step has a time-out."""
         pause = POLL_SECONDS
@@ -379,15 +409,15 @@ class Errand:
             try:
                 return await ask()
             except StepError as error:
-                if not _is_passing(error):
+                if not is_passing(error):
                     raise
                 after = error.retry_after
             await asyncio.sleep(max(pause, min(after or 0.0, 300.0)))
             pause = min(2 * pause, POLL_SECONDS_MAX)
 
 
-def _render(evaluate: Callable[[Template], Json], template: Template | None) -> Json:
-    return None if template is None else evaluate(template)
+async def _render(evaluate: Evaluate, template: Template | None) -> Json:
+    return None if template is None else await evaluate(template)
 
 
 def _has_failed(task: Task) -> bool:
@@ -399,7 +429,7 @@ def _status_of(error: StepError) -> int | None:
     return data.get("status") if error.code == "http.status" and isinstance(data, Mapping) else None
 
 
-def _is_passing(error: StepError) -> bool:
+def is_passing(error: StepError) -> bool:
     """Whether the agent may be there again in a while."""
     return error.code == "http.connection" or (error.retriable is True and _status_of(error) is not None)
 

@@ -1,0 +1,86 @@
+"""Cancels the tasks at agents of others that no step waits for any more (`engine/steps/remote_tasks`).
+
+The message stays in the outbox until the agent has answered, so it outlives every process; a second delivery finds the
+task cancelled and asks for nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import msgspec
+import structlog
+
+from hai_flow.engine.state.instances import resolve_step
+from hai_flow.engine.steps.remote_tasks import CANCEL
+from hai_flow.errors import Rejected, StepError
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.runtime.worker.attempt import evaluate_for_step
+from hai_flow.steps.a2a.runner import A2ARunner, is_passing
+from hai_flow.steps.runner import Attempt, Registry
+from hai_flow.store.messaging.outbox import OutboxMessage
+from hai_flow.store.postgres.database import Database
+
+log = structlog.get_logger(__name__)
+
+NEWEST: Final = 2**53
+
+
+class _Cancellation(msgspec.Struct):
+    """The body of the message, as `leave_task` writes it."""
+
+    path: str
+    key: str | None
+    until: int
+    inquiry: str | None
+
+
+class RemoteTasks:
+    """Tells agents that their tasks are wanted no more. `handlers` are for the outbox."""
+
+    def __init__(
+        self, database: Database, committer: Committer, catalog: Catalog, registry: Registry, tenants: Tenants,
+        *, performs: bool,
+    ) -> None:  # fmt: skip
+        self._database = database
+        self._committer = committer
+        self._catalog = catalog
+        self._registry = registry
+        self._tenants = tenants
+        self._performs = performs
+        self.handlers = {CANCEL: self._cancel}
+
+    async def _cancel(self, message: OutboxMessage) -> None:
+        """Raises an error where it is to be tried again: the agent is away."""
+        if not self._performs:
+            raise Rejected(503, "unavailable", "this process performs nothing; one that does tells the agent.")
+        body = msgspec.json.decode(message.body, type=_Cancellation)
+        state = await state_at(self._database, message.tenant, message.run_id, NEWEST)
+        step_state = None if state is None else state.steps.get(body.path)
+        if state is None or (step_state is not None and step_state.is_open):  # a retry goes on with the task
+            return
+        plan = await self._catalog.plan(message.tenant, bytes.fromhex(state.sha256))
+        now = self._committer.now_ms()
+        try:
+            step = resolve_step(plan, body.path)
+            runner = self._registry.runner_of(step)
+            if not isinstance(runner, A2ARunner):
+                raise StepError("the step calls no agent in the version to which the run was moved", retriable=False)
+            attempt = Attempt(
+                str(message.run_id), body.path, 1, "{}", step, body.key, plan.from_disk, plan.name,
+                partial(evaluate_for_step, plan, state, step, now), tenant=await self._tenants.name(message.tenant),
+            )  # fmt: skip
+            await runner.leave(attempt, body.inquiry)
+        except (KeyError, StepError, TimeoutError) as error:
+            if now < body.until and (isinstance(error, TimeoutError) or _may_be_back(error)):
+                raise
+            reason = str(error) or repr(error)
+            log.error("remote_task_not_cancelled", run_id=str(message.run_id), path=body.path, reason=reason)
+
+
+def _may_be_back(error: Exception) -> bool:
+    return isinstance(error, StepError) and is_passing(error)
