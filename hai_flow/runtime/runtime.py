@@ -61,6 +61,7 @@ from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.message_queue import MessageQueue
 from hai_flow.runtime.runs.moments import Moments
 from hai_flow.runtime.runs.starts import Starts
+from hai_flow.runtime.runs.step_times import StepTimesCache
 from hai_flow.runtime.runs.thread_state import ThreadState
 from hai_flow.runtime.settings import (
     bounds_of,
@@ -275,6 +276,7 @@ class Runtime(Service):
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
         self.moments = Moments(self.database, self.catalog)
+        self.step_times = StepTimesCache()
         self.slots = Slots(self.database, self.committer, self.rows)
         self.keeping = ThreadState(self.database)
         quotas = Quotas(self.database, self.tenants)

@@ -103,6 +103,13 @@ class Spans:
     def record_question(self, id: str, span: Span) -> None:
         self._asked[id] = span
 
+    def drop(self, span: Span) -> None:
+        """Leave out a span: one of the newest, mostly, so it is looked for from their end."""
+        place = len(self.all) - 1
+        while self.all[place] is not span:
+            place -= 1
+        del self.all[place]
+
     def rename(self, paths: Mapping[str, str]) -> None:
         """The run goes on with another version, in which steps have other names."""
         for span in self._now.values():
@@ -168,7 +175,7 @@ def _apply_finish(spans: Spans, seq: int, event: e.StepFinished) -> None:
         _end(span, event, "finished")
         span.notes = event.notes
         if is_filler(event.path, event.output):
-            spans.all.remove(span)
+            spans.drop(span)
 
 
 def _apply_failure(spans: Spans, seq: int, event: e.StepFailed) -> None:

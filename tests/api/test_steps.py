@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import httpx2
 import pytest
 from hai_flow_client import Client, Invalid
 
+from hai_flow.api.app import create_app
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.settings import Settings
+from hai_flow.store.runs import logs
+from hai_flow.store.runs.logs import LogRow
 from tests.api.test_rest import Checked, http
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess
+from tests.support.waiting import until
 
 __all__ = ["http"]
 
@@ -100,6 +108,43 @@ def test_steps_have_their_attempts_and_the_times_that_they_waited(http: Checked,
     rest = http.get(f"/v1/runs/{run.id}/steps", params={"newest": True, "after": page["next_cursor"]}).json()
     assert page["items"] + rest["items"] == newest
     assert all("passages" not in each for each in http.get(f"/v1/runs/{run.id}/steps").json()["items"])
+
+
+async def test_all_pages_of_steps_read_the_log_once(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = Runtime(database_url, Settings(), performs=True)
+    rows: list[LogRow] = []
+
+    async def read_log(*wanted: Any) -> list[LogRow]:
+        rows.extend(page := await read(*wanted))
+        return page
+
+    async with runtime.lifespan():
+        await runtime.catalog.publish(LOCAL_TENANT, SOURCE.replace("NAME", "paged").encode())
+        transport = httpx2.ASGITransport(app=create_app(Settings(), runtime))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            started = (await client.post("/v1/runs", json={"workflow": "paged"})).json()
+            path = f"/v1/runs/{started['id']}"
+
+            async def is_waiting() -> bool:
+                return bool((await client.get(path)).json()["status"] == "waiting")
+
+            await until(is_waiting)
+            run = (await client.get(path)).json()
+            read = logs.read_log
+            monkeypatch.setattr(logs, "read_log", read_log)
+            paged, after = [], "0"
+            while after is not None:
+                asked = {"at": run["seq"], "limit": 1, "after": after}
+                page = (await client.get(f"{path}/steps", params=asked)).json()
+                paged += page["items"]
+                after = page["next_cursor"]
+            assert len(paged) == 7
+            assert len(rows) == len({row.last_seq for row in rows})
+            assert rows[-1].last_seq == run["seq"]
+            earlier = (await client.get(f"{path}/steps", params={"at": paged[-1]["first_seq"] - 1})).json()["items"]
+            whole = (await client.get(f"{path}/steps")).json()["items"]
+    assert whole == paged
+    assert [step["path"] for step in earlier] == [step["path"] for step in paged[:-1]]
 
 
 IGNORING = """

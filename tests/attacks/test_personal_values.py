@@ -185,6 +185,7 @@ def test_lists_hide_them(second: Case, third: Case, who: str) -> None:
         paths += [
             f"{run}/replay?speed=100000&gap=0&dialect={way}" for way in ("hai", "agui", "social", "aui", "agent-api")
         ]
+    assert IBAN in third.get("requester", f"/v1/runs/{third.run_id}/steps").text  # steps are kept for a reader's pages
     for path in paths:
         answer = second.get(who, path)
         assert answer.status_code == (403 if (who, path) in FORBIDDEN else 200), (path, answer.text)

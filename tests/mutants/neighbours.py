@@ -312,3 +312,21 @@ shared_lists.bug("a stream that goes away takes the read along", ("await asyncio
 shared_lists.bug("two sessions of one person read twice", ("session=None, session_version=0, ", "session_version=0, "))
 live = Room("hai_flow/api/rest/runs/live_lists.py", _SHARED)
 live.bug("a claim that ends by itself is seen with the next poll", ("if at > time.time()", "if at > 1e12"))
+
+_STEP_TIMES: Final = "tests/runtime/test_step_times.py"
+steps = Room("hai_flow/api/rest/runs/steps.py", "tests/api/test_steps.py")
+steps.bug("each page of steps reads the whole log", ("    cache.keep(key, steps)\n", ""))
+steps.bug(
+    "steps are shown to others as their starter sees them",
+    ("row.created_at, log_profile(access, row)", "row.created_at"),
+    by="tests/attacks/test_personal_values.py::test_lists_hide_them",
+)
+step_times = Room("hai_flow/runtime/runs/step_times.py", _STEP_TIMES)
+step_times.bug("events of a merged row are taken twice", ("first = self.seq + 1", "first = row.first_seq"))
+step_times.bug(
+    "events behind the moment are taken, too",
+    ("                if row.first_seq <= end:\n", "                if True:\n"),
+)
+step_times.bug("steps of a later moment are shown", ("return steps if steps.seq <= end else None", "return steps"))
+step_times.bug("steps are kept for ever", ("self._clock() - KEPT_SECONDS", "0.0"))
+step_times.bug("a removed run is read without end", ("            if not rows:\n", "            if False:\n"))

@@ -64,12 +64,12 @@ def with_wishes(profile: Profile, settings: Settings) -> Profile:
 def reader_of(access: Access, row: RunRow, dialect: Dialect, state: RunState) -> Profile:
     """The caller as a reader of the run from `state` on, in the log's own words or in those of a dialect."""
     if dialect is LOG:
-        return _log_profile(access, row)
+        return log_profile(access, row)
     profile = read_by(find_profile(state.turn, dialect), access, row.id, row.started_by)
     return with_wishes(profile, access.settings)
 
 
-def _log_profile(access: Access, row: RunRow) -> Profile:
+def log_profile(access: Access, row: RunRow) -> Profile:
     """The caller as a reader of the log as it is."""
     profile = read_by(Profile(dialect=LOG.name), access, row.id, row.started_by)
     if access.principal.sees_all and profile.redaction != CONVERSATION:
@@ -80,6 +80,6 @@ def _log_profile(access: Access, row: RunRow) -> Profile:
 
 async def make_view_of_events(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
     """How the caller sees each of the events after `after`; None: not at all."""
-    profile = _log_profile(access, row)
+    profile = log_profile(access, row)
     is_restricted = profile.redaction or profile.personal is not None
     return seeing(profile, await access.state_of(row, after) if is_restricted else RunState(str(row.id)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import Query
@@ -12,19 +12,20 @@ from fastapi.responses import JSONResponse
 from hai_flow import values
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.profiles import make_view_of_events
+from hai_flow.api.requests.profiles import log_profile, make_view_of_events
 from hai_flow.api.requests.views import render_error
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
+from hai_flow.runtime.runs.step_times import StepTimes
+from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.values import Json
-from hai_flow.wire.spans import Span, Spans
+from hai_flow.wire.spans import Span
 
 router = Routes(prefix="/v1/runs", tags=["runs"])
-
-COMMITS_AT_ONCE: Final = 500
 
 
 @router.get("/{run_id}/steps", Right.SEE_OWN, answer=schemas.StepPage, refusals=(404,))
@@ -43,23 +44,25 @@ async def list_steps(
     row = await access.run(run_id)
     if at is not None and at > row.seq:
         raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
-    see, spans, last = await make_view_of_events(access, row, 0), Spans(), 0
     end = row.seq if at is None else at
-    log = access.history(row, end)
-    while last < end:
-        for stored in await log.read_log(last, COMMITS_AT_ONCE):
-            for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
-                visible = see(event) if seq <= end else None
-                if visible is not None:
-                    spans.take(seq, visible)
-            last = stored.last_seq
-    passages = _count_passages(spans.all) if newest else {}
-    candidates = _pick_newest(spans.all) if newest else spans.all
+    steps = await _read_steps(access, row, end)  # others may read on in it as soon as this awaits anything
+    passages = _count_passages(steps.all) if newest else {}
+    candidates = _pick_newest(steps.all) if newest else steps.all
     selected = [span for span in candidates if span.first_seq > after and not (open and span.status != "running")]
     rest = selected[: limit + 1]
     following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
     items = [_view(span) | ({"passages": passages[span.plan_path]} if newest else {}) for span in rest[:limit]]
     return JSONResponse({"items": items, "next_cursor": following})
+
+
+async def _read_steps(access: Access, row: RunRow, end: int) -> StepTimes:
+    """The steps as of the event `end` as the caller sees them. It is kept for their next page."""
+    cache = access.runtime.step_times
+    key = row.tenant, row.id, row.created_at, log_profile(access, row)
+    steps = cache.take(key, end) or StepTimes(await make_view_of_events(access, row, 0))
+    await steps.read_on(access.history(row, end), str(row.id), end)
+    cache.keep(key, steps)
+    return steps
 
 
 def _count_passages(spans: Iterable[Span]) -> dict[str, dict[str, int]]:
