@@ -27,7 +27,9 @@ from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.values import Json
 
 CANARY: Final = "oversight_canary"
-"""The name of the workflow, which no author can publish."""
+"""The name of the workflow, which no author can publish and no request can start."""
+ASKER: Final = "service:oversight"
+"""The requester of every canary, and of no other run of that workflow."""
 NOTHING: Final = "hai_flow.steps.built_in.nothing"
 _PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOOL: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?:\.([A-Za-z_][A-Za-z0-9_-]*))?")
@@ -51,7 +53,12 @@ class Disguise:
 
 def find_disguise(state: RunState) -> Disguise | None:
     """What the run shows in place of its workflow and requester while its question is open; None: it is no canary."""
-    return read_disguise(state.input) if state.workflow == CANARY else None
+    return read_disguise(state.input) if is_canary(state.workflow, state.requester) else None
+
+
+def is_canary(workflow: str, requester: str) -> bool:
+    """Whether the server has seeded the run of this workflow and requester: another's input disguises nothing."""
+    return workflow == CANARY and requester == ASKER
 
 
 def read_disguise(input: Json) -> Disguise | None:

@@ -18,6 +18,7 @@ from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.people.conditions import ARGUMENTS, ConditionError, compile_conditions
 from hai_flow.definition.plan import Plan, Step
 from hai_flow.engine import commands as c
+from hai_flow.engine.canaries import find_disguise
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.events import RuleUse
 from hai_flow.engine.pendings import votes
@@ -153,6 +154,8 @@ def find_obstacle(
         return f"rule {command.rule.id} has voted on {command.id}"
     if pending.opened.tool == ESTABLISH:
         return "rules are approved by people alone"
+    if find_disguise(state) is not None:
+        return "canaries are decided by people alone"
     if command.rule.never:
         return None
     return _find_obstacle_to_allow(plan, state, pending, command, freezes)

@@ -7,9 +7,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
+from hai_flow.engine.canaries import ASKER, CANARY, disguise_state
+from hai_flow.engine.state.state import RunState
 from tests.api.test_audit import House, wait_for
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
@@ -124,6 +127,9 @@ def test_an_open_canary_shows_what_the_real_question_shows(
     view, other = (bob.get(f"/v1/pendings/{each['id']}").json() for each in (item, real))
     assert view.keys() == other.keys()
     assert (view["workflow"], view["started_by"]) == ("pay", "user:ann")
+    forms = [bob.get(f"/v1/pendings/{each['id']}/arguments").json() for each in (item, real)]
+    assert forms[0] == forms[1]
+    assert forms[0]["parameters"] is not None
     names = [sorted(each) for each in bob.get(f"/v1/pendings/{item['id']}/history").json()["items"]]
     assert names == [sorted(each) for each in bob.get(f"/v1/pendings/{real['id']}/history").json()["items"]]
     assert bob.get("/v1/inbox/counts").json()["workflows"].keys() == {"pay"}
@@ -205,6 +211,31 @@ def test_a_question_that_none_can_look_like_is_refused(
     body = {"workflow": "pay", "path": "transfer", "reason": "too much", "arguments": {"action": "a", "arguments": {}}}
     answer = house.as_("user:root", "admin").post("/v1/canaries", json={**body, **change})
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+
+
+def test_nobody_starts_or_forks_a_run_that_passes_for_a_canary(
+    house: House, bob: httpx2.Client, real: dict[str, Any]
+) -> None:
+    canary = seed(house)
+    decide(bob, find_question(bob, canary)["id"], decision="approve")
+    operator = house.as_("user:olga", "operator", "decider")
+    input = {"workflow": "pay", "version": 1, "sha256": "no digest", "requester": "user:ceo", "title": "Pay 9?"}
+    arguments = {"action": "pay", "arguments": {"amount": 9}}
+    wait_for(lambda: operator.get(f"/v1/runs/{canary['run_id']}").json()["status"] == "finished")
+    for path, body in (
+        ("/v1/runs", {"workflow": "oversight_canary", "input": {**input, "arguments": arguments}}),
+        (f"/v1/runs/{canary['run_id']}/fork", {"at": 8}),
+    ):
+        answer = operator.post(path, json=body)
+        assert (answer.status_code, answer.json()["code"]) == (409, "workflow_reserved"), answer.text
+
+
+def test_the_input_of_another_s_run_disguises_nothing() -> None:
+    input = {"workflow": "pay", "version": 1, "sha256": "no digest", "requester": "user:ceo"}
+    canary = RunState("r", workflow=CANARY, requester=ASKER, input=input)
+    assert disguise_state(canary).requester == "user:ceo"
+    other = replace(canary, requester="user:olga")
+    assert disguise_state(other) is other
 
 
 def test_its_name_is_nobody_elses_and_only_admins_seed(house: House, bob: httpx2.Client) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.canaries import ASKER, CANARY
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import fold
@@ -229,6 +230,13 @@ def test_the_deciding_commit_refuses_a_rule_for_a_changed_question() -> None:
     gate.play.do(command)
     with pytest.raises(Rejected):
         gate.play.do(command)
+
+
+def test_no_rule_decides_a_canary() -> None:
+    gate = Gate()
+    shown = {"workflow": "pay", "version": 1, "sha256": "", "requester": "user:ann"}
+    gate.play.state = replace(gate.play.state, workflow=CANARY, requester=ASKER, input=shown)
+    assert gate.consult(never()) == gate.consult(rule()) == ""
 
 
 def test_a_fork_keeps_no_rules_vote_and_gets_none_of_its_requesters_rule() -> None:

@@ -32,6 +32,12 @@ seeding.bug(
 )
 seeding.bug("a canary may have other arguments", ("or sorted(arguments) != sorted(model)", ""))
 
+seeding.bug("another's run passes for a canary", ("CANARY and requester == ASKER", "CANARY and requester != ''"))
+starting = Room("hai_flow/api/requests/access.py", "tests/api/test_canaries.py")
+starting.bug("anybody starts a canary's workflow", ("        if plan.name == CANARY:", "        if not plan.name:"))
+editing = Room("hai_flow/api/rest/people/argument_schema.py", "tests/api/test_canaries.py")
+editing.bug("a canary's form is that of no function", ("find_disguise(run) if pending", "None if pending"))
+
 disguising = Room("hai_flow/api/requests/run_visibility.py", "tests/api/test_canaries.py")
 disguising.bug("the row of a canary is its own", ("return _disguise_row(row)", "return row"))
 
@@ -41,6 +47,11 @@ guarding.bug("an author writes a canary's workflow", ("if plan.name == CANARY an
 telling = Room("hai_flow/store/people/canaries.py", "tests/api/test_canaries.py")
 telling.bug(
     "a missed canary is caught", ("WHEN p.status = 'reject' THEN 'caught'", "WHEN p.status <> 'open' THEN 'caught'")
+)
+telling.bug(
+    "a canary that never began is open",
+    ("(r.id IS NULL OR r.ended_at IS NOT NULL)", "r.ended_at IS NOT NULL"),
+    by="tests/store/test_oversight.py",
 )
 telling.bug(
     "lists name the canary's own workflow",

@@ -19,12 +19,18 @@ standing.bug("a rule is for its proposer's runs", ("    if behind:", "    if Fal
 standing.bug("a rule approves what is frozen", ("    if freeze is not None:", "    if False:"))
 standing.bug("a rule of another description applies", ("if rule.tool_digest != tool_digest:", "if False:"))
 standing.bug("a rule that is used up applies", ("    if rule.used_up:", "    if False:"))
+standing.bug("a rule decides a canary", ("    if find_disguise(state) is not None:", "    if False:"))
 standing.bug("an approver has two votes", ("            spent.update(ids)\n", ""))
 
 approving = Room("hai_flow/runtime/people/standing_rules.py", _API)
 approving.bug(
     "rules that were revoked since are not looked at",
     ("await store.lock_in_force(connection, self.tenant, self.tool) != self.read", "False"),
+    by="tests/runtime/test_standing_rules.py",
+)
+approving.bug(
+    "another spelling of an excluded id approves",
+    ("set(map(compose, (*row.proposer_ids, *row.excluded_ids)))", "{*row.proposer_ids, *row.excluded_ids}"),
     by="tests/runtime/test_standing_rules.py",
 )
 voting = Room("hai_flow/engine/pendings/decide.py", _API)

@@ -7,14 +7,19 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 
-from hai_flow.runtime.people.standing_rules import RuleBody, UseOfRule, _RuleLost
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.engine import commands as c
+from hai_flow.runtime.catalog import built_in
+from hai_flow.runtime.people.standing_rules import RuleBody, UseOfRule, _RuleLost, judge_approval
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import rules
 from hai_flow.store.people.rules import RuleRow
 from hai_flow.store.postgres.database import Database
 from tests.runtime.conftest import Make
+from tests.support.runs import Play
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import BatchResult
@@ -32,6 +37,24 @@ async def _put_in_force(database: Database, kind: str = "allow") -> UUID:
         await rules.create(connection, row)
         await rules.approve(connection, LOCAL_TENANT, id, b"[]", ["user:ann", "user:bob"])
     return id
+
+
+def test_no_spelling_of_an_excluded_id_approves_a_rule() -> None:
+    composed, decomposed = "user:jos\u00e9", "user:jose\u0301"
+    body = RuleBody(id=str(uuid4()), kind="allow", tool="t.pay", tool_digest="d")
+    asks = {"from": ["role:chief"], "exclude": ["requester"], "quorum": 1, "title": "Always?", "message": ""}
+    play = Play(
+        compile_workflow(built_in.source_of(built_in.RULE_APPROVAL), "rule_approval"),
+        input={**asks, "rule": msgspec.to_builtins(body), "expires_in": "1d"},
+    )
+    play.answer("approved", by=c.Principal(composed, ("chief",)), decision="approve")
+    pending, now = play.state.pendings[play.pending("approved")], datetime.now(UTC)
+    for profits, approved in (("user:cat", True), (decomposed, False)):
+        row = RuleRow(
+            UUID(body.id), LOCAL_TENANT, "allow", "t.pay", None, b"{}", body.digest, now, None, None, 0, "user:ann",
+            ["user:ann"], [profits], None, None, now, None, None, None, None, None, None, False, False,
+        )  # fmt: skip
+        assert (judge_approval(row, play.plan, play.state, pending, 1)[1] is None) is approved
 
 
 @pytest.mark.parametrize("change", ["revoked", "a never beside it", "nothing"])

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.store.identity.erasure import forget
-from hai_flow.store.people import oversight
+from hai_flow.store.people import canaries, oversight
 from hai_flow.store.people.oversight import DecisionFigures
 from hai_flow.store.postgres.database import Database
 from tests.store.conftest import STRANGER, TENANT
@@ -96,6 +96,14 @@ async def test_each_question_is_counted_once_by_what_became_of_it(desk: Desk) ->
     assert (pay.votes, pay.quick) == (4, 0)
     by_tool = await desk.read("tool")
     assert {name: each.questions for name, each in by_tool.items()} == {"shop.pay": 2, "": 5}
+
+
+async def test_a_canary_whose_run_never_began_is_withdrawn(db: Database) -> None:
+    run = uuid4()
+    await canaries.add_canary(db.api, TENANT, run, ("pay", "s", None, "user:ann"), "a drill", "user:root")
+    row = await canaries.find_canary(db.api, TENANT, run)
+    assert row is not None
+    assert row.status == "withdrawn"
 
 
 async def test_a_vote_soon_after_the_question_or_an_earlier_vote_is_quick(desk: Desk) -> None:

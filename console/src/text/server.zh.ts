@@ -83,7 +83,7 @@ export const serverZh: Record<string, string> = {
   "freeze.invalid": "冻结的内容不符合要求：请写明理由，并指明要冻结的对象。",
   canary_invalid: "没有预埋问题能与这一步的提问相像：它须是第一层步骤的 approve 或工具调用，并带上全部参数和标题。",
   canary_model_unknown: "该工作流的这一步近期没有提过问题，无从仿照。",
-  workflow_reserved: "这个名称的工作流只由服务器自己编写，请换一个名称。",
+  workflow_reserved: "这个名称的工作流只由服务器自己编写和启动，请换一个名称。",
   freeze_over: "这次冻结已经结束。",
   freeze_subject_unknown: "没有可以冻结的这一对象。",
   freeze_unknown: "没有这样的冻结。",

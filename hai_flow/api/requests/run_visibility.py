@@ -16,7 +16,7 @@ from hai_flow.api.permissions.visibility import Sight, build_reader, build_viewe
 from hai_flow.api.requests.tenant_scope import TenantScope
 from hai_flow.definition.personal.personal import WHOLE, Personal
 from hai_flow.engine import commands as c
-from hai_flow.engine.canaries import CANARY, disguise_state, find_disguise, read_disguise
+from hai_flow.engine.canaries import disguise_state, find_disguise, is_canary, read_disguise
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.state import PendingState, RunState
@@ -208,7 +208,7 @@ class RunVisibility(TenantScope):
         principal, who = self.principal, self.principal.who
         if principal.is_anybody:
             return _Seen(Sight.ALL, who)
-        if run.workflow_name == CANARY and not await self._has_ended(run, state):
+        if is_canary(run.workflow_name, run.started_by) and not await self._has_ended(run, state):
             return await self._look_at_canary(run, state)
         if not principal.sees_all and not principal.is_for(run.thread_id, run.workflow_name):
             return _Seen(Sight.NOTHING, who)
@@ -325,7 +325,7 @@ class RunVisibility(TenantScope):
 
 def _disguise_row(run: RunRow) -> RunRow:
     """The row of a run as `disguise_state` shows the run."""
-    if run.workflow_name != CANARY or run.ended_at is not None:
+    if run.ended_at is not None or not is_canary(run.workflow_name, run.started_by):
         return run
     disguise = None if run.input is None else read_disguise(values.loads(run.input))
     if disguise is None:

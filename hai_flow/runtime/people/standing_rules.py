@@ -29,6 +29,7 @@ from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.primitives.beside_loop import WORK_FOR, is_large, run_beside_loop, run_by_work
+from hai_flow.primitives.signs import compose
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -314,7 +315,7 @@ def judge_approval(
         same = False
     if not same:
         return (), "what was approved is not the rule that was proposed"
-    rules, kept_out = votes.derive_rules(pending), {*row.proposer_ids, *row.excluded_ids}
+    rules, kept_out = votes.derive_rules(pending), set(map(compose, (*row.proposer_ids, *row.excluded_ids)))
     voters = tuple(
         _build_voter(vote, plan)
         for vote in pending.votes
@@ -322,7 +323,7 @@ def judge_approval(
         and vote.rule is None
         and vote.issuer is None
         and votes.counts(rules, vote, opened.digest)
-        and kept_out.isdisjoint({*votes.voters([vote]), *vote.through})
+        and kept_out.isdisjoint({*votes.voters([vote]), *map(compose, vote.through)})
         and not is_agent(c.Principal(vote.by))
     )
     if len(voters) < quorum:

@@ -35,7 +35,8 @@ SHOWN_REQUESTER: Final = _render("r", "started_by", "started_by")
 class CanaryRow:
     """A canary. `workflow`, `path`, `tool` and `started_by` are those that its question shows; `status` says what has
     become of it: `caught` (refused), `missed` (anything else that people have decided), `open`, `expired`, `withdrawn`,
-    or `spoilt` (who seeded it has voted). `pending_id` is None while its run waits to ask."""
+    or `spoilt` (who seeded it has voted). Without a run it
+    is withdrawn: the server stopped before it began one. `pending_id` is None while its run waits to ask."""
 
     run_id: UUID
     workflow: str
@@ -73,7 +74,7 @@ async def drop_canary(connection: Connection | Pool, run_id: UUID) -> None:
 _STATUS: Final = """
 CASE WHEN EXISTS (SELECT FROM votes v WHERE v.run_id = c.run_id AND v.principal = c.seeded_by) THEN 'spoilt'
   WHEN p.status = 'reject' THEN 'caught'
-  WHEN p.status = 'voided' OR (p.status IS NULL AND r.ended_at IS NOT NULL) THEN 'withdrawn'
+  WHEN p.status = 'voided' OR (p.status IS NULL AND (r.id IS NULL OR r.ended_at IS NOT NULL)) THEN 'withdrawn'
   WHEN p.status IN ('open', 'expired') THEN p.status
   WHEN p.status IS NULL THEN 'open' ELSE 'missed' END
 """

@@ -21,7 +21,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.canaries import CANARY, NotImitable, write_input, write_workflow
+from hai_flow.engine.canaries import ASKER, CANARY, NotImitable, write_input, write_workflow
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import DefinitionError, Rejected
@@ -32,7 +32,6 @@ from hai_flow.store.people.canaries import CanaryRow
 router = Routes(prefix="/v1/canaries", tags=["oversight"], route_class=CheckedRoute)
 
 SEEDED: Final = "canary.seeded"
-REQUESTER: Final = "service:oversight"
 _CONTENT: Final = ("title", "message", "arguments", "evidence")
 _SECRETS: Final = secrets.SystemRandom()
 
@@ -72,7 +71,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     start = c.Start(
         run_id=start_id,
         thread_id=str(start_id),
-        requester=REQUESTER,
+        requester=ASKER,
         instigators=(requester,),  # who seems to ask does not decide, as at the real one
         input=write_input(plan, requester, {**content, **_draw_wait(body.within)}),
     )

@@ -7,6 +7,7 @@ from typing import Any
 from hai_flow.api.requests.access import Access
 from hai_flow.definition.plan import Call, FrontendTool, HttpTool, Plan, PythonTool
 from hai_flow.definition.schemas.schemas import strip_marks
+from hai_flow.engine.canaries import find_disguise
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import StepError
@@ -15,7 +16,9 @@ from hai_flow.values import Json
 
 async def describe_arguments(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
     """The arguments of the call that the question is about (`shapes.PendingArguments`)."""
-    plan = await access.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
+    disguise = find_disguise(run) if pending.status == "open" else None
+    sha256 = run.sha256 if disguise is None else disguise.sha256
+    plan = await access.catalog.plan(access.tenant, bytes.fromhex(sha256))
     description, parameters = await _describe(access, plan, pending)
     return {
         "tool": pending.opened.tool,
