@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -137,7 +138,8 @@ class Attempt(msgspec.Struct, frozen=True):
     before it have failed, and how many were lost right before it. `is_stopped`: whether the run is being stopped.
     `receive` takes a function that gives what has come so far of the answer: the `data` of the error if the step's time
     ends before the answer does. `begin` is awaited before an effect that a lost attempt turns out not to have begun: it
-    raises where that may not begin any more.
+    raises where that may not begin any more. `rest` sleeps for so many seconds, in which other attempts have the place
+    of this one.
     """
 
     run_id: str
@@ -164,6 +166,7 @@ class Attempt(msgspec.Struct, frozen=True):
     is_stopped: Callable[[], bool] = _go_on
     receive: Callable[[Callable[[], Json]], None] = _ignore_receipt
     begin: Callable[[], Awaitable[None]] = _begin
+    rest: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     @property
     def idempotency_key(self) -> str:

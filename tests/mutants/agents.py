@@ -247,3 +247,17 @@ cutting.bug(
     ("    leave_task(draft, draft.step(path))\n", ""),
     by="tests/engine/test_inquiries.py::test_a_block_that_times_out_leaves_the_tasks_of_its_agents",
 )
+resting = Room("hai_flow/runtime/worker/worker.py", "tests/runtime/test_queues.py")
+resting.bug(
+    "an attempt that rests keeps its place",
+    ("        self._places.leave(queue)\n        self._resting += 1\n", "        self._resting += 1\n"),
+    by="tests/runtime/test_queues.py::test_an_attempt_that_rests_leaves_its_place_to_others",
+)
+resting.bug(
+    "an attempt that was cut off in its rest gives a place back that it does not have",
+    (
+        "            if not performance.rests:\n                self._places.leave(queue)",
+        "            self._places.leave(queue)",
+    ),
+    by="tests/runtime/test_queues.py::test_an_attempt_that_rests_leaves_its_place_to_others",
+)

@@ -9,13 +9,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow.definition.plan import Plan
+from hai_flow.definition.plan import Plan, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.base.queue_selection import QueueSelection, parse_queues
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.worker.concurrency import ConcurrencyPlaces
 from hai_flow.settings import Settings, SettingsError
+from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.store.messaging import hints
 from hai_flow.store.runs import leases
 from tests.runtime.conftest import ASKING, ECHO, GATED, TOOLS, Connection, Make, answer, is_now, open_pending, start
@@ -250,3 +252,44 @@ async def test_a_run_whose_attempt_ends_in_a_drain_is_handed_on_with_its_next(ma
     await ended
     assert [path for _, path, _ in effects.begun] == ["a", "b"]
     assert not any(isinstance(event, e.StepRetried) for event in await log_of(eye, run_id))
+
+
+class Resting:
+    """Rests until it may end. `begun`: how many attempts have."""
+
+    def __init__(self) -> None:
+        self.begun, self.ends = 0, False
+
+    async def perform(self, attempt: Attempt, stream: Stream) -> str:
+        self.begun += 1
+        while not self.ends:
+            await attempt.rest(0.01)
+        return "rested"
+
+    def fault(self, step: Step, *, from_disk: bool = False) -> None:
+        return None
+
+    doubt = fault
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("queues", [("gpu=1",), ("gpu",)])
+async def test_an_attempt_that_rests_leaves_its_place_to_others(make: Make, queues: Sequence[str]) -> None:
+    runtime = await make(performs=True, queues=queues)
+    hands(runtime)._places = ConcurrencyPlaces(1, runtime.served.places)
+    resting = runtime.registry._runners["a2a"] = Resting()
+    agent = f"{GPU}tools: {{far: {{a2a: 'https://far.example'}}}}\nsteps: [{{id: job, call: far, with: {{text: x}}}}]\n"
+    runs = [(await start(runtime, agent)).run_id for _ in range(2)]
+    await until(lambda: resting.begun == 2)
+    echo = (await start(runtime, GPU + ECHO, input={"value": "x"})).run_id
+    await until(lambda: is_now(runtime, echo, "finished"))
+    await runtime.committer.submit(runs.pop(), LOCAL_TENANT, c.Stop(by="user:op"))
+    await until(lambda: hands(runtime).attempts == 1)
+    resting.ends = True
+    for run_id in runs:
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+    assert hands(runtime)._places.take("gpu")
+    assert not hands(runtime)._places.take("gpu")
+    assert hands(runtime).load.attempts == 0

@@ -141,7 +141,8 @@ class AttemptContext:
 class RunningAttempt:
     """An attempt that this process deals with: `task` performs it, or is None while it is only being reported as over.
 
-    `begun`: whether the task has its place and the effect may have happened. For its runner it is the stream.
+    `begun`: whether the task has its place and the effect may have happened; `rests`: it has given its place back for
+    as long as `rest` takes. For its runner it is the stream.
     """
 
     __slots__ = (
@@ -159,6 +160,8 @@ class RunningAttempt:
         "parts",
         "path",
         "place",
+        "rest",
+        "rests",
         "run",
         "step",
         "task",
@@ -172,7 +175,8 @@ class RunningAttempt:
         self.attempt = attempt
         self.step: Step | None = None  # once it is performed
         self.task: asyncio.Task[None] | None = None
-        self.begun = False
+        self.begun = self.rests = False
+        self.rest: Callable[[float], Awaitable[None]] = asyncio.sleep
         self.place: TracePosition | None = None  # in a trace
         self.known_since = time.monotonic()
         self.uses: tuple[ModelUse, ...] = ()
@@ -245,6 +249,7 @@ class RunningAttempt:
                 lost=step_state.lost,
                 is_stopped=self._is_stopped,
                 receive=self.receive,
+                rest=self.rest,
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))

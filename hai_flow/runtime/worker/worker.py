@@ -58,6 +58,7 @@ REASON_CHARS_MAX: Final = 1000  # of why a run was given back
 HAND_BACK_SECONDS: Final = 10.0  # for the commits of a stop after the attempts have ended
 CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once they are not waited for any more
 LOOK_SECONDS: Final = 1.0
+RESTING_MAX: Final = 10_000  # attempts without a place at once; more keep theirs
 HANDED_ON_MAX: Final = 1000  # runs that are handed on by one statement
 
 
@@ -95,6 +96,11 @@ class HeldRun:
 
     run: CachedRun
     attempts: dict[str, RunningAttempt] = field(default_factory=dict)
+
+    @property
+    def rests(self) -> bool:
+        """Whether no attempt needs its place now, and some will again."""
+        return bool(self.attempts) and all(performance.rests for performance in self.attempts.values())
 
     def cancel(self) -> None:
         """Cancel all attempts."""
@@ -156,6 +162,7 @@ class Worker(Service):
         self.short_of_places = False  # something was not claimed for want of a place
         self.on_place: Callable[[], object] | None = None  # called when one is free
         self._attempts: set[asyncio.Task[None]] = set()
+        self._resting = 0  # of them, without a place
         self._leaving: dict[UUID, HeldRun] = {}  # of a process that stops: those that others shall go on with
         self._handing: asyncio.Task[None] | None = None
         self._waiting: set[UUID] = set()  # held runs with attempts that could not be begun when they were opened
@@ -192,13 +199,13 @@ class Worker(Service):
     def load(self) -> Load:
         """The load of this process, for people to see."""
         waiting = self.attempts_waiting
-        return Load(self.held, self.attempts - waiting, waiting)
+        return Load(self.held, self.attempts - waiting - self._resting, waiting)
 
     @property
     def room(self) -> int:
         """So many more runs may be claimed that each finds a place for an attempt. Those that were claimed and are not
         here yet have theirs."""
-        return max(0, self.config.attempts_max - len(self._attempts) - len(self._claims))
+        return max(0, self.config.attempts_max + self._resting - len(self._attempts) - len(self._claims))
 
     @property
     def coming(self) -> int:
@@ -210,7 +217,10 @@ class Worker(Service):
         most = self.config.served.places.get(queue)
         if most is None:
             return self.room
-        held = sum(held.run.plan is not None and held.run.plan.queue == queue for held in self._held.values())
+        held = sum(
+            held.run.plan is not None and held.run.plan.queue == queue and not held.rests
+            for held in self._held.values()
+        )
         coming = sum(claim.queue == queue for claim in self._claims.values())
         return max(0, min(self.room, most - held - coming))
 
@@ -626,6 +636,7 @@ class Worker(Service):
         queue = DEFAULT_QUEUE if run.plan is None else run.plan.queue
         if not self._places.take(queue):
             await self._places.wait(queue)
+        performance.rest = partial(self._rest, performance, queue)
         try:
             if not self._may_begin or self.committer.freezes.holds(run, performance.path):
                 self._forget(performance)
@@ -635,12 +646,30 @@ class Worker(Service):
             began = time.monotonic()
             report = await performance.perform()
         finally:
-            self._places.leave(queue)
+            if not performance.rests:
+                self._places.leave(queue)
             performance.cease()
         performance.flush()
         if watching := self.committer.listeners.performed:
             tell(watching, performance, report, began, time.monotonic())
         self.committer.report(run, report, performance.transaction)
+
+    async def _rest(self, performance: RunningAttempt, queue: str, seconds: float) -> None:
+        """Sleep, while the attempt's place is for others; then wait for one."""
+        if self._resting >= RESTING_MAX:
+            await asyncio.sleep(seconds)
+            return
+        performance.rests = True
+        self._places.leave(queue)
+        self._resting += 1
+        self._tell_of_place()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._resting -= 1
+        if not self._places.take(queue):
+            await self._places.wait(queue)
+        performance.rests = False
 
     def _forget(self, performance: RunningAttempt) -> None:
         """Forget an attempt that has not begun: it may be begun again."""

@@ -342,7 +342,7 @@ class Errand:
                 if late or peer.question_of(task).digest != self._answered:
                     raise await self._ask(task)
             await self._tell(task)
-            await asyncio.sleep(pause)
+            await self._attempt.rest(pause)
             pause = min(1.5 * pause, POLL_SECONDS_MAX)
             task = await self._get(str(self._task_id))
 
@@ -412,7 +412,7 @@ class Errand:
                 if not is_passing(error):
                     raise
                 after = error.retry_after
-            await asyncio.sleep(max(pause, min(after or 0.0, 300.0)))
+            await self._attempt.rest(max(pause, min(after or 0.0, 300.0)))
             pause = min(2 * pause, POLL_SECONDS_MAX)
 
 
