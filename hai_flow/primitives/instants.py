@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 _RFC3339: Final = re.compile(
@@ -14,7 +15,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def rfc3339(ms: int) -> str:
     """An instant (milliseconds since 1970, UTC) as people and programs read it: `2026-03-02T09:00:00.000Z`."""
-    return instant(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, rest = divmod(ms, 1000)
+    return f"{_render_second(second)}.{rest:03}Z"
+
+
+@lru_cache(maxsize=1024)
+def _render_second(second: int) -> str:
+    """A page of a run has thousands of instants, many of the same second: to make one anew takes ten times as long."""
+    return instant(second * 1000).isoformat()[:-6]
 
 
 def instant(ms: int) -> datetime:
