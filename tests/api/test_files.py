@@ -8,8 +8,10 @@ import socket
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID, uuid4
 
 import asyncpg
 import httpx2
@@ -17,6 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_flow.api.rest import files
+from hai_flow.engine.state.state import RunState
+from hai_flow.errors import Unreadable
 from hai_flow.runtime.files.blobs import PIECE_BYTES
 from tests.api.test_rest import Checked, code, http, start, wait_for_pendings
 from tests.support.agui_client import AguiClient
@@ -286,6 +291,22 @@ def attached(http: httpx2.Client) -> None:
 
 
 # --- elsewhere ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_of_a_newer_release_keeps_nobody_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    newer, hidden, seen = uuid4(), uuid4(), uuid4()
+
+    async def find_state(run_id: UUID) -> RunState | None:
+        if run_id == newer:
+            raise Unreadable("a newer release wrote it")
+        return None if run_id == hidden else RunState(str(run_id))
+
+    async def list_runs(*_: Any) -> list[UUID]:
+        return [newer, hidden, seen]
+
+    monkeypatch.setattr(files, "list_runs_with_file", list_runs)
+    access: Any = SimpleNamespace(reads=None, tenant=None, find_state=find_state)
+    assert [state.run_id async for state in files.iterate_runs(access, b"")] == [str(seen)]
 
 
 async def test_files_may_be_kept_outside_of_the_database(postgres_server: Server, tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ starting.bug("anybody starts a canary's workflow", ("        if plan.name == CAN
 editing = Room("hai_flow/api/rest/people/argument_schema.py", "tests/api/test_canaries.py")
 editing.bug("a canary's form is that of no function", ("find_disguise(run) if pending", "None if pending"))
 
+reading = Room("hai_flow/api/rest/files.py", "tests/api/test_files.py")
+reading.bug(
+    "a run of a newer release keeps a file back",
+    ("except Unreadable:\n            continue", "except Unreadable:\n            raise"),
+)
+
 disguising = Room("hai_flow/api/requests/run_visibility.py", "tests/api/test_canaries.py")
 disguising.bug("the row of a canary is its own", ("return _disguise_row(row)", "return row"))
 

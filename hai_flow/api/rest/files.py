@@ -32,7 +32,8 @@ from hai_flow.api.requests.cross_cell import ask_all_cells
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.rest.people.openings import note_attachment
 from hai_flow.api.routes import Routes
-from hai_flow.errors import Rejected
+from hai_flow.engine.state.state import RunState
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives.file_ids import file_id, files_in, sha256_of_file
 from hai_flow.primitives.signs import refuse_turns, straight
 from hai_flow.runtime.files.blobs import MissingContent
@@ -121,10 +122,8 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
     if stored is None:
         raise unknown(file)
     if access.principal.may(Right.DECIDE) and not access.principal.is_anybody:
-        for run_id in await list_runs_with_file(access.reads, access.tenant, stored.sha256, RUNS_LOOKED_AT):
-            state = await access.find_state(run_id)
-            if state is not None:
-                await note_attachment(access, state, stored.sha256)
+        async for state in iterate_runs(access, stored.sha256):
+            await note_attachment(access, state, stored.sha256)
     span = _parse_span(request, stored)
     pieces = access.files.read(stored, *(span or (0, stored.size)))
     try:
@@ -163,14 +162,24 @@ async def _find(access: Access, digest: bytes | None) -> File | None:
 async def _find_in_questions(access: Access, digest: bytes) -> File | None:
     """The file, if a question refers to it that the caller is asked or has voted on."""
     stored = await access.files.find(access.tenant, access.principal.id, digest)
-    for run_id in (
-        [] if stored is None else await list_runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT)
-    ):
-        state = await access.find_state(run_id)
-        questions = () if state is None else access.seen(state).questions.values()
-        if any(digest in files_in(msgspec.json.encode(each.opened)) for each in questions):
-            return stored
+    if stored is not None:
+        async for state in iterate_runs(access, digest):
+            questions = access.seen(state).questions.values()
+            if any(digest in files_in(msgspec.json.encode(each.opened)) for each in questions):
+                return stored
     return None
+
+
+async def iterate_runs(access: Access, digest: bytes) -> AsyncIterator[RunState]:
+    """The newest runs that refer to the file and that the caller sees, without those of a newer release: one of these
+    keeps nobody from a file that another run shows them."""
+    for run_id in await list_runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT):
+        try:
+            state = await access.find_state(run_id)
+        except Unreadable:
+            continue
+        if state is not None:
+            yield state
 
 
 class _Download(Response):
