@@ -103,6 +103,41 @@ async def test_the_next_tool_finds_the_session_as_it_was_before(database: Databa
     assert await found(database) == before
 
 
+@pytest.mark.parametrize("end", ENDS)
+async def test_codecs_and_listeners_of_a_tool_reach_no_commit_and_no_next_tool(
+    database: Database, end: str
+) -> None:
+    heard: list[Any] = []
+    transaction = Transaction(database)
+
+    async def read(connection: Any) -> None:
+        assert await connection.fetchval("SELECT 7::int8") == 7
+        assert await connection.fetchval("SELECT '{}'::json") == "{}"
+        assert heard == []
+
+    async def send(connection: Any) -> Any:
+        await read(connection)
+        return _Sent(end == "committed")
+
+    with contextlib.suppress(ValueError):
+        async with transaction.block() as connection:
+            for name in ("json", "int8"):
+                await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=lambda text: -1)
+            connection.add_query_logger(heard.append)
+            connection.add_termination_listener(heard.append)
+            if end in ("failed", "aborted"):
+                raise ValueError
+    heard.clear()
+    if end not in ("failed", "aborted"):
+        await transaction.seal()
+        await transaction.commit(send)
+        transaction.abandon()
+    following = Transaction(database)
+    async with following.block() as connection:
+        await read(connection)
+    following.abandon()
+
+
 async def test_a_failing_tools_leftovers_are_rolled_back_after_a_committed_one(database: Database) -> None:
     before = await found(database)
     await use(database, ("SELECT 1",), "committed")

@@ -160,7 +160,7 @@ class Session(_Connection):
     by its deadline raises `CommitUnknown`.
     """
 
-    __slots__ = ("_line", "begins_with", "overdue", "pinned", "sharded", "spotless", "statement_seconds")
+    __slots__ = ("_line", "begins_with", "codecs", "overdue", "pinned", "sharded", "spotless", "statement_seconds")
 
     def __init__(self, protocol: Any, transport: asyncio.Transport, *given: Any) -> None:
         super().__init__(protocol, transport, *given)
@@ -171,11 +171,33 @@ class Session(_Connection):
         self.sharded = False  # Citus keeps the schema
         self.begins_with = ""  # goes with the BEGIN of the next transaction, in one trip
         self.spotless = False  # nothing was left behind since it was last taken back
+        self.codecs: set[tuple[str, str]] = set()  # types, with their schemas, that are converted otherwise
 
     async def execute(self, query: str, *given: Any, **options: Any) -> str:
         if self.begins_with and query == "BEGIN;":
             query, self.begins_with = f"{query} {self.begins_with}", ""
         return str(await self._answer(super().execute(query, *given, **options)))
+
+    async def set_type_codec(self, typename: str, *, schema: str = "public", **codec: Any) -> None:
+        self.codecs.add((typename, schema))
+        await super().set_type_codec(typename, schema=schema, **codec)
+
+    async def set_builtin_type_codec(self, typename: str, *, schema: str = "public", **codec: Any) -> None:
+        self.codecs.add((typename, schema))
+        await super().set_builtin_type_codec(typename, schema=schema, **codec)
+
+    def drop_listeners(self) -> None:
+        """Let nobody hear of the statements and the end of this connection any more."""
+        self._query_loggers.clear()
+        self._termination_listeners.clear()
+
+    async def reset_codecs(self) -> None:
+        """Convert all types as a new connection does: no statement takes that back. Raises asyncpg's errors, and
+        ValueError for a type that is gone."""
+        while self.codecs:
+            typename, schema = next(iter(self.codecs))
+            await self.reset_type_codec(typename, schema=schema)
+            self.codecs.discard((typename, schema))
 
     executemany = _ends(asyncpg.Connection.executemany)
     fetch = _ends(asyncpg.Connection.fetch)

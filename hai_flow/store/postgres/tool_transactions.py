@@ -2,11 +2,11 @@
 has succeeded, in one transaction, or neither does.
 
 The tool's statements run first. When it has returned, its transaction is *sealed*: deferred constraints are checked,
-and the session is made as it was before (settings, role, temporary tables, locks, prepared statements): our commit must
-not meet a temporary table called `runs`, and behind a pooler the session is anybody's after it. Then the commit of the
-run's events (`commits`) is sent in the same transaction, and that compares the run's version as every commit does:
-where the attempt is over by then (it timed out, its process lost its lease and another one declared it lost, the run
-was terminated), the decision is a refusal, and nothing commits.
+and the session is made as it was before (settings, role, temporary tables, locks, prepared statements, and the
+driver's conversions of types): our commit must not meet a temporary table called `runs`, and behind a pooler the
+session is anybody's after it. Then the commit of the run's events (`commits`) is sent in the same transaction, and that
+compares the run's version as every commit does: where the attempt is over by then (it timed out, its process lost its
+lease and another one declared it lost, the run was terminated), the decision is a refusal, and nothing commits.
 
 A process that dies leaves a transaction that the server rolls back. One that is frozen holds the lock of its run's row
 for `idle_in_transaction_session_timeout` at most; others pass the run over meanwhile.
@@ -100,8 +100,11 @@ class Transaction:
         """The tool has returned. Raises StepError if its transaction can't be committed; then it is rolled back."""
         assert self._connection is not None, "only a transaction that has begun is sealed"
         try:
+            session = _session_of(self._connection)
+            session.drop_listeners()
+            await session.reset_codecs()
             await self._connection.execute(_SEAL)
-        except FAILURES as error:
+        except (*FAILURES, ValueError) as error:
             if not await self._drops_statements(error):
                 await self._roll_back()
                 raise StepError(_explain_failure(error)) from error
@@ -188,8 +191,13 @@ class Transaction:
         Behind a pooler the session is another client's as soon as the transaction is over, so what a rollback leaves in
         it is taken back before. A connection that is cut instead is one whose session the pooler closes.
         """
+        session: Session | None = connection._con  # None: it was cut
+        if session is not None:
+            session.drop_listeners()
         try:
-            if self._database.behind_pooler and not connection.is_closed() and connection.is_in_transaction():
+            if session is not None and session.codecs:  # only a tool that has failed leaves them
+                connection.terminate()
+            elif self._database.behind_pooler and not connection.is_closed() and connection.is_in_transaction():
                 try:
                     await connection.execute(_LEAVE)
                 except FAILURES:
