@@ -350,6 +350,22 @@ def test_a_never_refuses_and_an_allow_beside_it_does_nothing(desk: Desk) -> None
     assert (desk.rule(allow["id"])["uses"], desk.rule(never["id"])["uses"]) == (1, 1)
 
 
+def test_a_rule_of_a_newer_release_is_listed_and_casts_no_vote(desk: Desk) -> None:
+    strange = """UPDATE rules SET body = convert_to(replace(convert_from(body, 'UTF8'), '{"id"', '{"at":"noon","id"'),
+      'UTF8') WHERE id = $1"""
+    rule = desk.approved()
+    asyncio.run(desk.fetch(strange, rule["id"]))
+    assert desk.gate(desk.start(50))["status"] == "open"
+    listed = {each["id"]: each for each in desk.call("user:oli", "GET", "/v1/rules").json()["items"]}
+    assert (listed[rule["id"]]["status"], listed[rule["id"]]["approved_by"]) == ("active", [])
+    assert listed[rule["id"]]["reason"].startswith("a newer release wrote this rule")
+    desk.approved(when="args.arguments.amount < 90.0")
+    assert desk.gate(desk.start(50))["status"] == "approve", "one that allows forbids nothing"
+    never = desk.approved(kind="never", when="args.arguments.amount == 13.0")
+    asyncio.run(desk.fetch(strange, never["id"]))
+    assert desk.gate(desk.start(50))["status"] == "open", "one that forbids may forbid this"
+
+
 def test_a_quorum_of_two_takes_a_rule_that_two_approved(desk: Desk) -> None:
     desk.publish("pair", more=", quorum: 2")
     pending = desk.gate(desk.start(5000, workflow="pair"))["id"]

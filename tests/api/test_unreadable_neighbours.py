@@ -65,6 +65,16 @@ async def _with_a_question_of_a_new_kind(dsn: str, run: dict[str, Any]) -> None:
         await connection.close()
 
 
+async def _with_rules_that_nobody_here_knows(dsn: str, run: dict[str, Any]) -> None:
+    """As if a newer release had asked for an approval, under a policy with one more rule."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(STRANGE_BODY, UUID(run["id"]), '"kind":"ask"', '"kind":"approve"')
+        await connection.execute(STRANGE_BODY, UUID(run["id"]), '"policy":{', '"policy":{"ballot":"secret",')
+    finally:
+        await connection.close()
+
+
 @dataclass
 class Stage:
     url: str
@@ -72,7 +82,14 @@ class Stage:
     good: dict[str, Any]
 
 
-@pytest.fixture(params=[_of_a_newer_release, _with_a_question_of_a_new_kind], ids=["workflow", "question"])
+SPOILERS = {
+    "workflow": _of_a_newer_release,
+    "question": _with_a_question_of_a_new_kind,
+    "policy": _with_rules_that_nobody_here_knows,
+}
+
+
+@pytest.fixture(params=SPOILERS.values(), ids=SPOILERS)
 def stage(postgres_server: Server, request: pytest.FixtureRequest) -> Iterator[Stage]:
     with postgres_server.database() as dsn, serving(dsn) as process, httpx2.Client(base_url=process.url) as http:
         names = [unique("q").replace("-", "_") for _ in range(2)]
@@ -97,6 +114,23 @@ def test_every_list_is_answered_with_the_row_that_can_be_read(stage: Stage) -> N
         assert asked[stage.good["id"]]["may_decide"] is True
         assert asked[stage.bad["id"]]["why_not"]["code"] == "unreadable"
         assert stage.good["id"] in {each["run_id"] for each in http.get("/v1/pendings").json()["items"]}
+
+
+def test_decisions_are_listed_beside_one_that_can_not_be_read(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn, serving(dsn) as process, httpx2.Client(base_url=process.url) as http:
+        name = unique("q").replace("-", "_")
+        http.post("/v1/workflows", content=ASK.format(name=name), headers=YAML)
+        bad, good = start(http, name), start(http, name)
+        for run in (bad, good):
+            asyncio.run(until(lambda run=run: http.get(f"/v1/runs/{run['id']}").json()["status"] == "waiting"))
+        asked = {each["run_id"]: each["id"] for each in http.get("/v1/inbox").json()["items"]}
+        items = [{"id": asked[run["id"]], "values": {}} for run in (bad, good)]
+        assert http.post("/v1/inbox/decide", json={"items": items}).status_code == 200
+        run_apart(_with_a_question_of_a_new_kind(dsn, bad))
+        decided = http.get("/v1/inbox/decided")
+        assert decided.status_code == 200, decided.text
+        titles = {each["run_id"]: each["title"] for each in decided.json()["items"]}
+        assert titles == {good["id"]: "Sure?", bad["id"]: None}
 
 
 def test_the_feed_of_the_console_has_every_topic_and_goes_on(stage: Stage) -> None:

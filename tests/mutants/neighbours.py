@@ -330,3 +330,42 @@ step_times.bug(
 step_times.bug("steps of a later moment are shown", ("return steps if steps.seq <= end else None", "return steps"))
 step_times.bug("steps are kept for ever", ("self._clock() - KEPT_SECONDS", "0.0"))
 step_times.bug("a removed run is read without end", ("            if not rows:\n", "            if False:\n"))
+views = Room("hai_flow/api/requests/views.py", _UNREADABLE)
+views.bug(
+    "one decision that can't be read spoils the list of them all",
+    (
+        "    except Unreadable:\n        opened = build_unreadable",
+        "    except KeyError:\n        opened = build_unreadable",
+    ),
+    by=f"{_UNREADABLE}::test_decisions_are_listed_beside_one_that_can_not_be_read",
+)
+policies = Room("hai_flow/engine/pendings/votes.py", _UNREADABLE)
+policies.bug(
+    "a policy of a newer release is taken for a fault of the server",
+    ("    except msgspec.ValidationError as error:", "    except KeyError as error:"),
+    by="tests/runtime/test_reseating.py",
+)
+people = Room("hai_flow/runtime/people/inbox.py", _UNREADABLE)
+people.bug(
+    "a question with rules that can't be read is shown as if they could be",
+    ("            derive_rules(readable)\n", ""),
+    by=f"{_UNREADABLE}::test_every_list_is_answered_with_the_row_that_can_be_read",
+)
+standing = Room("hai_flow/runtime/people/standing_rules.py", "tests/api/test_rules.py")
+for what, text, spoiled in (
+    ("a condition that only a newer release knows is left out of a rule", ", forbid_unknown_fields=True", ""),
+    ("a rule allows beside one that can't be read and may forbid", " if may_forbid else rules", " if False else rules"),
+    ("an unreadable rule that allows keeps others from allowing", 'may_forbid or row.kind != "allow"', "True"),
+):
+    by = "tests/api/test_rules.py::test_a_rule_of_a_newer_release_is_listed_and_casts_no_vote"
+    standing.bug(what, (text, spoiled), by=by)
+for what, text, spoiled in (
+    ("our commit meets a conversion of types that the tool has set", "            await session.reset_codecs()\n", ""),
+    (
+        "who listens to the statements of a tool hears those of the commit",
+        "            session.drop_listeners()\n            await",
+        "            await",
+    ),
+    ("a connection keeps the conversions of a tool that has failed", "session is not None and session.codecs", "False"),
+):
+    sealing.bug(what, (text, spoiled))

@@ -102,3 +102,16 @@ async def test_who_is_asked_by_no_role_of_theirs_moves_nothing(world: World) -> 
     await look(world)
     await asyncio.sleep(0)
     assert [each.what for each in await world.listed(run_id)].count("reseated") == 0
+
+
+async def test_an_absence_is_told_of_beside_a_question_that_can_not_be_read(world: World) -> None:
+    bad, good = [await world.ask("[email]") for _ in range(2)]
+    async with world.notifier():
+        await world.ended(good, 3)
+        strange = """UPDATE pendings SET body = convert_to(replace(convert_from(body, 'UTF8'), '"policy":{',
+          '"policy":{"ballot":"secret",'), 'UTF8') WHERE run_id = $1"""
+        await world.runtime.database.api.execute(strange, bad)
+        await leave(world, "user:ann", "user:cy")
+        await look(world)
+        await world.ended(good, 4)
+    assert ("reseated", "user:cy") in await list_sent(world, good)

@@ -18,11 +18,12 @@ from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.engine.state.patch import difference
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
+from hai_flow.errors import Unreadable
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.messaging.triggers import Received, Started
 from hai_flow.runtime.people.absences import Seat
-from hai_flow.runtime.people.inbox import InboxEntry
+from hai_flow.runtime.people.inbox import InboxEntry, build_unreadable
 from hai_flow.schedule import explain, explain_timing
 from hai_flow.store.audit import audit_chain
 from hai_flow.store.audit.audit import ListedRecord
@@ -219,8 +220,12 @@ def render_inbox_item(item: InboxEntry, pending: PendingState, *, sees_all: bool
 
 
 def render_decision(decided: Decided) -> dict[str, Json]:
-    """A decision of a person."""
-    opened, answer = decode_pending(decided.opened), msgspec.json.decode(decided.said)
+    """A decision of a person; of a newer release's question without its title and kind."""
+    answer = msgspec.json.decode(decided.said)
+    try:
+        opened = decode_pending(decided.opened)
+    except Unreadable:
+        opened = build_unreadable(decided.pending_id).opened
     return render(
         schemas.Decided,
         decided,

@@ -26,6 +26,7 @@ from hai_flow.engine.pendings.selectors import (
 )
 from hai_flow.engine.state.patch import is_same_json
 from hai_flow.engine.state.state import PendingState
+from hai_flow.errors import Unreadable
 from hai_flow.primitives import instants
 from hai_flow.primitives.signs import compose
 from hai_flow.values import Json
@@ -96,14 +97,22 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 def derive_rules(pending: PendingState) -> Rules:
-    """The rules that hold for the pending now."""
-    return msgspec.convert(pending.opened.policy or {}, Rules)
+    """The rules that hold for the pending now. Raises `Unreadable` where this release does not know one of them: to
+    leave it out would let others decide than may."""
+    return _convert(pending.opened.policy or {})
+
+
+def _convert(policy: Json) -> Rules:
+    try:
+        return msgspec.convert(policy, Rules)
+    except msgspec.ValidationError as error:
+        raise Unreadable(f"the question has rules that this release does not know: {error}") from error
 
 
 def asks(policy: Json, other: Principal) -> bool:
     """Whether the rules, as an event keeps them, ask `other`, a stranger to the run. A role that cannot be
     listed is whatever they bring along."""
-    rules = msgspec.convert(policy, Rules)
+    rules = _convert(policy)
     if rules.people is not None:
         person = voting_person(other)
         mine = [each for id in ids_of(person) for each in rules.people.get(id, ())]

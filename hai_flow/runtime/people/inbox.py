@@ -23,6 +23,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings.deciders import NOT_ASKED, Obstacle, obstacle
 from hai_flow.engine.pendings.selectors import World, principal_selectors
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
@@ -220,17 +221,19 @@ class Inbox:
         return await inbox.count_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
 
     async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: OpenQuestion) -> InboxEntry:
-        opened = _unreadable(asked)
+        pending = build_unreadable(asked.id)
         try:
-            opened = e.decode_pending(asked.body)
+            readable = PendingState(e.decode_pending(asked.body))
+            derive_rules(readable)
+            pending = readable
             votes = tuple(map(_votes.decode, asked.votes))
             behind = tuple((asked.instigators or "").split())
             world = await self._world(tenant, asked.workflow, asked.started_by, behind)
-            pending = PendingState(opened, votes=votes)
+            pending = PendingState(readable.opened, votes=votes)
             obstacles = [obstacle(pending, each, world) for each in voices]
         except (Unreadable, msgspec.DecodeError):
             fault = Obstacle("unreadable", "a newer release wrote it, which alone can judge it")
-            return InboxEntry(asked, PendingState(opened), fault)
+            return InboxEntry(asked, pending, fault)
         others = [
             each.on_behalf_of or each.id for each, fault in zip(voices[1:], obstacles[1:], strict=True) if not fault
         ]
@@ -285,7 +288,7 @@ class Inbox:
             opened = e.decode_pending(listed.body)
             world = await self._world(listed.tenant, listed.workflow, listed.started_by)
             asks: Sequence[str] = list_selectors_asked(PendingState(opened), world)
-        except (Unreadable, msgspec.ValidationError):
+        except Unreadable:
             return None  # a process of the release that wrote it sees to it
         if listed.current and set(asks) == set(listed.asks):
             return None
@@ -296,9 +299,9 @@ def _name_of(wrong: Correction) -> str:
     return f"pending {wrong[0].id}"
 
 
-def _unreadable(asked: OpenQuestion) -> e.PendingOpened:
+def build_unreadable(pending_id: str) -> PendingState:
     """A question of which this release can read nothing but its place."""
-    return e.PendingOpened(at=0, id=asked.id, path="", kind="ask", digest="")
+    return PendingState(e.PendingOpened(at=0, id=pending_id, path="", kind="ask", digest=""))
 
 
 def _selectors(voices: Sequence[c.Principal]) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ _ALL_OF_IT: Final = 2**31 - 1
 _encoder: Final = msgspec.json.Encoder(order="deterministic", enc_hook=str)
 
 
-class RuleBody(msgspec.Struct, frozen=True, kw_only=True):
+class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a rule says, as people approve it. `until` is RFC 3339, `every` a duration: `uses` are counted anew then."""
 
     id: str
@@ -193,7 +193,7 @@ class StandingRules(Service):
             freezes = self._committer.freezes.of(tenant)
             WORK_FOR.set(tenant)
             run = run_beside_loop if is_large(pending.opened.args) else run_by_work
-            chosen = await run(choose, plan, state, pending, digest, [to_rule(row) for row in rows], freezes)
+            chosen = await run(choose, plan, state, pending, digest, read_rules(rows), freezes)
             if chosen.rule is None:
                 log.info("no_rule_applies", run_id=str(run_id), pending=pending_id, why=chosen.obstacle)
                 return
@@ -278,9 +278,34 @@ class StandingRules(Service):
         self._committer.hints.add_tenant(tenant)
 
 
+def read_row(row: RuleRow) -> tuple[RuleBody, tuple[c.Principal, ...]]:
+    """The content of a rule, and those who have approved it. Raises Unreadable where this release does not know a kind
+    or a condition of it: without that it would be another rule than people have approved."""
+    try:
+        if row.kind not in ("allow", "never"):
+            raise Unreadable(f"rule {row.id} is of the kind {row.kind!r}, which this release does not know")
+        body = msgspec.json.decode(row.body, type=RuleBody)
+        return body, () if row.voters is None else msgspec.json.decode(row.voters, type=tuple[c.Principal, ...])
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"rule {row.id} has what this release does not know: {error}") from error
+
+
+def read_rules(rows: Sequence[RuleRow]) -> list[StandingRule]:
+    """The rules of rows, for the engine, but those that a newer release wrote. Where one of these may forbid, none
+    allows."""
+    rules, may_forbid = [], False
+    for row in rows:
+        try:
+            rules.append(to_rule(row))
+        except Unreadable as unreadable:
+            log.warning("rule_unreadable", rule=str(row.id), error=str(unreadable))
+            may_forbid = may_forbid or row.kind != "allow"
+    return [each for each in rules if each.kind == "never"] if may_forbid else rules
+
+
 def to_rule(row: RuleRow) -> StandingRule:
-    """The rule of a row, for the engine."""
-    body = msgspec.json.decode(row.body, type=RuleBody)
+    """The rule of a row, for the engine. Raises Unreadable."""
+    body, voters = read_row(row)
     return StandingRule(
         id=str(row.id),
         digest=row.digest,
@@ -291,7 +316,7 @@ def to_rule(row: RuleRow) -> StandingRule:
         when=body.when,
         bounds=body.arguments,
         reason=body.reason,
-        voters=() if row.voters is None else msgspec.json.decode(row.voters, type=tuple[c.Principal, ...]),
+        voters=voters,
         people=tuple(row.people or ()),
         used_up=row.is_used_up,
     )

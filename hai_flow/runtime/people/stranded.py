@@ -212,6 +212,7 @@ async def read_question(catalog: Catalog, tenant: UUID, question: OpenQuestion) 
     """The question with its votes, and its world; None: a newer release wrote it, which looks after it."""
     try:
         pending = PendingState(e.decode_pending(question.body), votes=tuple(map(_votes.decode, question.votes)))
+        derive_rules(pending)
         plan = await catalog.plan(tenant, question.workflow)
     except (HaiFlowError, msgspec.DecodeError):
         return None

@@ -32,9 +32,9 @@ from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.standing_rules import ESTABLISH
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import built_in
-from hai_flow.runtime.people.standing_rules import RuleBody
+from hai_flow.runtime.people.standing_rules import RuleBody, read_row
 from hai_flow.store.people import rules as store
 from hai_flow.store.people.rules import RuleRow
 
@@ -305,9 +305,12 @@ def _describe(document: dict[str, Any]) -> str:
 
 
 def view_of(row: RuleRow) -> dict[str, Any]:
-    """A rule as clients read it."""
-    body = msgspec.json.decode(row.body, type=RuleBody)
-    voters = () if row.voters is None else msgspec.json.decode(row.voters, type=tuple[c.Principal, ...])
+    """A rule as clients read it; of one that a newer release wrote, what its row has."""
+    try:
+        body, voters = read_row(row)
+    except Unreadable:
+        reason = "a newer release wrote this rule, which alone can read it and lets it vote"
+        body, voters = RuleBody(id=str(row.id), kind=row.kind, tool=row.tool, tool_digest="", reason=reason), ()
     if row.ended_at is not None:
         status = "refused" if row.approved_at is None else "revoked"
     elif row.is_over:
