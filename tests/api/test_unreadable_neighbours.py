@@ -89,7 +89,7 @@ SPOILERS = {
 }
 
 
-@pytest.fixture(params=SPOILERS.values(), ids=SPOILERS)
+@pytest.fixture(params=SPOILERS.values(), ids=list(SPOILERS))
 def stage(postgres_server: Server, request: pytest.FixtureRequest) -> Iterator[Stage]:
     with postgres_server.database() as dsn, serving(dsn) as process, httpx2.Client(base_url=process.url) as http:
         names = [unique("q").replace("-", "_") for _ in range(2)]

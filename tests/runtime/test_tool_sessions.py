@@ -104,9 +104,7 @@ async def test_the_next_tool_finds_the_session_as_it_was_before(database: Databa
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_codecs_and_listeners_of_a_tool_reach_no_commit_and_no_next_tool(
-    database: Database, end: str
-) -> None:
+async def test_codecs_and_listeners_of_a_tool_reach_no_commit_and_no_next_tool(database: Database, end: str) -> None:
     heard: list[Any] = []
     transaction = Transaction(database)
 

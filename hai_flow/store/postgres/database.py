@@ -161,6 +161,8 @@ class Session(_Connection):
     """
 
     __slots__ = ("_line", "begins_with", "codecs", "overdue", "pinned", "sharded", "spotless", "statement_seconds")
+    _query_loggers: set[Any]
+    _termination_listeners: set[Any]
 
     def __init__(self, protocol: Any, transport: asyncio.Transport, *given: Any) -> None:
         super().__init__(protocol, transport, *given)
