@@ -174,14 +174,20 @@ def encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
+def decode(text: str) -> bytes:
+    """The bytes that `encode` makes this text of. Raises ValueError for any other text: readers skip padding, signs
+    that are none of the alphabet and the bits behind the last byte, so the same bytes would have several."""
+    data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if encode(data) != text:
+        raise ValueError("expected base64url as RFC 7515 writes it")
+    return data
+
+
 def _decode(text: str, part: str) -> bytes:
     try:
-        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError:
-        data = None
-    if data is None or encode(data) != text:  # another text for the same bytes is another text
-        raise NotVerified(f"the {part}: expected base64url as RFC 7515 writes it, found something else.")
-    return data
+        return decode(text)
+    except ValueError as error:
+        raise NotVerified(f"the {part}: {error}, found something else.") from None
 
 
 def _key(jwk: Any, place: str) -> Key:

@@ -8,6 +8,9 @@ Long texts are looked through beside the loop, while values are added on it: eac
 from __future__ import annotations
 
 import base64
+import html
+import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -21,6 +24,8 @@ FORMS_FEW: Final = 256  # up to so many forms are sought one by one, which is fa
 _GRAM: Final = 4  # characters
 _STRIDE: Final = SHOWN_MIN - _GRAM + 1
 _TO_URL: Final = str.maketrans("+/", "-_")
+_IN_GO: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})  # and in PHP, on request
+_IN_NET: Final = str.maketrans({"<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "'": "\\u0027", "+": "\\u002B"})
 
 
 class Hider:
@@ -77,8 +82,14 @@ def without(text: str, forms: Iterable[str]) -> str:
 
 
 def list_forms(value: str) -> frozenset[str]:
-    """A value as it is, in JSON, in addresses, and in Base64 of both alphabets, wherever in a longer text it begins."""
-    forms = {value, values.dumps(value).decode()[1:-1], quote(value, safe=""), quote_plus(value, safe="")}
+    """A value as it is, in JSON, in addresses, in HTML, and in Base64 of both alphabets, wherever in a longer text it
+    begins. Writers of JSON escape more than they have to, each in its way, and some write addresses in small
+    letters."""
+    forms = {value, html.escape(value), html.escape(value, quote=False), html.escape(value).replace("&#x27;", "&#39;")}
+    for text in (values.dumps(value).decode()[1:-1], json.dumps(value)[1:-1]):
+        forms |= {text, text.replace("/", "\\/"), text.translate(_IN_GO), text.translate(_IN_NET)}
+    for address in (quote(value, safe=""), quote_plus(value, safe="")):
+        forms |= {address, re.sub("%..", lambda code: code[0].lower(), address)}
     raw = value.encode()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + raw).decode().rstrip("=")

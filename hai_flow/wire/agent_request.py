@@ -94,7 +94,7 @@ class _RequestReader:
             answer = _ANSWERS.get(str(message.get("type")))
             if answer is None:
                 continue
-            for number, data in self._data(at, message):
+            for number, part, data in self._data(at, message):
                 place = ("input", at, "content", number, "data")
                 call = data.get(answer.id)
                 if not isinstance(call, str) or not call:
@@ -105,17 +105,19 @@ class _RequestReader:
                 except ValueError as error:
                     self._find(str(error), *place)
                     continue
-                id, misplaced = self._message_id(at, message), answer.list_misplaced_parts(message, data)
+                id, misplaced = self._message_id(at, message), answer.list_misplaced_parts(message, part, data)
                 answers.append(ToolMessage(id, call, content, digest=data.get("digest"), misplaced=misplaced))
         return tuple(answers)
 
-    def _data(self, at: int, message: Object) -> list[tuple[int, Object]]:
+    def _data(self, at: int, message: Object) -> list[tuple[int, Object, Object]]:
         content = message.get("content")
-        parts = [
-            (number, part["data"])
-            for number, part in enumerate(content if isinstance(content, list) else ())
-            if isinstance(part, dict) and isinstance(part.get("data"), dict)
-        ]
+        parts: list[tuple[int, Object, Object]] = []
+        for number, part in enumerate(content if isinstance(content, list) else ()):
+            data = part.get("data") if isinstance(part, dict) else None
+            if isinstance(data, dict):
+                parts.append((number, part, data))
+            elif data is not None:
+                self._find("expected an object, what is answered", "input", at, "content", number, "data")
         if not parts:
             self._find("expected a content of type data with what is answered", "input", at, "content")
         return parts
@@ -209,9 +211,9 @@ class _Answer(NamedTuple):
     read: Callable[[Object], str]
     whole: bool
 
-    def list_misplaced_parts(self, message: Object, data: Object) -> tuple[str, ...]:
+    def list_misplaced_parts(self, message: Object, part: Object, data: Object) -> tuple[str, ...]:
         """The parts of an answer that stand where they are not read."""
-        beside = list_misplaced_members(message)
+        beside = (*list_misplaced_members(message), *list_misplaced_members(part))
         return beside if self.whole else (*beside, *list_misplaced_members(data, "digest"))
 
 

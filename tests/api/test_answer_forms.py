@@ -9,6 +9,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
+from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess
 from tests.support.waiting import until
@@ -289,6 +290,21 @@ BESIDE: Final[dict[str, Post]] = {
     "Agent API": lambda http, asked, parts: _process(
         http, asked, "mcp_approval_response", {"approval_request_id": asked["id"], "approve": True}, **parts
     ),
+    "Agent API's content": lambda http, asked, parts: http.post(
+        "/process",
+        json={
+            "session_id": asked["thread_id"],
+            "input": [
+                {
+                    "id": unique("m"),
+                    "type": "mcp_approval_response",
+                    "content": [
+                        {"type": "data", "data": {"approval_request_id": asked["id"], "approve": True}, **parts}
+                    ],
+                }
+            ],
+        },
+    ),
     "Agent API's output": lambda http, asked, parts: _process(
         http, asked, "function_call_output", {"call_id": asked["id"], "output": '{"approved":true}', **parts}
     ),
@@ -306,6 +322,66 @@ async def test_parts_of_an_answer_beside_its_content_refuse_it(
 ) -> None:
     asked = await ask(http, "gate")
     assert next(iter(parts)) in refused(http, asked, BESIDE[protocol](http, asked, parts))
+
+
+@pytest.mark.parametrize("data", ['{"edits": {"amount": 90}}', [{"edits": {"amount": 90}}], 90], ids=str)
+async def test_data_of_the_agent_api_that_is_no_object_refuses_its_message(http: httpx2.Client, data: Any) -> None:
+    asked = await ask(http, "gate")
+    content = [{"type": "data", "data": {"approval_request_id": asked["id"], "approve": True}}, {"data": data}]
+    message = {"id": unique("m"), "type": "mcp_approval_response", "content": content}
+    refused(http, asked, http.post("/process", json={"session_id": asked["thread_id"], "input": [message]}))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"edits": {"amount": 90}},
+        {"digest": ZEROS},
+        {"reason": "only 90"},
+        {"payload": {"action": "reject"}},
+        {"payload": {"interrupt_id": "call_other"}},
+        {"payload": {"session_id": "other"}},
+    ],
+    ids=str,
+)
+async def test_an_answer_on_auis_socket_that_would_lose_a_part_is_refused(
+    http: httpx2.Client, server: ServerProcess, parts: dict[str, Any]
+) -> None:
+    asked = await ask(http, "gate")
+    client = AuiClient(server.url, asked["workflow"], session_id=asked["thread_id"])
+    client.until("aui_interrupt")
+    client.send(**{"type": "input", "action": "approve", "interrupt_id": asked["id"], **parts})
+    assert client.until("aui_action_ack")["status"] == "refused"
+    assert http.get(f"/v1/pendings/{asked['id']}").json()["status"] == "open"
+
+
+APPROVE: Final = {"decision": "approve"}
+EDITS: Final = {"edits": {"amount": 90}}
+A2A_PARTS: Final[dict[str, Callable[[str], tuple[list[Any], dict[str, Any]]]]] = {
+    "edits in a second part": lambda id: ([{"data": {"hai.pending": {"id": id, **APPROVE}}}, {"data": EDITS}], {}),
+    "edits beside the question": lambda id: ([{"data": {"hai.pending": {"id": id, **APPROVE}, **EDITS}}], {}),
+    "two answers": lambda id: (
+        [{"data": {"hai.pending": {"id": id, **APPROVE}}}, {"data": {"hai.pending": {"id": id, "decision": "reject"}}}],
+        {},
+    ),
+    "edits twice": lambda id: ([{"data": {**APPROVE, **EDITS}}, {"data": {"edits": {}}}], {}),
+    "data beside a text": lambda id: ([{"text": "approve", "data": EDITS}], {}),
+    "edits beside the parts": lambda id: ([{"text": "approve"}], EDITS),
+    "edits beside data": lambda id: ([{"data": APPROVE, **EDITS}], {}),
+    "an unknown member": lambda id: ([{"data": {**APPROVE, "edit": {"amount": 90}}}], {}),
+    "a stale digest": lambda id: ([{"data": {**APPROVE, "digest": ZEROS}}], {}),
+}
+
+
+@pytest.mark.parametrize("form", A2A_PARTS)
+async def test_an_answer_over_a2a_that_would_lose_a_part_is_refused(http: httpx2.Client, form: str) -> None:
+    asked = await ask(http, "gate")
+    parts, beside = A2A_PARTS[form](asked["id"])
+    message = {"messageId": unique("m"), "role": "ROLE_USER", "taskId": asked["run_id"], "parts": parts, **beside}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    answered = http.post("/a2a", json=body, headers={"A2A-Version": "1.0"}).json()
+    assert answered["error"]["code"] == -32602, answered
+    assert http.get(f"/v1/pendings/{asked['id']}").json()["status"] == "open"
 
 
 @pytest.mark.parametrize("protocol", ["HAI", "AG-UI's ToolMessage", "Agent API's output"])

@@ -167,6 +167,15 @@ def test_another_digest_is_refused_with_both_and_consumes_nothing(house: House) 
     assert house.consume(approved["id"], arguments=dict(reversed(TRANSFER.items()))).status_code == 200
 
 
+def test_a_digest_beside_another_action_or_other_arguments_consumes_nothing(house: House) -> None:
+    approval = house.approved()
+    others: tuple[dict[str, Any], ...] = ({"action": "wipe"}, {"arguments": {}}, {"action": "wipe", "arguments": {}})
+    for beside in others:
+        refused = house.consume(approval["id"], digest=approval["digest"], **beside)
+        assert (refused.status_code, refused.json()["code"]) == (422, "approval_digest"), beside
+    assert house.consume(approval["id"], digest=approval["digest"], action="transfer").status_code == 200
+
+
 def test_consume_takes_the_edited_arguments_and_refuses_the_first_digest(house: House) -> None:
     asked = house.ask(policy={**BOSS, "edit": True})
     edited = {**TRANSFER, "amount": 41000}

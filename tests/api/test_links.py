@@ -292,6 +292,18 @@ def test_a_refused_form_keeps_its_input_and_shows_faults_at_their_fields(mailed:
     assert send(mailed, link, FILLED).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{"edits": '{"limit": 1}'}, {"value.sum": "1"}, {"values": '{"limit": 1}'}, {"decision": ["approve", "reject"]},
+     {"value.limit": ["5", "50"]}],
+    ids=str,
+)  # fmt: skip
+def test_a_form_with_a_field_of_its_own_or_two_of_one_decides_nothing(mailed: Mailed, more: dict[str, Any]) -> None:
+    pending, link = mailed.ask("gated")
+    assert send(mailed, link, {"decision": "approve", "value.limit": "5", **more}).status_code == 422
+    assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
+
+
 def test_an_approval_s_form_goes_with_its_buttons(mailed: Mailed) -> None:
     pending, link = mailed.ask("gated")
     assert send(mailed, link, {"decision": "approve"}).status_code == 422

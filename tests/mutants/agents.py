@@ -23,6 +23,15 @@ tasks.bug(
     ("    if len(mine) != 1:", "    if not mine:"),
     by=f"{_A2A}::test_of_two_questions_the_answer_names_one",
 )
+_FORMS: Final = "tests/api/test_answer_forms.py::test_an_answer_over_a2a_that_would_lose_a_part_is_refused"
+tasks.bug("data beside an answer is dropped", ("        if beside:", "        if False:"), by=_FORMS)
+tasks.bug("of two data parts the last counts", ("        if repeated is not None:", "        if False:"), by=_FORMS)
+tasks.bug("data beside a text is dropped", ("for name in _CONTENTS) > 1", "for name in _CONTENTS) > 5"), by=_FORMS)
+tasks.bug(
+    "an answer beside its parts is dropped",
+    ("list_misplaced_members(message)", "()"),
+    by=_FORMS,
+)
 tasks.bug(
     "files are passed over in silence",
     ('        elif part.keys() & {"raw", "url", "file"}:', "        elif False:"),

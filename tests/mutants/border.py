@@ -89,6 +89,9 @@ http.bug(
 hiding = Room("hai_flow/steps/hiding.py", "tests/steps/test_secrets.py")
 hiding.bug("Base64 is hidden at one alignment alone", ("for before in range(3):", "for before in range(1):"))
 hiding.bug("the URL alphabet is not hidden", ("(each, each.translate(_TO_URL))", "(each,)"))
+hiding.bug(
+    "JSON is hidden in one spelling alone", ("(values.dumps(value).decode()[1:-1], json.dumps(value)[1:-1])", "()")
+)
 hiding.bug("the index misses places", ("for place in range(_STRIDE))", "for place in range(_STRIDE - 1))"))
 hiding.bug("a form that another value has goes too", ("            if self._forms[form]:\n", "            if False:\n"))
 hiding.bug(

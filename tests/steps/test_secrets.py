@@ -159,6 +159,24 @@ def test_other_forms_of_a_secret_are_hidden_too() -> None:
     assert hide_secrets("a?k=geheim%2F%20%2B1 Z2VoZWltLyArMQ== geheim/ +1") == "a?k=[secret] [secret]== [secret]"
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        r"a\/b<c>&'+\u00e9",
+        r"a/b\u003cc\u003e\u0026'+é",
+        r"a/b\u003Cc\u003E\u0026\u0027\u002B\u00e9",
+        "a/b&lt;c&gt;&amp;'+é",
+        "a/b&lt;c&gt;&amp;&#39;+é",
+        "a/b&lt;c&gt;&amp;&#x27;+é",
+        "a%2fb%3cc%3e%26%27%2b%c3%a9",
+    ],
+)
+def test_a_secret_is_hidden_as_the_writers_of_services_escape_it(written: str) -> None:
+    hider = Hider(10)
+    hider.add("a/b<c>&'+é")
+    assert hider.hide(f"x {written} y") in (f"x {HIDDEN} y", f"x {HIDDEN}\\u00e9 y")
+
+
 @pytest.mark.parametrize("others", [0, 200])
 @given(before=st.binary(max_size=7), secret=st.text(st.characters(min_codepoint=33, codec="utf-8"), min_size=6))
 def test_a_secret_in_base64_is_hidden_wherever_in_the_text_it_begins(others: int, before: bytes, secret: str) -> None:

@@ -7,7 +7,6 @@ API key is revoked or expires.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -22,6 +21,7 @@ from hai_flow.api.permissions.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.primitives import uuids
+from hai_flow.signing import decode, encode
 from hai_flow.store.identity import keys
 from hai_flow.store.identity.keys import KeyParts
 
@@ -54,8 +54,8 @@ def issue(issuer: Principal, credential: str, claims: TokenClaims) -> str:
     if issuer.way != "key" or parts is None:
         raise Rejected(403, "token.issuer", "tokens are issued to who calls with an API key of this server.")
     _demand_held(issuer.who.roles, issuer.who.groups, claims)
-    payload = _text(msgspec.json.encode(claims))
-    return f"{PREFIX}{payload}.{_text(keys.sign(parts, payload.encode()))}"
+    payload = encode(msgspec.json.encode(claims))
+    return f"{PREFIX}{payload}.{encode(keys.sign(parts, payload.encode()))}"
 
 
 def new_claims(parts: KeyParts, exp: int, principal: str, **limits: object) -> TokenClaims:
@@ -90,7 +90,7 @@ class FrontendTokens:
         if form is None:
             raise reject_credential()
         try:
-            claims, signature = _decode(_bytes(form[1])), _bytes(form[2])
+            claims, signature = _decode(decode(form[1])), decode(form[2])
         except (msgspec.MsgspecError, ValueError):
             raise reject_credential() from None
         if not keys.is_principal(claims.id):
@@ -128,16 +128,3 @@ class FrontendTokens:
 def _read_time_made(claims: TokenClaims) -> int:
     """The time at which a token was made, in ms since 1970; 0: unknown, perhaps long ago."""
     return int(claims.jti[:12], 16) if re.fullmatch("[0-9a-f]{32}", claims.jti) else 0
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _bytes(text: str) -> bytes:
-    """Raises ValueError for what `_text` does not write: the last sign has bits that nobody reads, and a token has one
-    text."""
-    data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    if _text(data) != text:
-        raise ValueError("expected Base64 whose unused bits are zero")
-    return data

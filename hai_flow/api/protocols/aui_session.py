@@ -18,7 +18,7 @@ from hai_flow.store.runs.run_lists import RunSummary
 from hai_flow.values import Json
 from hai_flow.wire.dialects import aui
 from hai_flow.wire.dialects.aui import AUI
-from hai_flow.wire.dialects.dialect import Posted
+from hai_flow.wire.dialects.dialect import Posted, list_misplaced_members
 
 Object: TypeAlias = dict[str, Json]
 
@@ -46,9 +46,21 @@ class AuiSession:
         interrupt = text_in(given, "interrupt_id") or text_in(payload, "interrupt_id")
         if interrupt is None and (message := text_in(payload, "message") or text_in(payload, "text")):
             return await self._say(message, payload)
+        self._demand_whole(given, payload)
         interrupt = interrupt or await self._find_only_interrupt()
         payload = {name: value for name, value in payload.items() if name not in _ADDRESS}
         return await self._answer(interrupt, action, payload)
+
+    def _demand_whole(self, given: Object, payload: Object) -> None:
+        """Raises Rejected 422 if a part of the answer stands beside its payload, where nobody reads it, or if the two
+        address or decide differently."""
+        for name in list_misplaced_members(given):
+            raise invalid(f"/{name}", "expected inside of payload, found beside it, where it would be ignored")
+        for name, outer in {**{name: given.get(name) for name in _ADDRESS}, "session_id": self.id}.items():
+            if outer and (payload.get(name) or outer) != outer:
+                raise invalid(
+                    f"/payload/{name}", f"is {name} beside the payload too, and they differ; send one of them"
+                )
 
     async def _say(self, message: str, payload: Object) -> Object:
         chars_max = limits_of(self.access.settings).id_chars_max

@@ -99,7 +99,7 @@ def is_public(address: Address) -> bool:
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address.teredo is not None:
             inner = address.teredo[1]
-        if inner is None and (address in _NAT64 or address in _COMPATIBLE):
+        if inner is None and (address in _NAT64 or address in _COMPATIBLE or _is_isatap(address)):
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
@@ -108,6 +108,11 @@ def is_public(address: Address) -> bool:
     if any(address in network for network in _SPECIAL):
         return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+def _is_isatap(address: ipaddress.IPv6Address) -> bool:
+    """Whether its last four bytes are the IPv4 address of a tunnel's end (RFC 5214)."""
+    return int(address) >> 32 & 0xFDFFFFFF == 0x5EFE
 
 
 def _bare(host: str) -> str:

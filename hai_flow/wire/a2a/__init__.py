@@ -18,7 +18,7 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
-from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, list_misplaced_members
 from hai_flow.wire.dialects.turns import TurnEncoder
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.mcp import Question, RunView, build_question_value, describe_run
@@ -38,6 +38,7 @@ FIELD: Final = "x-a2a"
 """The keyword of a field of an input that is filled with a part of the message."""
 OUTPUT: Final = "output"
 TEXT_CHARS_MAX: Final = 100_000
+_CONTENTS: Final = ("text", "data", "raw", "url", "file")
 
 SUBMITTED: Final = "TASK_STATE_SUBMITTED"
 WORKING: Final = "TASK_STATE_WORKING"
@@ -193,6 +194,8 @@ def read_message(params: Json) -> Message:
     for place, part in enumerate(parts):
         if not isinstance(part, Mapping):
             raise invalid(f"/message/parts/{place}: expected an object.")
+        if sum(part.get(name) is not None for name in _CONTENTS) > 1:
+            raise invalid(f"/message/parts/{place}: expected one content, found several; send each as its own part.")
         if isinstance(part.get("text"), str):
             texts.append(part["text"])
         elif "data" in part:
@@ -201,6 +204,10 @@ def read_message(params: Json) -> Message:
             raise unsupported_content(f"/message/parts/{place}: expected text or data; files are put to /v1/files.")
         else:
             raise invalid(f"/message/parts/{place}: expected text or data.")
+        if message.get("taskId") and (misplaced := list_misplaced_members(part)):
+            raise invalid(f"/message/parts/{place}/{misplaced[0]}: expected inside of data, where it would be read.")
+    if message.get("taskId") and (misplaced := list_misplaced_members(message)):
+        raise invalid(f"/message/{misplaced[0]}: expected inside of a data part, where it would be read.")
     if sum(map(len, texts)) > TEXT_CHARS_MAX:
         raise invalid(f"/message/parts: at most {TEXT_CHARS_MAX} characters of text.")
     return Message(
@@ -232,6 +239,9 @@ def input_of(message: Message) -> dict[str, Json]:
     for each in message.data:
         if not isinstance(each, Mapping):
             raise invalid("/message/parts: expected data that is an object, the input of the workflow.")
+        repeated = next((name for name in each if name in input), None)
+        if repeated is not None:
+            raise invalid(f"/message/parts: {repeated[:100]!r} stands in two of the data parts; send it once.")
         input |= each
     return input
 
@@ -251,8 +261,15 @@ def fill_input(schema: Json, message: Message, input: Mapping[str, Json]) -> dic
 def answer_of(message: Message, questions: Sequence[Question]) -> tuple[str, dict[str, Json]]:
     """The question that the message answers, and the answer as `POST /v1/pendings/{id}/decide` takes it. Raises Fault
     where it names none of several, or says nothing that could be an answer."""
-    named = next((each[PENDING] for each in message.data if isinstance(each, Mapping) and PENDING in each), None)
-    if named is not None:
+    if any(isinstance(each, Mapping) and PENDING in each for each in message.data):
+        named, *beside = [
+            value for each in message.data for value in (each.values() if isinstance(each, Mapping) else [each])
+        ]
+        if beside:
+            raise invalid(
+                f"data/{PENDING}: expected one question with its whole answer, found other data beside it, which would "
+                "be ignored. Answer each question by a message of its own."
+            )
         if not isinstance(named, Mapping) or not isinstance(named.get("id"), str):
             raise invalid(f"data/{PENDING}: expected an object with the `id` of a question, and its answer.")
         fields = {name: value for name, value in named.items() if name not in ("id", "form", "options", "kind")}

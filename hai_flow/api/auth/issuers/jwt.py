@@ -7,7 +7,6 @@ the token names: no key, address or algorithm of its own is looked at.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_
 from hai_flow.engine import commands as c
 from hai_flow.primitives.signs import has_invisible
 from hai_flow.runtime.runtime import Runtime
+from hai_flow.signing import decode
 from hai_flow.store.identity import keys
 from hai_flow.values import Json, NotJson
 from hai_flow.wire.posted_json import build_object
@@ -173,9 +173,13 @@ def _verify_token(
 def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
     """The header and the claims of a token as they stand in it, unproven. Raises Rejected 401."""
     parts = token.split(".")
-    if len(parts) != 3 or not all(parts) or "=" in token:  # padding is none of a JWT's, and makes a second text of it
+    if len(parts) != 3 or not all(parts):
         raise reject_credential()
-    header, claims = (_object(part) for part in parts[:2])
+    try:
+        head, body, _ = map(decode, parts)  # the one text of each, of the signature too
+    except ValueError:
+        raise reject_credential() from None
+    header, claims = _object(head), _object(body)
     kind = header.get("typ", "JWT")
     if not _NEVER.isdisjoint(header) or not isinstance(kind, str) or kind.lower() not in TYPES:
         raise reject_credential()
@@ -188,10 +192,9 @@ def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
     return header, claims
 
 
-def _object(part: str) -> dict[str, Json]:
+def _object(text: bytes) -> dict[str, Json]:
     """A part of a token. What stands twice in an object is refused: another reader might believe the other one."""
     try:
-        text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
         record = values.loads(text)
         json.loads(text.decode(), object_pairs_hook=build_object)
     except (ValueError, NotJson, RecursionError):

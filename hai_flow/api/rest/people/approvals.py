@@ -220,15 +220,16 @@ def _demand_digest(state: RunState, body: ConsumeBody) -> None:
     """Raises Rejected 422 unless the body is about the action and the arguments that were approved."""
     action, arguments = approved_call(state)
     right = digest_of(action, arguments)
-    if body.arguments is not None:
-        digest = digest_of(action if body.action is None else body.action, body.arguments)
-        if body.digest not in (None, digest):
-            message = f"`digest` is {body.digest}, and the arguments beside it have {digest}: send one of them."
-            raise Rejected(422, "approval_digest", message)
-    elif body.digest is None:
+    if body.arguments is None and body.digest is None:
         raise Rejected(422, "approval_digest", "expected `digest`, or the `arguments` that it is made of.")
-    else:
+    digest = digest_of(
+        action if body.action is None else body.action, arguments if body.arguments is None else body.arguments
+    )
+    if body.arguments is None and body.action in (None, action):
         digest = body.digest
+    elif body.digest not in (None, digest):
+        message = f"`digest` is {body.digest}, and the call beside it has {digest}: send one of them."
+        raise Rejected(422, "approval_digest", message)
     if digest == right:
         return
     winner: dict[str, Json] = {"digest": right, "action": action, "arguments": arguments, "found": digest}

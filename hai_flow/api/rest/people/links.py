@@ -89,6 +89,13 @@ async def use_link(token: str, request: Request, access: OpenAccess) -> Response
 def _answer(pending: PendingState, given: forms.Given) -> DecideBody:
     """The answer in a posted form. The values are checked later, by the rules of the question. Raises Rejected 422 for
     a decision, reason or digest that is too long."""
+    columns = [] if pending.opened.schema is None else forms.fields_of(pending.opened.schema)
+    most = dict.fromkeys(("decision", "reason", "digest"), 1)
+    most |= {forms.PREFIX + each.name: FIELDS_MAX if each.kind == "choices" else 1 for each in columns}
+    for name, texts in given.items():
+        if len(texts) > most.get(name, 0):
+            problem = "stands twice in the form" if name in most else "is no field of the form"
+            raise Rejected(422, "request.invalid", f"{name[:100]!r} {problem}; nothing is decided.")
     fields: dict[str, Any] = {
         name: given[name][0] for name in ("decision", "reason", "digest") if given.get(name, [""])[0]
     }
