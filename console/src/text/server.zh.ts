@@ -168,6 +168,7 @@ export const serverZh: Record<string, string> = {
   "state.invalid": "状态不符合要求。",
   "step.not_begun": "步骤还没有开始。",
   step_in_flight: "步骤正在执行。",
+  unavailable: "这个进程不执行任务；执行任务的进程会通知智能体。",
   store_unavailable: "数据库现在无法完成，结果未知；重试是安全的。",
   streams_busy: "同时打开的连接太多，请稍后再试。",
   tenant_followers: "租户的订阅者数已达上限。",
