@@ -188,6 +188,8 @@ def test_a_run_outlives_all_servers_for_each_shape_of_client(postgres_server: Se
             plain = Caller(http, {}, **ann).call("confirm_delete", ASK)["structuredContent"]
             asked = Caller(http, FORMS, **ann).call("confirm_delete", ASK)
             task = Caller(http, WITH_TASKS, **ann).call("confirm_delete", ASK)["taskId"]
+            session = begin_session(http, ann)
+            old = call_in_session(http, ann, session, "confirm_delete", ASK)
             server.kill()
         with serving(dsn, environment=KEYS) as server:
             http = stack.enter_context(httpx2.Client(base_url=server.url, timeout=60))
@@ -206,7 +208,11 @@ def test_a_run_outlives_all_servers_for_each_shape_of_client(postgres_server: Se
             caller.result("tasks/update", {"taskId": task, "inputResponses": answers})
             over = wait_for(lambda: caller.result("tasks/get", {"taskId": task}).get("result", {}))
             outputs.append(over["structuredContent"]["output"])
-            assert outputs == ["confirmed: true"] * 3
+            answer = {"question_id": old["questions"][0]["id"], "values": {"confirm": True}}
+            call_in_session(http, ann, session, "answer", answer)
+            ended = call_in_session(http, ann, session, "wait_run", {"run_id": old["run_id"]})
+            outputs.append(ended["output"])
+            assert outputs == ["confirmed: true"] * 4
 
 
 # --- tasks, runs and resources of others ------------------------------------------------------------------------------
@@ -324,13 +330,27 @@ def old_message(
     return http.post("/mcp", json={"jsonrpc": "2.0", **body}, headers=headers)
 
 
-def read_session(house: House, who: dict[str, str], **capabilities: Any) -> str:
+def begin_session(http: httpx2.Client, who: dict[str, str], **capabilities: Any) -> str:
     """The id of a session of a client of an older revision."""
     params = {
         "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"},
     }  # fmt: skip
-    begun = old_message(house.http[0], who, {"id": 1, "method": "initialize", "params": params})
+    begun = old_message(http, who, {"id": 1, "method": "initialize", "params": params})
     return str(begun.headers["mcp-session-id"])
+
+
+def read_session(house: House, who: dict[str, str], **capabilities: Any) -> str:
+    return begin_session(house.http[0], who, **capabilities)
+
+
+def call_in_session(
+    http: httpx2.Client, who: dict[str, str], session: str, tool: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments}
+    caller = Caller(http)
+    caller.answered = old_message(http, who, {"id": 7, "method": "tools/call", "params": params}, session)
+    content: dict[str, Any] = caller.message()["result"]["structuredContent"]
+    return content
 
 
 def called_in(house: House, session: str) -> tuple[ThreadPoolExecutor, Future[httpx2.Response], dict[str, Any]]:

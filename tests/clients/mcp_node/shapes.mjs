@@ -1,8 +1,22 @@
-// One run of confirm_delete in each shape of the official TypeScript client: `node shapes.mjs URL SHAPE`.
+// One run of confirm_delete in each shape of the official TypeScript client: `node shapes.mjs URL SHAPE [pause]`. With
+// `pause` it says `waiting` where the run waits, and goes on at the URL that it then reads.
+import { createInterface } from "node:readline";
+
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
 const anything = { "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }) } };
-const [url, shape] = process.argv.slice(2);
+const [begun, shape, pauses] = process.argv.slice(2);
+let url = begun;
+const input = pauses && createInterface({ input: process.stdin });
+const pause = async () => {
+  if (pauses && url === begun) {
+    console.log("waiting");
+    url = await new Promise((resolve) => input.once("line", resolve));
+    input.close();
+  }
+};
+let runId; // of a call whose stream was cut
+let cut = () => {};
 const TASKS = "io.modelcontextprotocol/tasks";
 const elicits = shape.endsWith("elicitation");
 const capabilities = elicits ? { elicitation: { form: {} } } : {};
@@ -12,17 +26,25 @@ if (shape === "tasks") {
 const options = { capabilities, ...(shape.startsWith("legacy") ? {} : { versionNegotiation: { mode: "auto" } }) };
 const client = new Client({ name: "test", version: "1" }, options);
 if (elicits) {
-  client.setRequestHandler("elicitation/create", async () => ({ action: "accept", content: { confirm: true } }));
+  client.setRequestHandler("elicitation/create", async () => {
+    await pause();
+    if (pauses && shape === "legacy-elicitation") {
+      const { questions } = await call("list_pending", {});
+      runId = questions.find((each) => JSON.stringify(each).includes(`${shape}.txt`)).run_id;
+      setTimeout(cut);
+    }
+    return { action: "accept", content: { confirm: true } };
+  });
 }
 // The client knows no tasks yet: its fetch is extended. A task is handed on as structured content, and the requests of
 // tasks have the header that they need.
-const withTasks = async (address, init) => {
+const withTasks = async (_address, init) => {
   const message = typeof init?.body === "string" ? JSON.parse(init.body) : {};
   const headers = new Headers(init?.headers);
   if (message.method?.startsWith("tasks/")) {
     headers.set("Mcp-Name", message.params.taskId);
   }
-  const response = await fetch(address, { ...init, headers });
+  const response = await fetch(url, { ...init, headers });
   if (shape !== "tasks" || message.method !== "tools/call") {
     return response;
   }
@@ -40,7 +62,9 @@ const withTasks = async (address, init) => {
 };
 await client.connect(new StreamableHTTPClientTransport(new URL(url), { fetch: withTasks }));
 const call = async (name, args) => (await client.callTool({ name, arguments: args })).structuredContent;
-let shown = await call("confirm_delete", { filename: "a.txt" });
+const started = call("confirm_delete", { filename: `${shape}.txt` });
+started.catch(() => {}); // its stream is cut with the server
+let shown = await Promise.race([started, new Promise((resolve) => { cut = () => resolve({ status: "cut" }); })]);
 const first = shown.status;
 if (shown.task) {
   const { taskId } = shown.task;
@@ -48,6 +72,7 @@ if (shown.task) {
   let task;
   while ((task = await ask("tasks/get")).status !== "completed") {
     if (task.status === "input_required") {
+      await pause();
       const [id] = Object.keys(task.inputRequests);
       await ask("tasks/update", { inputResponses: { [id]: { action: "accept", content: { confirm: true } } } });
     }
@@ -57,9 +82,15 @@ if (shown.task) {
   console.log(JSON.stringify({ first: "task", version: client.getNegotiatedProtocolVersion?.() ?? null, output }));
   process.exit(0);
 }
+if (first === "cut") {
+  do {
+    shown = await call("wait_run", { run_id: runId }); // until the answer is there
+  } while (shown.status === "waiting");
+}
 if (first === "waiting") {
+  await pause();
   await call("answer", { question_id: shown.questions[0].id, values: { confirm: true } });
   shown = await call("wait_run", { run_id: shown.run_id });
 }
 console.log(JSON.stringify({ first, version: client.getNegotiatedProtocolVersion?.() ?? null, output: shown.output }));
-await client.close();
+process.exit(0);
