@@ -331,6 +331,12 @@ PEOPLE: Final[list[Case]] = [
     ("steps: [{approve: {title: a, from: role:boss, quorum: «3}}]\n", "quorum.impossible", "needs 3 people"),
     ("steps: [{approve: {title: a, from: role:boss, quorum: {any: «3}}}]\n", "quorum.impossible", "needs 3 people"),
     ("steps: [{approve: {title: a, from: [user:a, user:b], quorum: «{user:c: 1}}}]\n", "quorum.impossible", "match its selectors"),
+    ("steps: [{approve: {title: a, from: [user:a, user:b], quorum: {user:a: 1, user:b: 1}, on_deadline: [{escalate: {from: «user:c, deadline: 1d}}, reject]}}]\n", "?quorum.impossible", "quorum is user:a: 1, user:b: 1"),
+    ("steps: [{approve: {title: a, from: [user:a, user:b], quorum: 2, on_deadline: [{escalate: {exclude: «user:b, deadline: 1d}}, reject]}}]\n", "?quorum.impossible", "has 1 person"),
+    ("steps: [{approve: {title: a, from: [user:a, user:b], on_deadline: [{escalate: {quorum: «3, deadline: 1d}}, reject]}}]\n", "?quorum.impossible", "quorum is 3"),
+    ("steps: [{approve: {title: a, from: [user:a, user:b], exclude: user:c, on_deadline: [{escalate: {from: «[user:a, user:c], quorum: 2, deadline: 1d}}, reject]}}]\n", "?quorum.impossible", "has 1 person"),
+    ("steps: [{approve: {title: a, from: [user:a, user:b], quorum: all, on_deadline: [{escalate: {exclude: «[user:a, user:b], deadline: 1d}}, reject]}}]\n", "?quorum.impossible", "quorum is all"),
+    ("steps: [{approve: {title: a, from: [user:a, user:b], quorum: {any: 2}, on_deadline: [{escalate: {exclude: «user:a, deadline: 1d}}, reject]}}]\n", "?quorum.impossible", "quorum is any: 2"),
     ("steps: [{approve: {title: a, from: anyone, quorum: «majority}}]\n", "quorum.invalid", "`all`"),
     ("steps: [{approve: {title: a, from: anyone, quorum: {«boss: 1}}}]\n", "selector.invalid", "`role:boss`"),
     ("steps: [{approve: {title: a, from: anyone, quorum: «all}}]\n", "quorum.impossible", "write a number"),
@@ -590,6 +596,7 @@ AGAIN: Final[list[Case]] = [  # and what the next fifty wrong files showed
 ]  # fmt: skip
 
 SOUND: Final[list[str]] = [  # and no finding at all
+    "steps: [{approve: {title: a, from: [user:a, user:b], quorum: {user:a: 1, any: 2}, on_deadline: [{escalate: {from: [user:a, user:c], deadline: 1d}}, {escalate: {quorum: 1, exclude: user:c, deadline: 1d}}, reject]}}]\n",
     "steps: [{say: 'Set ${HOME} and {name}, {{{x}}}, $(date), {amount}, $${{ input.kind }}'}]\n",
     "steps: [{say: '${{ {\"a\": input.kind}.a }} ${{ \"{input.kind}\" }}'}]\n",
     "steps: [{call: mail.send, with: {path: input.kinds, topic: steps.a, b: state, file: input.txt}}]\n",

@@ -284,3 +284,7 @@ json_schema.bug(
     ("shape.keys if key.instead", "shape.keys if not key"),
     by=_EDITORS,
 )
+
+stages = Room("hai_flow/definition/people/deadlines.py", "tests/definition/test_wrong_files.py")
+stages.bug("a stage that only excludes people is not held against its quorum", ('"from" not in changes or ', ""))
+stages.bug("an exclusion that stays from before is forgotten", ('& {"exclude", "quorum"}', '& {"quorum"}'))

@@ -61,6 +61,9 @@ ESCALATE: Final = Shape("escalate", "`escalate`: what is given replaces, the res
 ))  # fmt: skip
 
 
+_OF_PEOPLE: Final = ("from", "exclude", "quorum")
+
+
 def on_deadline(
     context: StepContext, fields: Mapping[str, Json], at: Path, names: Names, words: Sequence[str], *, escalates: bool
 ) -> tuple[tuple[plan.Escalate, ...], plan.Expiry]:
@@ -69,7 +72,7 @@ def on_deadline(
     at = (*at, "on_deadline")
     items = value if isinstance(value, list) else [value]
     escalations: list[plan.Escalate] = []
-    standing = {name: fields[name] for name in ("from", "exclude", "quorum") if name in fields}
+    standing = {name: fields[name] for name in _OF_PEOPLE if name in fields}
     expiry, word, place = None, "", at
     waited = _length_of(fields.get("deadline"), context.declared.default_deadline)
     if not items:
@@ -85,9 +88,11 @@ def on_deadline(
             stage = _escalate(context, body, inner, names, waited)
             escalations += [stage] if stage else []
             waited = None if waited is None or stage is None else _add(waited, stage.deadline)
-            standing = {**standing, **(body if isinstance(body, Mapping) else {})}
-            if isinstance(body, Mapping) and "quorum" not in body and "from" in body:
-                check_inherited_quorum(context, standing, (*inner, "from"))
+            changes = body if isinstance(body, Mapping) else {}
+            changed = [name for name in _OF_PEOPLE if name in changes]
+            if changed and ("from" not in changes or (standing.keys() - changes.keys()) & {"exclude", "quorum"}):
+                check_inherited_quorum(context, {**standing, **changes}, (*inner, changed[0]))
+            standing = {**standing, **changes}
         elif word:
             expiry = _expiry(context, word, body, inner, names)
     if escalations and expiry is None and word == "escalate":

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.people.deciders import REQUESTER
 from hai_flow.definition.yaml.document import Path
 from hai_flow.values import Json
+
+ANY: Final = "any"  # in a map of seats: how many people in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +136,24 @@ def check_pick(context: StepContext, fields: Mapping[str, Json], at: Path, quoru
 
 
 def check_inherited_quorum(context: StepContext, fields: Mapping[str, Json], at: Path) -> None:
-    """A finding where a later stage has fewer people than the quorum that it keeps from the one before."""
-    quorum, panel = fields.get("quorum"), _compile_panel(context, fields)
-    if not isinstance(quorum, int) or panel is None or panel.people is None or quorum <= len(panel.deciders):
+    """A finding where a later stage can't be decided by its people, with what it keeps of the one before: `fields`."""
+    quorum, panel = fields.get("quorum", 1), _compile_panel(context, fields)
+    if panel is None or panel.people is None:
         return
-    message = (
-        f"this stage can't be decided: its quorum of {quorum} stays from before, `from` has "
-        f"{_people(len(panel.deciders))}; write `quorum: {max(1, len(panel.deciders))}` here, or name more"
-    )
-    context.reader.warning(at, "quorum.impossible", message)
+    count = len(panel.deciders)
+    if isinstance(quorum, int):
+        is_possible = quorum <= count
+    elif isinstance(quorum, Mapping) and all(isinstance(each, int) for each in quorum.values()):
+        is_possible = quorum.get(ANY, 0) <= count and _can_seat(_list_seats(context, quorum, panel.deciders))
+        quorum = ", ".join(f"{name}: {number}" for name, number in quorum.items())
+    else:
+        is_possible = quorum != "all" or count > 0
+    if not is_possible:
+        message = (
+            f"this stage can't be decided: with what stays from before, its quorum is {quorum}, and `from` has "
+            f"{_people(count)}; write `quorum: {max(1, count)}` here, or name more"
+        )
+        context.reader.warning(at, "quorum.impossible", message)
 
 
 def _check_open_panel(
@@ -175,20 +186,22 @@ def _check_quorum_possible(context: StepContext, quorum: plan.Quorum, panel: _Pa
             context.reader.error(at, "quorum.impossible", f"{message}; lower it, or name more")
         return
     assert isinstance(quorum, Mapping), "`all` is always possible"
-    seats: list[frozenset[str]] = []
-    for selector, count in quorum.items():
-        members = deciders if selector == "any" else _members(context, selector)
-        if selector == "any":
-            if count > len(deciders):
-                message = f"this quorum can't be met: it needs {count} people, `from` has {_people(len(deciders))}"
-                context.reader.error((*at, "any"), "quorum.impossible", f"{message}; lower it, or name more")
-                return
-            continue
-        # Any of them may have a role that only the deployment knows.
-        seats += [deciders if members is None else members & deciders] * min(count, len(deciders) + 1)
-    if not _can_seat(seats):
+    if (count := quorum.get(ANY, 0)) > len(deciders):
+        message = f"this quorum can't be met: it needs {count} people, `from` has {_people(len(deciders))}"
+        context.reader.error((*at, ANY), "quorum.impossible", f"{message}; lower it, or name more")
+    elif not _can_seat(_list_seats(context, quorum, deciders)):
         message = "this quorum can't be met: not enough people in `from` match its selectors; name more of them"
         context.reader.error(at, "quorum.impossible", message)
+
+
+def _list_seats(context: StepContext, quorum: Mapping[str, int], deciders: frozenset[str]) -> list[frozenset[str]]:
+    """For each seat of the quorum, the deciders that may fill it."""
+    seats: list[frozenset[str]] = []
+    for selector, count in quorum.items():
+        if selector != ANY:
+            members = _members(context, selector)  # None: any of them may have a role that only the deployment knows
+            seats += [deciders if members is None else members & deciders] * min(count, len(deciders) + 1)
+    return seats
 
 
 def _can_seat(seats: Sequence[frozenset[str]]) -> bool:
