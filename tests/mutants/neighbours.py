@@ -325,7 +325,7 @@ step_times = Room("hai_flow/runtime/runs/step_times.py", _STEP_TIMES)
 step_times.bug("events of a merged row are taken twice", ("first = self.seq + 1", "first = row.first_seq"))
 step_times.bug(
     "events behind the moment are taken, too",
-    ("                if row.first_seq <= end:\n", "                if True:\n"),
+    ("[first - row.first_seq : end + 1 - row.first_seq]", "[first - row.first_seq :]"),
 )
 step_times.bug("steps of a later moment are shown", ("return steps if steps.seq <= end else None", "return steps"))
 step_times.bug("steps are kept for ever", ("self._clock() - KEPT_SECONDS", "0.0"))
