@@ -167,7 +167,7 @@ def test_another_digest_is_refused_with_both_and_consumes_nothing(house: House) 
     assert house.consume(approved["id"], arguments=dict(reversed(TRANSFER.items()))).status_code == 200
 
 
-def test_a_digest_beside_another_action_or_other_arguments_consumes_nothing(house: House) -> None:
+def test_a_digest_beside_another_action_or_arguments_consumes_nothing(house: House) -> None:
     approval = house.approved()
     others: tuple[dict[str, Any], ...] = ({"action": "wipe"}, {"arguments": {}}, {"action": "wipe", "arguments": {}})
     for beside in others:

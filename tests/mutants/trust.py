@@ -317,7 +317,7 @@ approvals.bug("other arguments than the approved ones are consumed", ("if digest
 approvals.bug(
     "another action beside the digest is dropped",
     ("if body.arguments is None and body.action in (None, action):", "if body.arguments is None:"),
-    by=f"{_APPROVALS}::test_a_digest_beside_another_action_or_other_arguments_consumes_nothing",
+    by=f"{_APPROVALS}::test_a_digest_beside_another_action_or_arguments_consumes_nothing",
 )
 approvals.bug("a fork of an approval is one", ("if not _is_for_approvals(plan) or state.forked:", "if state is None:"))
 approvals.bug("anybody who sees an approval consumes it", ("if state.requester not in access.ids:", "if False:"))
