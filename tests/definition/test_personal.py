@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from hai_flow.definition.personal.pii_marks import (
     part,
     under,
 )
-from hai_flow.definition.plan import Plan, Run
+from hai_flow.definition.plan import Plan, Run, Template, Verb
 from hai_flow.definition.schemas.schemas import JsonSchema, strip_marks
 from hai_flow.errors import DefinitionError
 
@@ -331,3 +332,17 @@ def test_a_model_is_not_shown_what_is_no_keyword_of_json_schema() -> None:
 
 def test_a_mark_for_a_part_that_is_something_else_masks_all_of_it() -> None:
     assert [mask_value(value, {"name": True}) for value in ("Erika", 7, None)] == [MASK, MASK, None]
+
+
+@dataclass(frozen=True, slots=True)
+class _UnknownVerb(Verb):
+    values: Template
+
+
+def test_the_output_of_a_verb_without_a_rule_is_personal_if_it_reads_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("hai_flow.definition.plan.Let", _UnknownVerb)
+        steps = '  - id: a\n    let: {b: "${{ input.iban }}"}\n  - id: c\n    let: {d: "${{ input.eur }}"}\n'
+        compiled = compile_workflow((HEAD + steps).encode())
+    marks = derive_personal(compiled, lambda run: None)
+    assert [bool(marks.of(path).output) for path in ("a", "c")] == [True, False]

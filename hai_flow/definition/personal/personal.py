@@ -439,13 +439,15 @@ class Flow:
                 return any(self.mark(each, step) for each in verb.results.values()) or self._inner(step)
             case plan.Parallel() | plan.Try() | plan.Repeat() | plan.AgentCalls():
                 return self._inner(step)
-            case plan.Say() | plan.Emit() | plan.Fail() | plan.Return():
+            case plan.Say() | plan.Emit() | plan.Fail() | plan.Return() | plan.Wait() | plan.Break() | plan.Continue():
                 return False
             case plan.WaitFor():
                 return self.mark(verb.expiry.value, step)
         result = _result(verb)
         declared = mark_of_schema(result)
-        is_personal = own.touches if isinstance(verb, plan.Agent | plan.AgentTurn) else bool(own.args)
+        # A verb that this function does not know may put anything that it reads into its output.
+        is_by_arguments = hasattr(verb, "arguments") and not isinstance(verb, plan.Agent | plan.AgentTurn)
+        is_personal = bool(own.args) if is_by_arguments else own.touches
         return True if is_personal and not pii_marks.denies(result) else declared
 
     def _inner(self, step: plan.Step) -> bool:

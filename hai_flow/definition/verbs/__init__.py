@@ -1,5 +1,6 @@
 """The verbs, a module for those of a kind: its keys, its picture, its lines in the pages, its compilation.
 
-To add a verb is to add it to one of these modules: the whole language is made from the `VERBS` at their ends. The node
-of the plan may stand beside it.
+To add a verb, append its `VerbRules` to `VERBS` at the end of one of these modules, or write a module and name it in
+`definition/yaml/language`, whose order is that of the pages. Its node stands in `definition/plan`, and
+`definition/personal/personal` says which of its values become its output.
 """
