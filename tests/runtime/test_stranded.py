@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import msgspec
 import pytest
 
 from hai_flow.api.permissions.rights import ROLES, Right
+from hai_flow.engine.commands import Principal
 from hai_flow.notify.channels import Person
+from hai_flow.runtime.people import stranded
 from hai_flow.runtime.people.stranded import DECIDER, Stranded
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import absences
+from hai_flow.store.people import stranded as store
 from hai_flow.store.people.absences import AbsenceRow
 from tests.runtime.test_notifier import FLOW, World, world
 from tests.support.identities import People
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Pool
 
 __all__ = ["world"]
 
@@ -109,6 +116,29 @@ async def test_keys_that_are_over_or_of_another_tenant_decide_nothing(world: Wor
     people.key("user:bob", roles=BOSS, tenant="elsewhere")
     await look(world)
     assert await why(world, run_id) == "nobody with a key matches role:boss"
+
+
+async def test_a_tenant_that_cannot_be_read_keeps_no_other_from_its_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, list_selectors, list_people = uuid4(), store.list_selectors, stranded.list_people
+
+    async def list_one_more(pool: Pool) -> dict[UUID, list[str]]:
+        return {broken: ["role:boss"], **await list_selectors(pool)}
+
+    async def refuse_broken(pool: Pool, tenant: UUID) -> list[Principal]:
+        if tenant == broken:
+            raise ValueError("a row of this tenant can't be read")
+        return await list_people(pool, tenant)
+
+    monkeypatch.setattr(store, "list_selectors", list_one_more)
+    monkeypatch.setattr(stranded, "list_people", refuse_broken)
+    run_id = await world.ask("[email]")
+    await look(world)
+    assert await why(world, run_id) == "nobody with a key matches role:boss"
+    broken = LOCAL_TENANT
+    await look(world)
+    assert await why(world, run_id) is not None
 
 
 async def test_with_issuers_a_question_to_absent_people_is_found(world: World) -> None:

@@ -129,13 +129,17 @@ class Picks(Service):
 
     async def look(self) -> None:
         """Pick for all questions that wait for it, or with a picked person that can decide no more."""
+        tenants = await stranded.list_selectors(self._database.api)
+        await self._rows.go_through(Sweep.PICKS, tenants.items(), lambda each: f"tenant {each[0]}", self._look_through)
+
+    async def _look_through(self, row: tuple[UUID, Sequence[str]]) -> None:
         pool = self._database.api
-        for tenant, selectors in (await stranded.list_selectors(pool)).items():
-            picked = [each for each in selectors if each.startswith(PICKED)]
-            async for questions in inbox.iterate_pages(pool, tenant, picked):
-                people, away = await self._load_people(pool, tenant)
-                look = partial(self._look_at, tenant, people, away)
-                await self._rows.go_through(Sweep.PICKS, questions, name_question, look)
+        tenant, selectors = row
+        picked = [each for each in selectors if each.startswith(PICKED)]
+        async for questions in inbox.iterate_pages(pool, tenant, picked):
+            people, away = await self._load_people(pool, tenant)
+            look = partial(self._look_at, tenant, people, away)
+            await self._rows.go_through(Sweep.PICKS, questions, name_question, look)
 
     async def _look_at(
         self, tenant: UUID, people: Sequence[c.Principal], away: Sequence[AbsenceRow], question: OpenQuestion

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -126,6 +127,15 @@ class _Verdict(NamedTuple):
     fault: str | None
 
 
+@dataclass(slots=True)
+class _Look:
+    """One round: the number of tenants looked through, their questions that may be stranded, and the verdicts."""
+
+    tenants: int = 0
+    keys: set[tuple[UUID, str]] = field(default_factory=set)
+    verdicts: dict[tuple[UUID, str], _Verdict] = field(default_factory=dict)
+
+
 class Stranded(Service):
     """Marks questions that nobody can decide, and queues one notification for each."""
 
@@ -156,25 +166,33 @@ class Stranded(Service):
     async def look(self) -> None:
         """Judge the questions that may be stranded, and those that were."""
         pool = self._database.api
-        keys: set[tuple[UUID, str]] = set()
-        verdicts: dict[tuple[UUID, str], _Verdict] = {}
-        for tenant, selectors in (await stranded.list_selectors(pool)).items():
-            people = await list_people(self._home.api, tenant)
-            staff = Staff(people, await absences.list_now(pool, tenant, None), by_keys=self._by_keys)
-            selectors = [each for each in selectors if not each.startswith(PICKED)]
-            judge, count = partial(self._judge, tenant, staff, verdicts), 0
-            async for questions in inbox.iterate_pages(pool, tenant, staff.list_doubtful(selectors)):
-                count += len(questions)
-                keys |= {(each.run_id, each.id) for each in questions}
-                await self._rows.go_through(Sweep.STRANDED, questions, name_question, judge)
-                if count >= JUDGED_MAX:
-                    break
+        look = _Look()
+        tenants = await stranded.list_selectors(pool)
+        judge = partial(self._judge_tenant, look)
+        await self._rows.go_through(Sweep.STRANDED, tenants.items(), lambda each: f"tenant {each[0]}", judge)
+        is_complete = look.tenants == len(tenants)
         for key in await stranded.list_marked(pool):
-            if key not in keys or (key in verdicts and verdicts[key].fault is None):
+            verdict = look.verdicts.get(key)
+            if verdict.fault is None if verdict else is_complete and key not in look.keys:
                 async with self._database.engine.acquire() as connection:
                     await stranded.mark(connection, *key, None)
-        faulty = [each for each in verdicts.values() if each.fault is not None]
+        faulty = [each for each in look.verdicts.values() if each.fault is not None]
         await self._rows.go_through(Sweep.STRANDED, faulty, lambda each: name_question(each.question), self._mark)
+
+    async def _judge_tenant(self, look: _Look, row: tuple[UUID, Sequence[str]]) -> None:
+        pool = self._database.api
+        tenant, selectors = row
+        people = await list_people(self._home.api, tenant)
+        staff = Staff(people, await absences.list_now(pool, tenant, None), by_keys=self._by_keys)
+        selectors = [each for each in selectors if not each.startswith(PICKED)]
+        judge, count = partial(self._judge, tenant, staff, look.verdicts), 0
+        async for questions in inbox.iterate_pages(pool, tenant, staff.list_doubtful(selectors)):
+            count += len(questions)
+            look.keys |= {(each.run_id, each.id) for each in questions}
+            await self._rows.go_through(Sweep.STRANDED, questions, name_question, judge)
+            if count >= JUDGED_MAX:
+                break
+        look.tenants += 1
 
     async def _judge(
         self, tenant: UUID, staff: Staff, verdicts: dict[tuple[UUID, str], _Verdict], question: OpenQuestion
