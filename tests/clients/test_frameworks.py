@@ -230,6 +230,13 @@ def test_edited_arguments_that_the_tool_refuses_are_not_performed(agents: Agents
     assert performed(tmp_path) == []
 
 
+def test_edited_arguments_reach_a_tool_as_its_schema_converts_them(agents: Agents, tmp_path: Path) -> None:
+    process = agents.start("ai_sdk", tmp_path, [transfer(9)])
+    agents.decide("transfer", "approve", edits={"arguments": {"amount": 82, "to": " FR "}})
+    output_of(process)
+    assert performed(tmp_path) == [["transfer", {"amount": 82, "to": "FR"}]]
+
+
 def test_the_example_for_the_ai_sdk_has_the_types_of_the_ai_sdk(agents: Agents) -> None:
     compiler = "node_modules/hai-client/node_modules/typescript/bin/tsc"
     strict = ("--strict", "--exactOptionalPropertyTypes", "--skipLibCheck", "--noEmit", "--types", "")

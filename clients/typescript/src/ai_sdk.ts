@@ -46,14 +46,15 @@ function guarded(flow: FlowClient, name: string, tool: Tool, asking: Asking): To
   const act = tool.execute as ((input: unknown, options: unknown) => unknown) | undefined;
   if (act === undefined) throw new TypeError(`${name} has no execute: people can be asked about what this process performs`);
   const called = (id: string, input: unknown): Call => ({ action: name, arguments: input as Call["arguments"], key: `ai-sdk:${id}` });
-  const check = (edited: unknown) => wrongIn(tool.inputSchema, edited);
+  const check = async (edited: unknown) => (await judge(tool.inputSchema, edited)).wrong;
   const result = {
     ...tool,
     needsApproval: true,
     execute: async (input: unknown, options: { toolCallId: string; abortSignal?: AbortSignal }) => {
       const verdict = await ask(flow, called(options.toolCallId, input), asking, { signal: options.abortSignal, check });
       if (!verdict.approved) return `The tool was not used. ${verdict.reason || "Nobody approved it."}`;
-      return await lastOf(act.call(tool, verdict.arguments, options));
+      const args = verdict.edited ? (await judge(tool.inputSchema, verdict.arguments)).value : verdict.arguments;
+      return await lastOf(act.call(tool, args, options));
     },
   };
   guards.set(result, async ({ toolCallId, input }) => {
@@ -92,18 +93,19 @@ export async function decide(tools: Record<string, Tool>, messages: readonly Mes
   return { role: "tool", content: await Promise.all(content) };
 }
 
-/** What a schema of the AI SDK, or of Standard Schema, has against the value. */
-async function wrongIn(given: unknown, value: unknown): Promise<string | undefined> {
+/** What a schema of the AI SDK, or of Standard Schema, makes of the value, as the SDK does; or has against it. */
+async function judge(given: unknown, value: unknown): Promise<{ value: unknown; wrong?: string }> {
   const schema = (typeof given === "function" && !("~standard" in given) ? given() : given) as {
     validate?: (value: unknown) => unknown;
     "~standard"?: { validate: (value: unknown) => unknown };
   } | null;
   if (schema?.["~standard"] !== undefined) {
-    const { issues } = (await schema["~standard"].validate(value)) as { issues?: readonly { message: string }[] };
-    return issues?.map(({ message }) => message).join("; ");
+    const result = (await schema["~standard"].validate(value)) as { value: unknown; issues?: readonly { message: string }[] };
+    return result.issues ? { value, wrong: result.issues.map(({ message }) => message).join("; ") } : { value: result.value };
   }
-  const checked = (await schema?.validate?.(value)) as { success: boolean; error?: Error } | undefined;
-  return checked?.success === false ? (checked.error?.message ?? "its schema refuses them") : undefined;
+  const result = (await schema?.validate?.(value)) as { success: boolean; value?: unknown; error?: Error } | undefined;
+  if (result?.success === false) return { value, wrong: result.error?.message ?? "its schema refuses them" };
+  return { value: result ? result.value : value };
 }
 
 /** What a tool gives; of one that gives in between, too, the last. */

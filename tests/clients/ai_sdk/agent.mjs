@@ -21,7 +21,7 @@ async function perform(action, args) {
 const tools = {
   transfer: tool({
     description: "Send money",
-    inputSchema: z.object({ amount: z.number().int(), to: z.string() }),
+    inputSchema: z.object({ amount: z.number().int(), to: z.string().trim() }),
     execute: (args) => perform("transfer", args),
   }),
   wipe: tool({
