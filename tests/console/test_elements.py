@@ -297,8 +297,11 @@ def test_an_element_adds_no_style_or_name_and_is_themed_by_properties(desk: Desk
         ("#a { --hai-text: #fafafa; --hai-surface: #fff; --hai-ground: #fff; --hai-raised: #fff; }", True),
         ("#a { --hai-font-size: 0.5px; }", True),
         ("main { opacity: 0.02; }", False),
+        ("main { filter: opacity(0%); }", False),
+        ("#a { filter: blur(20px); }", False),
+        ("#a { transform: scale(0.05); }", False),
     ],
-    ids=["transparent", "white on white", "tiny", "faded"],
+    ids=["transparent", "white on white", "tiny", "faded", "filtered", "blurred", "shrunk"],
 )
 def test_what_the_pages_look_hides_is_not_decided(desk: Desk, show: Show, style: str, is_mended: bool) -> None:
     pending = desk.ask("payout")
