@@ -12,7 +12,7 @@ from tests.support.mcp_caller import Caller
 from tests.support.server import ROOT
 
 PAGE = (ROOT / "docs" / "authoring-trial.md").read_text()
-THIRD = PAGE[PAGE.index("## A third trial") :]
+THIRD = PAGE[PAGE.index("## A third trial") : PAGE.index("## A fourth trial")]
 TEXTS = sorted((ROOT / "tests" / "authoring" / "agent_trial").glob("*.flow.yaml"))
 ROW = re.compile(r"^\| [^|]+ \| `([a-z-]+)` \| \d \| (\d) of \2 \|$", re.MULTILINE)
 CASES = {name: int(cases) for name, cases in ROW.findall(THIRD)}

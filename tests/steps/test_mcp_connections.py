@@ -33,7 +33,7 @@ class Servers:
 
             self.open += 1
             try:
-                yield SimpleNamespace(session=SimpleNamespace(list_tools=list_tools))
+                yield SimpleNamespace(session=SimpleNamespace(list_tools=list_tools, protocol_version="2025-11-25"))
             finally:
                 self.open -= 1
 
