@@ -160,7 +160,7 @@ export function Inbox({ id }: { id: string | null }) {
           </div>
           {listed === null && inbox.connection !== "lost" && <p role="status">{t.app.loading}</p>}
           {search.view === "decided" && decided?.length === 0 && <p>{t.inbox.noneDecided}</p>}
-          {search.view !== "decided" && shown?.length === 0 && <Empty filtered={(items ?? []).length > 0} offers={!day.on} />}
+          {search.view !== "decided" && shown?.length === 0 && <Empty filtered={Boolean(search.q) || (items ?? []).length > 0} offers={!day.on} />}
           {search.view === "decided" && (
             <ul className="items">
               {(decided ?? []).map((each) => (

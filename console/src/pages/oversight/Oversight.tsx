@@ -79,7 +79,7 @@ function OfAll({ by, since }: { by: string; since: string }) {
     <section className="stack" aria-label={p.all}>
       <h2>{p.all}</h2>
       {!complete && <p className="note warn">{p.cut}</p>}
-      {items.length === 0 ? <p role="status">{p.empty}</p> : <Table rows={items.map((each) => ({ ...each, label: each.name ?? p.noTool }))} />}
+      {items.length === 0 ? <p role="status">{p.empty}</p> : <Table title={p.all} rows={items.map((each) => ({ ...each, label: each.name ?? p.noTool }))} />}
     </section>
   );
 }
@@ -102,7 +102,7 @@ function Own({ since }: { since: string }) {
       {data.questions + data.canaries === 0 ? (
         <p role="status">{p.ownEmpty}</p>
       ) : (
-        <Table rows={[{ ...data, label: p.you, open: 0, expired: 0, withdrawn: 0 }]} />
+        <Table title={p.own} rows={[{ ...data, label: p.you, open: 0, expired: 0, withdrawn: 0 }]} />
       )}
     </section>
   );
@@ -110,10 +110,10 @@ function Own({ since }: { since: string }) {
 
 type Row = Omit<OversightGroup, "name"> & { label: string };
 
-function Table({ rows }: { rows: Row[] }) {
+function Table({ title, rows }: { title: string; rows: Row[] }) {
   const p = usePageText().oversight;
   return (
-    <div className="sideways" tabIndex={0} role="region" aria-label={p.figures}>
+    <div className="sideways" tabIndex={0} role="region" aria-label={`${title} · ${p.figures}`}>
       <table>
         <thead>
           <tr>
