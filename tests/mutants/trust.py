@@ -220,7 +220,15 @@ stranded.bug(
     ("            if fault is None:\n                able", "            if True:\n                able"),
 )
 stranded.bug(
-    "a question stays stranded", ("            if key not in keys or (key in", "            if False and (key in")
+    "a question stays stranded",
+    (
+        "            if verdict.fault is None if verdict else is_complete",
+        "            if False if verdict else False and is_complete",
+    ),
+)
+stranded.bug(
+    "a tenant that can't be read loses its marks",
+    ("is_complete = look.tenants == len(tenants)", "is_complete = True"),
 )
 of_routes = Room("hai_flow/api/rest/people/delegations.py", _DELEGATIONS)
 of_routes.bug("a delegation outlives its token", ("min(body.until, ends_at)", "body.until"))
