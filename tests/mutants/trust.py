@@ -222,8 +222,8 @@ stranded.bug(
 stranded.bug(
     "a question stays stranded",
     (
-        "            if verdict.fault is None if verdict else is_complete",
-        "            if False if verdict else False and is_complete",
+        "            if key in good or (is_complete",
+        "            if False and (is_complete",
     ),
 )
 stranded.bug(

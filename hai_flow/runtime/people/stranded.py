@@ -171,9 +171,9 @@ class Stranded(Service):
         judge = partial(self._judge_tenant, look)
         await self._rows.go_through(Sweep.STRANDED, tenants.items(), lambda each: f"tenant {each[0]}", judge)
         is_complete = look.tenants == len(tenants)
+        good = {key for key, verdict in look.verdicts.items() if verdict.fault is None}
         for key in await stranded.list_marked(pool):
-            verdict = look.verdicts.get(key)
-            if verdict.fault is None if verdict else is_complete and key not in look.keys:
+            if key in good or (is_complete and key not in look.keys):
                 async with self._database.engine.acquire() as connection:
                     await stranded.mark(connection, *key, None)
         faulty = [each for each in look.verdicts.values() if each.fault is not None]
