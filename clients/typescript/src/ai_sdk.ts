@@ -46,14 +46,18 @@ function guarded(flow: FlowClient, name: string, tool: Tool, asking: Asking): To
   const act = tool.execute as ((input: unknown, options: unknown) => unknown) | undefined;
   if (act === undefined) throw new TypeError(`${name} has no execute: people can be asked about what this process performs`);
   const called = (id: string, input: unknown): Call => ({ action: name, arguments: input as Call["arguments"], key: `ai-sdk:${id}` });
-  const check = async (edited: unknown) => (await judge(tool.inputSchema, edited)).wrong;
   const result = {
     ...tool,
     needsApproval: true,
     execute: async (input: unknown, options: { toolCallId: string; abortSignal?: AbortSignal }) => {
+      let args = input;
+      const check = async (edited: unknown) => {
+        const { value, wrong } = await judge(tool.inputSchema, edited);
+        args = value;
+        return wrong;
+      };
       const verdict = await ask(flow, called(options.toolCallId, input), asking, { signal: options.abortSignal, check });
       if (!verdict.approved) return `The tool was not used. ${verdict.reason || "Nobody approved it."}`;
-      const args = verdict.edited ? (await judge(tool.inputSchema, verdict.arguments)).value : verdict.arguments;
       return await lastOf(act.call(tool, args, options));
     },
   };
