@@ -33,8 +33,8 @@ def _write_channels(platform: SlackPlatform, folder: Path) -> Path:
     return file
 
 
-async def _told(there: Deployment, platform: SlackPlatform, call: Call) -> str:
-    """What the person is told of the call."""
+async def _deliver(there: Deployment, platform: SlackPlatform, call: Call) -> str:
+    """Deliver the call to the server. Returns the text that the person reads of it."""
     platform.whispers.clear()
     answer = await there.http.request(
         call.method, "/chat/@acme/chat", content=call.content, headers=dict(call.headers), params=dict(call.params)
@@ -61,17 +61,17 @@ async def test_a_press_decides_in_the_cell_of_its_question_and_in_no_other(datab
                 assert cell_of_address(token) == cell
                 elsewhere = f"{token.rpartition('.')[0]}.{3 - cell}"
                 for wrong in (elsewhere, f"{token.rpartition('.')[0]}.9", token.rpartition(".")[0]):
-                    told = await _told(there, platform, platform.press(card, "Approve", platform.ann, token=wrong))
+                    told = await _deliver(there, platform, platform.press(card, "Approve", platform.ann, token=wrong))
                     assert "not good any more" in told or "the cell '9'" in told, told
                     assert await _votes(there, who, runs[cell]) == []
             code = (await there.http.post("/v1/inbox/accounts", json={"channel": "chat"}, headers=who)).json()["code"]
-            assert "Connected" in await _told(there, platform, platform.say("U0ADMIN", f"connect {code}"))
+            assert "Connected" in await _deliver(there, platform, platform.say("U0ADMIN", f"connect {code}"))
             for cell, card in cards.items():
-                assert "started this run" in await _told(there, platform, platform.press(card, "Approve", "U0ADMIN"))
-                told = await _told(there, platform, platform.press(card, "Approve", platform.ann))
+                assert "started this run" in await _deliver(there, platform, platform.press(card, "Approve", "U0ADMIN"))
+                told = await _deliver(there, platform, platform.press(card, "Approve", platform.ann))
                 assert "Recorded, as user:ann" in told
                 assert await _votes(there, who, runs[cell]) == [("user:ann", "chat")]
-                again = await _told(there, platform, platform.press(card, "Approve", platform.ann))
+                again = await _deliver(there, platform, platform.press(card, "Approve", platform.ann))
                 assert "Recorded" not in again
                 assert "Approved by user:ann" in await until(lambda card=card: _text_of(platform, card), 60)
 

@@ -236,7 +236,7 @@ async def a_condition_that_still_holds(door: Door) -> None:
 _KEPT: Final = ("", "/steps", "/events?limit=50", "/events?after=2")
 
 
-async def what_a_run_has_kept(door: Door) -> None:
+async def events_of_a_run(door: Door) -> None:
     """A run with a large value: its view, steps and events, as REST shows them."""
     name = await door.publish(f"{HEAD}{_ANY_X}steps: [{{let: {{v: '${{{{ input.x }}}}'}}}}, {{say: '${{{{ v }}}}'}}]\n")
     if name is None or (run := await door.start(name, await door.draw(values_(), _at_x))) is None:
@@ -264,7 +264,7 @@ async def secrets_of_a_result(door: Door) -> None:
 
 DOORS: Final[list[Callable[[Door], Awaitable[None]]]] = [
     schedules, working_days, two_versions, lines_of_two_versions, a_letter, a_question, selectors,
-    a_call_that_is_approved, cards_of_agents, a_condition_that_still_holds, what_a_run_has_kept, secrets_of_a_result,
+    a_call_that_is_approved, cards_of_agents, a_condition_that_still_holds, events_of_a_run, secrets_of_a_result,
 ]  # fmt: skip
 
 
