@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from hai_flow.engine import events as e
@@ -15,6 +15,9 @@ from hai_flow.store.runs import logs
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Pool
+
+HEAD: Final = 2**53
+"""Beyond every seq: `state_at` it is the run as it is."""
 
 
 async def state_at(

@@ -16,6 +16,7 @@ from hai_flow.engine.steps.wait_for_event import is_awaiting_callback
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.commit.states import HEAD
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.outbox import Delivery
 from hai_flow.runtime.streams.fanout import Fanout
@@ -25,7 +26,6 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.values import Json
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}(\.[1-9][0-9]{0,3})?")
-NEWEST: Final = 2**53
 
 
 class Callbacks:
@@ -74,7 +74,7 @@ class Callbacks:
         return already
 
     async def _demand_awaited(self, row: CallbackRow, content: Json) -> None:
-        state = await self._fanout.state_at(row.tenant, row.run_id, NEWEST)
+        state = await self._fanout.state_at(row.tenant, row.run_id, HEAD)
         if state is None or state.ended or not is_awaiting_callback(state, row.path, row.type):
             raise Rejected(410, "callback_over", "nothing waits for this callback any more.")
         plan = await self._catalog.plan(row.tenant, bytes.fromhex(state.sha256))

@@ -26,7 +26,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.notify.sending import SECONDS, NotSent, Poster, sign_webhook
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
-from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
@@ -41,7 +41,6 @@ from hai_flow.wire.mcp import Question, RunView
 log = structlog.get_logger(__name__)
 
 BATCH_MAX: Final = 20
-NEWEST: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ class Pushes(Service):
 
     async def _look(self, push: Push, config: PushConfig) -> _Notice | None:
         """How the run stands now, as its address is told; None: there is none any more."""
-        state = await state_at(self._database, push.tenant, push.run_id, NEWEST)
+        state = await state_at(self._database, push.tenant, push.run_id, HEAD)
         if state is None:
             return None
         if config.approval:

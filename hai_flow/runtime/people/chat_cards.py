@@ -35,7 +35,7 @@ from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
-from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 BATCH_MAX: Final = 20
-NEWEST: Final = 2**53
 
 
 def digest_of(token: str) -> bytes:
@@ -247,7 +246,7 @@ class ChatCards(Service):
     # --- what a card says
 
     async def _draw(self, row: CardRow, app: ChatApp, person: c.Principal | None) -> _DrawnCard | None:
-        state = await state_at(self._database, row.tenant, row.run_id, NEWEST)
+        state = await state_at(self._database, row.tenant, row.run_id, HEAD)
         pending = None if state is None else state.pendings.get(row.pending_id)
         if state is None or pending is None:
             return None

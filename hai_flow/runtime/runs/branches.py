@@ -28,7 +28,7 @@ from hai_flow.primitives import file_ids
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.commit.submission import ENDED_SINCE, SEAT_LOST, Begin, Outcome
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.moments import Moments, list_effects_behind
@@ -46,7 +46,6 @@ from hai_flow.store.runs.threads import Position
 _votes: Final = msgspec.json.Decoder(e.VoteCast)
 STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves
 STILL_STOPPING: Final = "still_stopping"  # a refusal that no client sees
-_HEAD: Final = 2**53  # beyond every seq: the run as it is
 
 Again: TypeAlias = c.Retry | c.Skip
 Submit: TypeAlias = Callable[[Again, str | None, bool], Awaitable[Outcome]]
@@ -114,7 +113,7 @@ class Branches:
         is `now`, or by another run of the thread that has taken over the same ones."""
         undone = set(list_undone(now))
         for relative in await threads_store.relatives(self._database.api, tenant, fork.of):
-            state = await state_at(self._database, tenant, relative.run_id, _HEAD)
+            state = await state_at(self._database, tenant, relative.run_id, HEAD)
             if state is not None:
                 undone |= set(list_undone(state)) & list_steps_finished_by(fork.events, relative.shared)
         return tuple(sorted(undone))
@@ -124,7 +123,7 @@ class Branches:
         that they have in common with it. With each: the event of the run up to which a fork would do it again. `but`:
         a relative that is not looked at."""
         first_seqs = await self._moments.find_effects(tenant, UUID(now.run_id), now.sha256)
-        return first_seqs | dict.fromkeys(await self.list_acted_elsewhere(tenant, now, but=but), _HEAD)
+        return first_seqs | dict.fromkeys(await self.list_acted_elsewhere(tenant, now, but=but), HEAD)
 
     async def list_acted_elsewhere(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> tuple[str, ...]:
         """The same steps of the relatives of the run alone."""
@@ -299,7 +298,7 @@ class Branches:
         return await self._starts.claim(leaving.tenant, plan, begin, state)
 
     async def _state(self, tenant: UUID, run_id: UUID) -> RunState:
-        state = await state_at(self._database, tenant, run_id, _HEAD)
+        state = await state_at(self._database, tenant, run_id, HEAD)
         if state is None:  # the caller has found it, and it was removed since
             raise reject_unknown_run(run_id)
         return state

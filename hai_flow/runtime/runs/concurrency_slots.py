@@ -28,7 +28,7 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.commit.submission import SEAT_LOST, Begin
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.messaging.outbox import OutboxMessage
@@ -42,7 +42,6 @@ log = structlog.get_logger(__name__)
 BUSY: Final = "concurrency_busy"
 STALLED_EVERY: Final = timedelta(minutes=1)  # freeing a slot gives it on; this is for slots freed by hand
 _TRIES: Final = 3
-_HEAD: Final = 2**53  # beyond every seq: the run as it is
 CANCELLED: Final = "a newer run of the same concurrency key has started"
 
 
@@ -250,7 +249,7 @@ class Slots:
         then on the heir can't begin. Nothing happens where the heir has begun. Done in part, it may be done again."""
         pool = self.database.api
         for _ in range(_TRIES):
-            state = await state_at(self.database, tenant, leaver, _HEAD)
+            state = await state_at(self.database, tenant, leaver, HEAD)
             if state is None:
                 return
             seized = await concurrency_slots.seize(pool, tenant, leaver)

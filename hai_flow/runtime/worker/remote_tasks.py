@@ -7,7 +7,6 @@ task cancelled and asks for nothing.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 import msgspec
 import structlog
@@ -17,7 +16,7 @@ from hai_flow.engine.steps.remote_tasks import CANCEL
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.runtime.worker.attempt import evaluate_for_step
 from hai_flow.steps.a2a.runner import A2ARunner, is_passing
@@ -26,8 +25,6 @@ from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
-
-NEWEST: Final = 2**53
 
 
 class _Cancellation(msgspec.Struct):
@@ -59,7 +56,7 @@ class RemoteTasks:
         if not self._performs:
             raise Rejected(503, "unavailable", "this process performs nothing; one that does tells the agent.")
         body = msgspec.json.decode(message.body, type=_Cancellation)
-        state = await state_at(self._database, message.tenant, message.run_id, NEWEST)
+        state = await state_at(self._database, message.tenant, message.run_id, HEAD)
         step_state = None if state is None else state.steps.get(body.path)
         if state is None or (step_state is not None and step_state.is_open):  # a retry goes on with the task
             return
@@ -76,11 +73,11 @@ class RemoteTasks:
             )  # fmt: skip
             await runner.leave(attempt, body.inquiry)
         except (KeyError, StepError, TimeoutError) as error:
-            if now < body.until and (isinstance(error, TimeoutError) or _may_be_back(error)):
+            if now < body.until and _may_be_back(error):
                 raise
             reason = str(error) or repr(error)
             log.error("remote_task_not_cancelled", run_id=str(message.run_id), path=body.path, reason=reason)
 
 
 def _may_be_back(error: Exception) -> bool:
-    return isinstance(error, StepError) and is_passing(error)
+    return isinstance(error, TimeoutError) or (isinstance(error, StepError) and is_passing(error))
