@@ -9,6 +9,7 @@
       chat: {kind: slack, app: A01, team: T01, token: SLACK_TOKEN, signing_secret: SLACK_SIGNING, room: C01}
     people:
       user:ann: {email: ann@example.com, roles: [controller], accounts: {chat: U01}}
+    complete: true                            # nobody decides but these people and those with keys
 
 `password`, `secret` and a slack's `url` are names of secrets (`HAI_FLOW_SECRET_<NAME>`), and so are the credentials of
 apps in chats, whose kinds and settings `chat.apps` knows. Channels and people at the top
@@ -94,10 +95,11 @@ class Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TenantChannels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The channels and people of one tenant."""
+    """The channels and people of one tenant. `complete`: nobody decides but these people and those with keys."""
 
     channels: Mapping[str, Channel] = {}
     people: Mapping[str, Person] = {}
+    complete: bool = False
 
 
 class NotifyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +110,7 @@ class NotifyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str | None = None
     channels: Mapping[str, Channel] = {}
     people: Mapping[str, Person] = {}
+    complete: bool = False
     tenants: Mapping[str, TenantChannels] = {}
     hosts: tuple[str, ...] = ()
     link_hours: int = LINK_HOURS_MAX
@@ -115,7 +118,7 @@ class NotifyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def place(self, tenant: str) -> TenantChannels:
         """The channels and people of the tenant of this name."""
         if tenant == DEFAULT_TENANT:
-            return TenantChannels(self.channels, self.people)
+            return TenantChannels(self.channels, self.people, self.complete)
         return self.tenants.get(tenant, TenantChannels())
 
 

@@ -54,6 +54,7 @@ from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.people.picks import Picks
 from hai_flow.runtime.people.receipts import ReceiptKeys
 from hai_flow.runtime.people.reseating import Reseating
+from hai_flow.runtime.people.roster import Rosters
 from hai_flow.runtime.people.standing_rules import StandingRules
 from hai_flow.runtime.people.stranded import Stranded
 from hai_flow.runtime.runs.branches import Branches
@@ -301,9 +302,8 @@ class Runtime(Service):
         self.rules = StandingRules(self.database, self.committer, self.catalog, self.pins, settings.rule_approvals)
         queueing = Queueing(self.database).handlers
         home, by_keys = None if self._beside is None else self._beside.database, settings.identity == KEYS
-        self.picks = Picks(
-            self.database, self.committer, self.catalog, home, self.rows, by_keys=by_keys, sweeps=self.performs
-        )
+        rosters = Rosters(self.tenants, self._channels, home, by_keys=by_keys)
+        self.picks = Picks(self.database, self.committer, self.catalog, rosters, self.rows, sweeps=self.performs)
         remote_tasks = RemoteTasks(
             self.database, self.committer, self.catalog, self.registry, self.tenants, performs=self.performs
         )
@@ -364,7 +364,7 @@ class Runtime(Service):
                 self.database, self.inbox, EgressGuard(settings.http_hosts), self._build_http_config(), self.rows
             )
             if settings.identity is not None:
-                self._services.append(Stranded(self.database, self.catalog, home, self.rows, by_keys=by_keys))
+                self._services.append(Stranded(self.database, self.catalog, rosters, self.rows))
             reseating = Reseating(self.database, self.hint_lists, self.rows)
             performers = (self._sweeper, sealer, thaws, self._deposits, pushes, reseating)
             pulse.looks += [each.look for each in performers]

@@ -31,7 +31,7 @@ picking.bug(
     "the requester sends others away",
     ("        row.person for row in away if not list", "        row.person for row in away if True or not list"),
 )
-picking.bug("picked people stay for ever", ("any(id not in able and id not in spent for id in picked)", "False"))
+picking.bug("picked people stay for ever", ("any(id not in able and id not in spent for id in rules.picked)", "False"))
 picking.bug("two processes do not wait for each other", ("            await picks.lock(connection, tenant)\n", ""))
 rows = Room("hai_flow/store/commit/projection.py", _RUNTIME)
 rows.bug("all picked people are told again", ("if person not in event.before and (notify", "if (notify"))

@@ -216,6 +216,17 @@ stranded = Room("hai_flow/runtime/people/stranded.py", "tests/runtime/test_stran
 stranded.bug("one person in two seats is two people", ("able.add(voice.id)", "able.add(person.id)"))
 stranded.bug("an absent person can decide", ("        if person.id not in self._away:\n", "        if True:\n"))
 stranded.bug(
+    "people whom it does not ask are named as the reason",
+    ("            if not list_matching_selectors(rules.from_, person, world):\n", "            if False:\n"),
+)
+roster = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_stranded.py")
+roster.bug("every file of people is complete", ("self.by_keys or self.file.complete", "True"))
+roster.bug("no file of people is complete", ("self.by_keys or self.file.complete", "self.by_keys"))
+roster.bug("people of the file do not count", ("[*self.holders, *listed]", "list(self.holders)"))
+roster.bug("whom no channel reaches decides without a key", ("not self.by_keys or any(", "True or any("))
+roster.bug("who has no address decides by mail", (" and person.email is not None", ""))
+roster.bug("whoever stands in the file needs an address", ("not self.by_keys or any(", "any("))
+stranded.bug(
     "an excluded person can decide",
     ("            if fault is None:\n                able", "            if True:\n                able"),
 )

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,7 +18,7 @@ from hai_flow.errors import Rejected
 from hai_flow.notify.channels import read_channels
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.people.picks import Picks
-from hai_flow.runtime.people.stranded import DECIDER
+from hai_flow.runtime.people.roster import DECIDER, Rosters
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import KEYS
 from hai_flow.store.people import absences, picks
@@ -99,9 +100,10 @@ class Office:
         command = c.Answer(answers=(answer,), by=c.Principal(who, tuple(roles)))
         await self.runtime.committer.submit(run_id, self.tenant, command)
 
-    async def look(self, *, by_keys: bool = True) -> None:
+    async def look(self) -> None:
         runtime = self.runtime
-        await Picks(runtime.database, runtime.committer, runtime.catalog, None, runtime.rows, by_keys=by_keys).look()
+        rosters = Rosters(runtime.tenants, None, None, by_keys=True)
+        await Picks(runtime.database, runtime.committer, runtime.catalog, rosters, runtime.rows).look()
 
     async def leave(self, person: str, entered_by: str | None = None) -> None:
         now = datetime.now(UTC)
@@ -184,7 +186,20 @@ async def test_nobody_is_picked_while_another_process_counts_the_picks(office: O
     assert set(await office.picked(run_id)) == {"user:ann", "user:bob"}
 
 
-async def test_where_issuers_give_roles_all_may_decide_and_it_says_so(make: Make) -> None:
+async def test_where_issuers_give_roles_people_of_the_file_are_picked(make: Make, tmp_path: Path) -> None:
+    """Of all processes those with the file pick by it, and people with keys are picked beside them."""
+    file = tmp_path / "notify.yaml"
+    file.write_text(FILE.replace("MAIL", "25"))
+    office = Office(await make(notify=file))
+    office.hire("dan")
+    runs = [await office.ask(requester="user:eve") for _ in range(3)]
+    assert await office.count(runs) == {"user:ann": 2, "user:bob": 2, "user:dan": 2}
+    await office.leave("user:ann")
+    await office.runtime.picks.look()
+    assert all(["user:ann" not in await office.picked(each) for each in runs])
+
+
+async def test_where_issuers_give_roles_and_no_file_lists_people_all_may_decide(make: Make) -> None:
     office = Office(await make())
     run_id = await office.ask()
     assert await office.picked(run_id) == []

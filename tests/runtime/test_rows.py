@@ -29,6 +29,7 @@ from hai_flow.runtime.people import inbox
 from hai_flow.runtime.people.notifier import Notifier
 from hai_flow.runtime.people.picks import Picks
 from hai_flow.runtime.people.reseating import Reseating
+from hai_flow.runtime.people.roster import Rosters
 from hai_flow.runtime.people.stranded import Staff, Stranded
 from hai_flow.runtime.replication import Spreading
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
@@ -290,8 +291,12 @@ def sweep_absences(stage: Stage) -> Round:
     return made.sweep
 
 
+def make_rosters(stage: Stage) -> Rosters:
+    return Rosters(stage.runtime.tenants, None, None, by_keys=True)
+
+
 def judge_questions(stage: Stage) -> Round:
-    made = Stranded(stage.runtime.database, stage.runtime.catalog, None, stage.runtime.rows, by_keys=True)
+    made = Stranded(stage.runtime.database, stage.runtime.catalog, make_rosters(stage), stage.runtime.rows)
 
     async def selectors(*_: Any) -> dict[UUID, list[str]]:
         return {LOCAL_TENANT: ["role:nobody"]}
@@ -310,7 +315,7 @@ def judge_questions(stage: Stage) -> Round:
 
 def replace_picked_people(stage: Stage) -> Round:
     runtime = stage.runtime
-    made = Picks(runtime.database, runtime.committer, runtime.catalog, None, runtime.rows, by_keys=True)
+    made = Picks(runtime.database, runtime.committer, runtime.catalog, make_rosters(stage), runtime.rows)
 
     async def selectors(*_: Any) -> dict[UUID, list[str]]:
         return {LOCAL_TENANT: [PICKED]}
@@ -318,7 +323,7 @@ def replace_picked_people(stage: Stage) -> Round:
     async def page(*_: Any, **more: Any) -> tuple[list[Any], None]:
         return [SimpleNamespace(id=id, run_id=UUID(int=1)) for id in ("bad", "good")], None
 
-    async def look_at(tenant: UUID, people: Any, away: Any, question: Any) -> None:
+    async def look_at(tenant: UUID, roster: Any, away: Any, question: Any) -> None:
         await stage.deal_with(question.id)
 
     stage.patch.setattr(stranded, "list_selectors", selectors)

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from hai_flow.api.permissions.rights import ROLES, Right
-from hai_flow.engine.commands import Principal
-from hai_flow.notify.channels import Person
-from hai_flow.runtime.people import stranded
-from hai_flow.runtime.people.stranded import DECIDER, Stranded
+from hai_flow.notify.channels import NotifyFile, Person
+from hai_flow.runtime.people.roster import DECIDER, Roster, Rosters
+from hai_flow.runtime.people.stranded import Stranded
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import absences
 from hai_flow.store.people import stranded as store
@@ -29,8 +28,10 @@ __all__ = ["world"]
 BOSS = [DECIDER, "boss"]
 
 
-async def look(world: World, *, by_keys: bool = True) -> None:
-    await Stranded(world.runtime.database, world.runtime.catalog, None, world.runtime.rows, by_keys=by_keys).look()
+async def look(world: World, file: NotifyFile | None = None, *, by_keys: bool = True) -> None:
+    runtime = world.runtime
+    rosters = Rosters(runtime.tenants, file, None, by_keys=by_keys)
+    await Stranded(runtime.database, runtime.catalog, rosters, runtime.rows).look()
 
 
 async def why(world: World, run_id: UUID) -> str | None:
@@ -121,18 +122,18 @@ async def test_keys_that_are_over_or_of_another_tenant_decide_nothing(world: Wor
 async def test_a_tenant_that_cannot_be_read_keeps_no_other_from_its_look(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken, list_selectors, list_people = uuid4(), store.list_selectors, stranded.list_people
+    broken, list_selectors, load = uuid4(), store.list_selectors, Rosters.load
 
     async def list_one_more(pool: Pool) -> dict[UUID, list[str]]:
         return {broken: ["role:boss"], **await list_selectors(pool)}
 
-    async def refuse_broken(pool: Pool, tenant: UUID) -> list[Principal]:
+    async def refuse_broken(rosters: Rosters, pool: Pool, tenant: UUID) -> Roster:
         if tenant == broken:
             raise ValueError("a row of this tenant can't be read")
-        return await list_people(pool, tenant)
+        return await load(rosters, pool, tenant)
 
     monkeypatch.setattr(store, "list_selectors", list_one_more)
-    monkeypatch.setattr(stranded, "list_people", refuse_broken)
+    monkeypatch.setattr(Rosters, "load", refuse_broken)
     run_id = await world.ask("[email]")
     await look(world)
     assert await why(world, run_id) == "nobody with a key matches role:boss"
@@ -154,6 +155,41 @@ async def test_where_issuers_say_who_people_are_a_role_is_never_taken_for_empty(
     run_id = await world.ask("[]")
     await look(world, by_keys=False)
     assert await why(world, run_id) is None
+
+
+@pytest.mark.parametrize("by_keys", [True, False])
+async def test_a_complete_file_of_people_tells_an_empty_role(world: World, by_keys: bool) -> None:
+    complete = msgspec.structs.replace(world.file, complete=True)
+    role, chief = await world.ask("[email]"), await world.ask("[email]", FLOW.replace("role:boss", "role:chef"))
+    await look(world, complete, by_keys=by_keys)
+    assert (await why(world, role), "role:chef" in str(await why(world, chief))) == (None, True)
+    await look(world, world.file, by_keys=by_keys)
+    assert (await why(world, role), await why(world, chief) is not None) == (None, by_keys)
+
+
+async def test_people_without_a_key_decide_by_a_channel_or_by_their_issuer(world: World) -> None:
+    """Of the file's people of the role boss, ann and bob have an address. Where keys alone let people in, a question
+    that no mail is sent for reaches neither."""
+    unreachable = {**world.file.people, "user:zoe": Person(roles=("chef",))}
+    complete = msgspec.structs.replace(world.file, people=unreachable, complete=True)
+    by_mail, by_hook = await world.ask("[email]"), await world.ask("[pager]")
+    of_zoe = await world.ask("[email]", FLOW.replace("role:boss", "role:chef"))
+    await look(world, complete)
+    assert await why(world, of_zoe) is not None
+    assert (await why(world, by_mail), "file of channels" in str(await why(world, by_hook))) == (None, True)
+    await look(world, complete, by_keys=False)
+    assert (await why(world, by_hook), await why(world, of_zoe)) == (None, None)
+
+
+async def test_absences_of_the_people_of_the_file_count(world: World) -> None:
+    complete = msgspec.structs.replace(world.file, complete=True)
+    run_id = await world.ask("[]")
+    await leave(world, "user:ann", None)
+    await look(world, complete, by_keys=False)
+    assert await why(world, run_id) is None
+    await leave(world, "user:bob", "user:zoe")
+    await look(world, complete, by_keys=False)
+    assert "user:zoe has no key" in str(await why(world, run_id))
 
 
 async def test_operators_are_told_once_each_time(world: World) -> None:

@@ -2,7 +2,7 @@
 
 A run whose question or stage begins sends a message with that very commit, and a sweep looks every few seconds whether
 all picked people can still decide. Each pick is an event of the run, under a lock of the tenant, since it counts the
-picks before it. People are those with a key (`stranded`). Where issuers give roles, they can't be listed: then the
+picks before it. People are those of the roster: with a key, or in the file of channels. Where these are too few, the
 pick is empty, its note says so, and everybody with the role may decide.
 """
 
@@ -32,7 +32,8 @@ from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.people.stranded import ignore_picks, list_people, name_question, read_question
+from hai_flow.runtime.people.roster import Roster, Rosters
+from hai_flow.runtime.people.stranded import ignore_picks, name_question, read_question
 from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import absences, inbox, picks, stranded
@@ -43,7 +44,7 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+    from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +62,7 @@ def list_able(
         row.person for row in away if not list_excluding_selectors(rules.exclude, c.Principal(row.entered_by), world)
     }
     merged: dict[str, c.Principal] = {}
-    for each in people:  # by all keys of each person
+    for each in people:  # by all keys of each person, and the file of channels
         other = merged.get(each.id, each)
         merged[each.id] = c.Principal(each.id, (*other.roles, *each.roles), (*other.groups, *each.groups))
     return [id for id, each in merged.items() if id not in absent and ineligible(open_to_all, each, world) is None]
@@ -89,21 +90,18 @@ class Picks(Service):
         database: Database,
         committer: Committer,
         catalog: Catalog,
-        home: Database | None,
+        rosters: Rosters,
         rows: Rows,
         *,
-        by_keys: bool,
         sweeps: bool = True,
     ) -> None:
-        """`home`: the database with the keys, where that is another one. `by_keys`: they alone give roles. `sweeps`:
-        this process replaces people."""
+        """`sweeps`: this process replaces people."""
         super().__init__()
         self._database = database
         self._committer = committer
         self._catalog = catalog
         self._rows = rows
-        self._home = home or database
-        self._by_keys = by_keys
+        self._rosters = rosters
         self._sweeps = sweeps
         self._one_by_one = asyncio.Lock()  # so that no more than one connection waits for the lock of a tenant
 
@@ -137,20 +135,18 @@ class Picks(Service):
         tenant, selectors = row
         picked = [each for each in selectors if each.startswith(PICKED)]
         async for questions in inbox.iterate_pages(pool, tenant, picked):
-            people, away = await self._load_people(pool, tenant)
-            look = partial(self._look_at, tenant, people, away)
+            roster, away = await self._rosters.load(pool, tenant), await absences.list_now(pool, tenant, None)
+            look = partial(self._look_at, tenant, roster, away)
             await self._rows.go_through(Sweep.PICKS, questions, name_question, look)
 
-    async def _look_at(
-        self, tenant: UUID, people: Sequence[c.Principal], away: Sequence[AbsenceRow], question: OpenQuestion
-    ) -> None:
+    async def _look_at(self, tenant: UUID, roster: Roster, away: Sequence[AbsenceRow], question: OpenQuestion) -> None:
         judged = await read_question(self._catalog, tenant, question)
         if judged is None:
             return
         pending, world = judged
-        picked, spent = derive_rules(pending).picked, votes.voters(pending.votes)
-        able = list_able(pending, people, away, world)
-        if picked is None or any(id not in able and id not in spent for id in picked):
+        rules, spent = derive_rules(pending), votes.voters(pending.votes)
+        able = list_able(pending, roster.list_people(rules.notify), away, world)
+        if rules.picked is None or any(id not in able and id not in spent for id in rules.picked):
             await self.pick(tenant, question.run_id, question.id)
 
     async def pick(self, tenant: UUID, run_id: UUID, pending_id: str) -> None:
@@ -175,19 +171,12 @@ class Picks(Service):
         rules = derive_rules(pending)
         if rules.pick is None or rules.picked == ():
             return None
-        if self._by_keys:
-            able = list_able(pending, *await self._load_people(connection, tenant), world)
-            people, note = choose_people(pending, able, await picks.count_open(connection, tenant, able, pending_id))
-        else:
-            people, note = (), "their issuer alone knows whom it asks, so all of them may decide"
+        roster, away = await self._rosters.load(connection, tenant), await absences.list_now(connection, tenant, None)
+        able = list_able(pending, roster.list_people(rules.notify), away, world)
+        people, note = choose_people(pending, able, await picks.count_open(connection, tenant, able, pending_id))
+        if note and not roster.is_complete:
+            note += "; whom an issuer gives a role, this server learns from its file of channels"
         if people == rules.picked:
             return None
         stages = len(rules.escalations)
         return c.PickPeople(id=pending_id, stages_left=stages, before=rules.picked, people=people, note=note)
-
-    async def _load_people(
-        self, connection: Connection | Pool, tenant: UUID
-    ) -> tuple[list[c.Principal], list[AbsenceRow]]:
-        at_home = connection if self._home is self._database else self._home.api
-        people = await list_people(at_home, tenant)
-        return people, await absences.list_now(connection, tenant, None)

@@ -1,8 +1,8 @@
 """Finds open questions that nobody can decide, and tells those who can mend it: operators and admins of the tenant.
 
-Whether somebody can is looked up in keys and absences, whichever of them has changed, every few seconds and by one
-process. Where issuers say who people are, nobody knows who has a role, so there a question is stranded only if it asks
-people by name who are away and have left their seat to nobody.
+Whether somebody can is looked up in the roster (keys, and the people of the file of channels) and absences, whichever
+of them has changed, every few seconds and by one process. Where a roster is not complete, a question is stranded only
+if it asks people by name who are away and have left their seat to nobody.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.people.absences import find_seat, map_absences
+from hai_flow.runtime.people.roster import Roster, Rosters
 from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.people import absences, inbox, notifications, stranded
@@ -39,11 +40,10 @@ from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from hai_flow.runtime.catalog.catalog import Catalog
-    from hai_flow.store.postgres.database import Connection, Database, Pool
+    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 
-DECIDER: Final = "decider"  # the role by which a key decides questions
 STRANDED: Final = "stranded"
 MENDERS: Final = ("role:operator", "role:admin")
 SECONDS: Final = 10.0
@@ -53,12 +53,10 @@ _votes = msgspec.json.Decoder(e.VoteCast)
 
 
 class Staff:
-    """The deciders of a tenant. `by_keys`: all of them are in `people`; else others may come."""
+    """The deciders of a tenant, and who of them is away."""
 
-    def __init__(self, people: Sequence[c.Principal], away: Sequence[AbsenceRow], *, by_keys: bool) -> None:
-        self.by_keys = by_keys
-        self.people = people
-        self._holdings = {each.id: Holding(frozenset(each.roles), frozenset(each.groups)) for each in people}
+    def __init__(self, roster: Roster, away: Sequence[AbsenceRow]) -> None:
+        self.roster = roster
         self._away = map_absences(away, _one_id)
 
     def list_doubtful(self, selectors: Sequence[str]) -> list[str]:
@@ -66,17 +64,20 @@ class Staff:
         return [each for each in selectors if self._is_doubtful(each)]
 
     def _is_doubtful(self, selector: str) -> bool:
-        if not self.by_keys:
+        if not self.roster.is_complete:
             return selector in self._away
-        matching = [each for each in self.people if list_matching_selectors((selector,), each, World("", {}))]
+        people, world = self.roster.list_people(None), World("", {})
+        matching = [each for each in people if list_matching_selectors((selector,), each, world)]
         return len(matching) <= FEW
 
     def find_fault(self, pending: PendingState, world: World) -> str | None:
         """Why nobody can decide the question, or not as many as it needs; None: enough people can."""
         rules = derive_rules(pending)
-        people = self.people if self.by_keys else [c.Principal(each) for each in rules.from_]
-        if not self.by_keys and not all(each.startswith("user:") for each in rules.from_):
+        is_complete = self.roster.is_complete
+        if not is_complete and not all(each.startswith("user:") for each in rules.from_):
             return None
+        people = self.roster.list_people(rules.notify) if is_complete else [c.Principal(each) for each in rules.from_]
+        holdings = {each.id: Holding(frozenset(each.roles), frozenset(each.groups)) for each in people}
         needed = 1
         if pending.opened.kind in ("approve", "gate"):
             missing: Mapping[str, int] = describe_needs(pending)["missing"]  # type: ignore[assignment]
@@ -84,30 +85,35 @@ class Staff:
         able: set[str] = set()
         faults: dict[str, None] = {}
         for person in people:
-            voice = self._give_voice(person, faults)
+            if not list_matching_selectors(rules.from_, person, world):
+                continue
+            voice = self._give_voice(person, holdings, faults)
             if voice is None:
                 continue
             fault = obstacle(pending, voice, world)
             if fault is None:
                 able.add(voice.id)  # whoever has several seats has one vote
-            elif fault.code != "not_asked":
+            else:
                 faults[fault.reason] = None
         if len(able) >= needed:
             return None
         if able:
             return f"it needs {needed} more people, and {len(able)} can decide"
         matched = [each for each in faults if each]
-        return "; ".join(matched[:3]) or f"nobody with a key matches {', '.join(rules.from_)}"
+        whom = "nobody with a key or in the file of channels" if self.roster.file.people else "nobody with a key"
+        return "; ".join(matched[:3]) or f"{whom} matches {', '.join(rules.from_)}"
 
-    def _give_voice(self, person: c.Principal, faults: dict[str, None]) -> c.Principal | None:
+    def _give_voice(
+        self, person: c.Principal, holdings: Mapping[str, Holding], faults: dict[str, None]
+    ) -> c.Principal | None:
         """The person, or whoever holds their seat while they are away."""
         if person.id not in self._away:
             return person
         seat = find_seat(person.id, self._away, _one_id)
-        if seat.holder is None or (self.by_keys and seat.holder not in self._holdings):
+        if seat.holder is None or (self.roster.is_complete and seat.holder not in holdings):
             faults[seat.why or f"{person.id} is away, and {seat.holder} has no key to decide with"] = None
             return None
-        holding = self._holdings.get(seat.holder, Holding(frozenset(), frozenset()))
+        holding = holdings.get(seat.holder, Holding(frozenset(), frozenset()))
         return c.Principal(
             seat.holder,
             tuple(holding.roles or ()),
@@ -115,7 +121,7 @@ class Staff:
             on_behalf_of=person.id,
             lent_roles=person.roles,
             lent_groups=person.groups,
-            through=seat.list_selectors_between(_one_id, self._holdings),
+            through=seat.list_selectors_between(_one_id, holdings),
         )
 
 
@@ -139,16 +145,12 @@ class _Look:
 class Stranded(Service):
     """Marks questions that nobody can decide, and queues one notification for each."""
 
-    def __init__(
-        self, database: Database, catalog: Catalog, home: Database | None, rows: Rows, *, by_keys: bool
-    ) -> None:
-        """`home`: the database with the keys, where that is another one."""
+    def __init__(self, database: Database, catalog: Catalog, rosters: Rosters, rows: Rows) -> None:
         super().__init__()
         self._database = database
         self._catalog = catalog
         self._rows = rows
-        self._home = home or database
-        self._by_keys = by_keys
+        self._rosters = rosters
 
     async def _start(self) -> None:
         self._keep(self._run, "questions that nobody can decide")
@@ -182,8 +184,8 @@ class Stranded(Service):
     async def _judge_tenant(self, look: _Look, row: tuple[UUID, Sequence[str]]) -> None:
         pool = self._database.api
         tenant, selectors = row
-        people = await list_people(self._home.api, tenant)
-        staff = Staff(people, await absences.list_now(pool, tenant, None), by_keys=self._by_keys)
+        roster = await self._rosters.load(pool, tenant)
+        staff = Staff(roster, await absences.list_now(pool, tenant, None))
         selectors = [each for each in selectors if not each.startswith(PICKED)]
         judge, count = partial(self._judge, tenant, staff, look.verdicts), 0
         async for questions in inbox.iterate_pages(pool, tenant, staff.list_doubtful(selectors)):
@@ -218,12 +220,6 @@ class Stranded(Service):
 def name_question(question: OpenQuestion) -> str:
     """As logs name its row."""
     return f"question {question.id} of {question.run_id}"
-
-
-async def list_people(connection: Connection | Pool, tenant: UUID) -> list[c.Principal]:
-    """Those whom a key of the tenant lets decide questions, once for each key, with its roles and groups."""
-    rows = await stranded.list_holders(connection, tenant, DECIDER)
-    return [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
 
 
 async def read_question(catalog: Catalog, tenant: UUID, question: OpenQuestion) -> tuple[PendingState, World] | None:

@@ -1,0 +1,72 @@
+"""The people of a tenant that may decide: those with a key, and those of the file of channels.
+
+Tokens of issuers make no list: they lack all people that have not signed in lately. So where an identity file names
+issuers, a roster is complete only if the file of channels says that its people are (`complete: true`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from hai_flow.engine import commands as c
+from hai_flow.notify.channels import App, Email, NotifyFile, Person, TenantChannels
+from hai_flow.store.people import stranded
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.tenancy.tenants import Tenants
+    from hai_flow.store.postgres.database import Connection, Database, Pool
+
+DECIDER: Final = "decider"  # the role by which a key decides questions
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The people of a tenant. `holders`: once for each key, with its roles and groups. `is_complete`: there are no
+    other deciders. `by_keys`: keys alone let people sign in."""
+
+    holders: Sequence[c.Principal]
+    file: TenantChannels
+    by_keys: bool = True
+
+    @property
+    def is_complete(self) -> bool:
+        return self.by_keys or self.file.complete
+
+    def list_people(self, notify: Sequence[str] | None) -> list[c.Principal]:
+        """Those that can decide a question with these channels in `notify`; None: any question. Where keys alone let
+        people sign in, people without one decide by the channels that reach them."""
+        listed = [
+            c.Principal(id, person.roles, person.groups)
+            for id, person in self.file.people.items()
+            if not self.by_keys or any(self._reaches(each, person) for each in notify or ())
+        ]
+        return [*self.holders, *listed]
+
+    def _reaches(self, destination: str, person: Person) -> bool:
+        name = destination.partition(":")[0]
+        channel = self.file.channels.get(name)
+        return (isinstance(channel, Email) and person.email is not None) or (
+            isinstance(channel, App) and name in person.accounts
+        )
+
+
+class Rosters:
+    """Loads rosters. `home`: the database with the keys, where that is another one. `file`: None, if this process has
+    none."""
+
+    def __init__(self, tenants: Tenants, file: NotifyFile | None, home: Database | None, *, by_keys: bool) -> None:
+        self._tenants = tenants
+        self._file = file
+        self._home = home
+        self._by_keys = by_keys
+
+    async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
+        """The people of the tenant now."""
+        at_home = connection if self._home is None else self._home.api
+        rows = await stranded.list_holders(at_home, tenant, DECIDER)
+        holders = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
+        file = TenantChannels() if self._file is None else self._file.place(await self._tenants.name(tenant))
+        return Roster(holders, file, self._by_keys)
