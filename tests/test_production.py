@@ -53,14 +53,14 @@ def test_every_setting_that_a_page_names_exists(page: Path) -> None:
 
 
 def test_every_event_that_wants_a_person_is_one_of_the_log() -> None:
-    named = [name for row in table_behind("these want a person") for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    named = [name for row in table_behind("need a person") for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     logged = set(re.findall(r'\blog\.\w+\(\s*"(\w+)"', source()))
     assert len(named) > 10
     assert [name for name in named if name not in logged] == []
 
 
 def test_what_readyz_says_is_what_it_can_say() -> None:
-    sentence = GUIDE.partition("`/readyz` of a `serve` says")[2].partition(":")[0]
+    sentence = GUIDE.partition("The reasons in `/readyz` of a `serve`")[2].partition(":")[0]
     named = set(re.findall(r"`(\w+)`", sentence))
     function = (ROOT / "hai_flow/runtime/ops/readiness.py").read_text()
     assert named == set(re.findall(r'Rejected\(\s*503, "(\w+)"', function))
