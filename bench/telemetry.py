@@ -33,6 +33,7 @@ class _Watched:
         self._settings = Settings(metrics=":0", otlp=collector, traces_per_second=per_second)
 
     async def __aenter__(self) -> None:
+        self._kept = [(watching, tuple(watching)) for watching in self._lists()]
         watching = Watching(self._settings)
         self._services = [each for observer in watching.observers for each in observer.attach(self._runtime)]
         for service in self._services:
@@ -41,12 +42,14 @@ class _Watched:
     async def __aexit__(self, *error: object) -> None:
         for service in self._services:
             await service.stop()
-        listeners = self._runtime.committer.listeners
-        for watching in (listeners.written, listeners.sent, listeners.unsent):
-            watching.clear()
-        for watching in (listeners.claimed, listeners.performed, self._runtime.requests):
-            watching.clear()
+        for watching, before in self._kept:
+            watching[:] = before
         self._runtime.starts.begin_trace = forward_trace
+
+    def _lists(self) -> tuple[list[Any], ...]:
+        """All lists that observers add themselves to; services of the runtime stand in some."""
+        listeners = self._runtime.committer.listeners
+        return *vars(listeners).values(), self._runtime.requests
 
 
 async def measure(dsn: str, rounds: int, runs: int, concurrency: int = CONCURRENCY) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from types import NoneType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -198,19 +199,24 @@ def is_large(value: Any, most: int = LARGE_BYTES) -> bool:
     while stack:
         part = stack.pop()
         kind = type(part)
+        if kind in _WITHOUT_PARTS:
+            continue
         if kind is str or kind is bytes:
             size += len(part)
         elif kind is dict:
             size += 16 * len(part)
             if size <= most:
-                stack.extend(part)
-                stack.extend(part.values())
+                stack += part
+                stack += part.values()
         elif kind is list or kind is tuple:
             size += 16 * len(part)
             if size <= most:
-                stack.extend(part)
+                stack += part
         elif isinstance(part, msgspec.Struct):
-            stack.extend(getattr(part, name) for name in part.__struct_fields__)
+            stack += msgspec.structs.astuple(part)
         if size > most:
             return True
     return False
+
+
+_WITHOUT_PARTS: Final = frozenset({NoneType, bool, int, float})

@@ -610,10 +610,14 @@ class Worker(Service):
         if run.state.status == "stopping" and not is_in_cleanup(path):
             self._drop_unbegun(held, path, attempt)
             return
-        if self._may_begin and self.committer.freezes.certainly_holds(run, path):
+        freezes = self.committer.freezes
+        if not self._may_begin:
+            self._waiting.add(run.id)
+            return
+        if freezes.certainly_holds(run, path):
             self._give_attempt_back(held, path, attempt)
             return
-        if not self._may_begin or self.committer.freezes.holds(run, path):
+        if freezes.is_stale:
             self._waiting.add(run.id)
             return
         performance = held.attempts[path] = RunningAttempt(self._stage, run, path, attempt)
