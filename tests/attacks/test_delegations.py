@@ -109,7 +109,7 @@ def place(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("identity")
     (folder / "keys.json").write_text(json.dumps(ISSUER.jwks))
     issuer = {"issuer": ISSUER.url, "audience": AUDIENCE, "jwks_file": "keys.json", "claims": {"roles": "roles"}}
-    known = {**KEYS, "HAI_FLOW_IDENTITY": str(identity_file(folder, {"corp": issuer}))}
+    known = {**KEYS, "HAI_FLOW_IDENTITY": str(identity_file(folder, {"corp": issuer}, {TWIN[0]: [TWIN[1]]}))}
     with (
         postgres_server.database() as dsn,
         serving(dsn, environment=known) as server,
@@ -419,3 +419,58 @@ def test_a_role_that_a_givers_session_gains_later_excludes_the_vote(place: Place
     changed = f"principal = jsonb_set(principal::jsonb, '{{who,roles}}', '{roles}')::text"
     of_session(f"UPDATE sessions SET version = version + 1, {changed} WHERE sha256 = $1")(place, session)
     assert place.decide(item, boss) == (404, "pending_unknown")
+
+
+def speak_by_token(place: Place, person: str) -> dict[str, str]:
+    """The headers of a page that has a token for the person, by a key that may speak for them."""
+    _, shop = place.people.key("service:shop", roles=["issuer", *BOSS], speaks_for=[person])
+    body = {"principal": person, "roles": BOSS}
+    return carried(place.api.post("/v1/tokens", json=body, headers=carried(shop)).json()["token"])
+
+
+VOICES: Final[dict[str, Callable[[Place, str], dict[str, str]]]] = {
+    "a key": lambda place, person: place.people.person(person, roles=BOSS),
+    "a session": lambda place, person: place.page(place.sign_in(person)),
+    "an issuer's token": lambda place, person: carried(ISSUER.token(sub=person.removeprefix("user:"), roles=BOSS)),
+    "a frontend's token": speak_by_token,
+}
+TWIN: Final = ("user:twin", "user:corp-twin")  # one person, by the identity file
+
+
+@pytest.mark.parametrize(
+    ("voice", "gain"), [*((voice, {"roles": ["auditor"]}) for voice in VOICES), ("a key", {"groups": ["audit"]})]
+)
+def test_an_excluded_role_of_another_key_excludes_a_direct_vote(
+    place: Place, voice: str, gain: dict[str, list[str]]
+) -> None:
+    boss = f"user:{unique('boss')}"
+    exclude_by_another_key(place, VOICES[voice](place, boss), boss, gain)
+
+
+def test_an_excluded_role_of_a_key_of_a_further_id_excludes_a_direct_vote(place: Place) -> None:
+    for mine, other in (TWIN, TWIN[::-1]):
+        key, text = place.people.key(mine, roles=BOSS)
+        exclude_by_another_key(place, carried(text), other, {"roles": ["auditor"]})
+        place.people.revoke(key)
+        place.change("UPDATE keys SET revoked_at = now() WHERE principal = $1", other)
+        wait_for(lambda: place.api.get("/v1/inbox", headers=carried(text)).status_code == 401)
+
+
+def exclude_by_another_key(place: Place, theirs: dict[str, str], other: str, gain: dict[str, list[str]]) -> None:
+    """Let somebody who decides get a key of the id `other` with what a question excludes: they decide it no more."""
+
+    def decide(item: dict[str, Any]) -> tuple[int, str]:
+        answer = place.api.post(f"/v1/pendings/{item['id']}/decide", json={"decision": "approve"}, headers=theirs)
+        return answer.status_code, answer.json().get("code") or answer.json()["status"]
+
+    def why_not(item: dict[str, Any]) -> str:
+        listed = place.api.get("/v1/inbox", params={"limit": 200}, headers=theirs).json()["items"]
+        return str(next(each for each in listed if each["id"] == item["id"])["why_not"] or "")
+
+    item = audited(place)
+    wait_for(lambda: not why_not(item))
+    assert decide(audited(place)) == (200, "approve"), "until then they decide"
+    another_key(place, other, **gain)
+    assert "by another of their keys" in wait_for(lambda: why_not(item))
+    assert decide(item) == (404, "pending_unknown"), "as it is for everybody who may not decide it, nor see the run"
+    assert decide(place.ask()) == (200, "approve"), "what excludes no auditor they still decide"

@@ -18,6 +18,7 @@ from websockets.sync.client import connect
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
+from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
 
@@ -127,6 +128,44 @@ def socket(place: Place, who: dict[str, str], reference: str) -> tuple[int, str]
                 return {"": 200, "version_forbidden": 403, "workflow_unknown": 404}.get(code, 409), code
 
 
+def sending(path: str, method: str = "SendMessage", **metadata: Callable[[str], Any]) -> Door:
+    """A message to an agent of A2A, which is the path's or named in the metadata."""
+
+    def begin(place: Place, who: dict[str, str], reference: str) -> tuple[int, str]:
+        of_older = "/" in method
+        message: dict[str, Any] = {
+            "messageId": unique("m"),
+            "role": "user" if of_older else "ROLE_USER",
+            "parts": [{"kind": "text", "text": "Pay."} if of_older else {"text": "Pay."}],
+            **{name: make(reference) for name, make in metadata.items()},
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": message}}
+        headers = who if of_older else {**who, "A2A-Version": "1.0"}
+        error = (
+            place.api.post(
+                path.replace("REF", reference).replace("NAME", reference.partition("@")[0]), json=body, headers=headers
+            )
+            .json()
+            .get("error")
+        )
+        if error is None:
+            return 200, ""
+        code = next(each["metadata"].get("code") or each["reason"] for each in error["data"] if "metadata" in each)
+        return {"version_forbidden": 403, "workflow_unknown": 404}.get(code, 409), code
+
+    return begin
+
+
+def call_of_mcp(place: Place, who: dict[str, str], reference: str) -> tuple[int, str]:
+    answer = Caller(place.api, **who).send("tools/call", {"name": reference, "arguments": {}})
+    assert "Unknown tool" in answer["error"]["message"], "a tool has the name of a workflow, and no version"
+    return 404, "workflow_unknown"
+
+
+def named_in_metadata(reference: str) -> dict[str, str]:
+    return {"hai-flow/workflow": reference}
+
+
 def named(reference: str) -> dict[str, str]:
     return {"workflow": reference}
 
@@ -146,9 +185,15 @@ DOORS: Final[dict[str, Door]] = {
     "Agent API": posting("/process", _process, workflow=plain),
     "Agent API's route": posting("/workflows/REF/process", _process),
     "AUI's socket": socket,
+    "A2A": sending("/a2a", metadata=named_in_metadata),
+    "A2A's route": sending("/workflows/REF/a2a"),
+    "A2A 0.3": sending("/a2a", "message/send", metadata=named_in_metadata),
+    "A2A's route, by its metadata": sending("/workflows/NAME/a2a", metadata=named_in_metadata),
+    "MCP": call_of_mcp,
 }
 
 LOOKING: Final = (DOORS["CopilotKit"], socket)  # they look for the workflow before anybody speaks
+UNKNOWN: Final = (404, "workflow_unknown")
 
 doors = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
 
@@ -160,12 +205,13 @@ def test_a_requester_begins_no_run_with_another_version_than_the_latest(
     place: Place, door: Door, who: str, version: str
 ) -> None:
     before = place.runs()
-    unknown = [(404, "workflow_unknown")] if door in LOOKING and version not in ("1", "2", "01") else []
+    looks = door is call_of_mcp or (door in LOOKING and version not in ("1", "2", "01"))
+    unknown = [UNKNOWN] if looks else []
     assert door(place, getattr(place, who), f"tightened@{version}") in [(403, "version_forbidden"), *unknown]
     assert place.runs() == before
 
 
-@doors
+@pytest.mark.parametrize("door", [each for each in DOORS.values() if each is not call_of_mcp])
 def test_a_requester_may_name_the_latest_version(place: Place, door: Door) -> None:
     before = place.runs()
     assert door(place, place.requester, "tightened@3")[1] == ""
@@ -202,7 +248,8 @@ def test_nobody_begins_a_run_with_a_retired_version(
     place: Place, retired: str, door: Door, who: str, reference: str
 ) -> None:
     before = place.runs()
-    assert door(place, getattr(place, who), reference) == (409, "workflow_retired")
+    refusal = UNKNOWN if door is call_of_mcp else (409, "workflow_retired")
+    assert door(place, getattr(place, who), reference) == refusal
     assert place.runs() == before
 
 

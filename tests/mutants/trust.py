@@ -179,6 +179,9 @@ delegates.bug(
     "a role that the delegate has got excludes nobody",
     ("*personal, *_find_personal_holding(people, all_ids(each.to_id))]", "*personal]"),
 )
+callers = Room("hai_flow/api/auth/authenticate.py", _DELEGATIONS)
+callers.bug("a role of another key excludes no vote of its person", ("if held or who.through:", "if who.through:"))
+callers.bug("a role of a key of a further id excludes nobody", ("who.id, *who.aliases))", "who.id))"))
 _ABSENCES: Final = "tests/attacks/test_absences.py"
 away = Room("hai_flow/runtime/people/absences.py", _ABSENCES)
 away.bug("a chain has no end", ("if len(chain) == CHAIN_MAX:", "if False:"))

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
+import msgspec
 from starlette.requests import HTTPConnection
 
 from hai_flow.api import mcp_resource
 from hai_flow.api.auth import frontend_tokens, tickets
 from hai_flow.api.auth.directory.erased_people import ErasedPeople
 from hai_flow.api.auth.directory.people import NOBODY, Ids, People
+from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.auth.frontend_tokens import FrontendTokens
 from hai_flow.api.auth.impersonation import read_acting_header, reject_acting
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
@@ -25,11 +28,13 @@ from hai_flow.api.auth.sessions import Limits, Sessions, read_session
 from hai_flow.api.permissions.principals import Principal, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
+from hai_flow.runtime.people.delegates import list_held_by_other_keys
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192
 PERSON: Final = "user:"
+HOLDINGS_SECONDS: Final = 1.0  # a role of a key that was made or revoked elsewhere counts so much later
 _OF_KEY: Final = "key:"
 
 
@@ -41,6 +46,7 @@ class KnownIdentity:
         self._people = People(runtime, people)
         self.keys = Keys(runtime, self._people)
         forgotten = ErasedPeople(runtime)
+        self._holdings: Book[tuple[str, ...]] = Book(self._find_holdings, HOLDINGS_SECONDS)
         self._frontend = FrontendTokens(self.keys, forgotten, self._people)
         self.issuers = tuple(issuers)
         self.tokens = Tokens(runtime, forgotten, issuers, self._people)
@@ -104,8 +110,20 @@ class KnownIdentity:
         return replace(principal, key=id)
 
     async def known(self, principal: Principal) -> Principal:
-        """The principal by the one id of their person, with all further ones."""
-        return await self._people.known(principal)
+        """The principal by the one id of their person, with all further ones, and with the roles and groups of all of
+        their keys, which excluding selectors are compared with, whichever key or token it is that proves them now."""
+        principal = await self._people.known(principal)
+        who = principal.who
+        held = await self._holdings.get("\n".join((str(principal.tenant), who.id, *who.aliases)))
+        if held or who.through:
+            own = (*(f"role:{name}" for name in who.roles), *(f"group:{name}" for name in who.groups))
+            through = tuple(each for each in held if each not in own)
+            principal = replace(principal, who=msgspec.structs.replace(who, through=through))
+        return principal
+
+    async def _find_holdings(self, name: str) -> tuple[str, ...]:
+        tenant, *ids = name.split("\n")
+        return await list_held_by_other_keys(self._runtime.database.api, UUID(tenant), ids)
 
     def forget(self, credential: str) -> None:
         """Read the key anew the next time: it was changed by this process."""

@@ -349,7 +349,9 @@ class _AuiConnection:
             try:
                 if other is not None and other != session.id:
                     raise invalid("/session_id", f"expected {session.id!r}, the session of this socket")
-                if not await self.access.terms.is_good(self.access.principal):
+                principal = self.access.principal
+                now = await self._socket.app.state.identity.known(principal)
+                if now.who != principal.who or not await self.access.terms.is_good(principal):
                     self._term.end(REVOKED)
                     raise Rejected(401, *REVOKED)
                 receipt = await session.take(given)

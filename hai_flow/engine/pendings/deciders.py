@@ -65,7 +65,12 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
         return _find_requester_obstacle(principal, world)
     if kept_out:
         own = list_excluding_selectors(rules.exclude, msgspec.structs.replace(principal, through=()), world)
-        who = principal.id if own else f"{principal.id}, or somebody by whom the vote came to {principal.id},"
+        further = (
+            "by another of their keys"
+            if principal.on_behalf_of is None
+            else (f"or somebody by whom the vote came to {principal.id}")
+        )
+        who = principal.id if own else f"{principal.id}, {further},"
         return Obstacle("excluded", f"{who} is excluded from it ({', '.join(kept_out)})")
     if is_agent(principal) and pending.opened.kind in _DECISIONS and principal.id not in rules.from_:
         reason = f"{principal.id} is an agent, and agents decide only where `from` names them"

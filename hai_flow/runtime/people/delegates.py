@@ -55,6 +55,12 @@ async def in_force(
     return holding
 
 
+async def list_held_by_other_keys(credentials: Pool, tenant: UUID, ids: Sequence[str]) -> tuple[str, ...]:
+    """The roles and groups that the keys of the person with these ids stand for, as selectors."""
+    people = await proofs.load_holdings_of_people(credentials, tenant, ids)
+    return _list_selectors(people.values())
+
+
 def _find_personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:
     """The holding of a person by all of their keys; none, where nobody ever gave them a key."""
     holdings = [people[id] for id in ids if id in people]

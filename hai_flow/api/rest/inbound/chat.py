@@ -203,9 +203,11 @@ class _Desk:
         return (await self._access_of(person)).at(access.cell)
 
     async def _access_of(self, person: ChatPerson) -> Access:
-        who = c.Principal(person.id, tuple(person.roles), tuple(person.groups), through=tuple(person.held))
+        who = c.Principal(person.id, tuple(person.roles), tuple(person.groups))
         credential = f"{self._channel}:{person.account}"
         principal = await self._identity.known(Principal(who, self._tenant, way="chat", credential=credential))
+        through = tuple(dict.fromkeys((*principal.who.through, *person.held)))
+        principal = replace(principal, who=msgspec.structs.replace(principal.who, through=through))
         actor = msgspec.structs.replace(self._access.asked, who=principal.who, way="chat", credential=credential)
         living = await self._access.cells.living(self._tenant)
         return replace(self._access, principal=principal, living=living, asked=actor, _seen={})
