@@ -11,6 +11,7 @@ from typing import Any, Final
 import asyncpg
 import httpx2
 import pytest
+from websockets.sync.client import connect
 
 from hai_flow.api.auth.sessions import COOKIE, derive_csrf, sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
@@ -474,3 +475,17 @@ def exclude_by_another_key(place: Place, theirs: dict[str, str], other: str, gai
     assert "by another of their keys" in wait_for(lambda: why_not(item))
     assert decide(item) == (404, "pending_unknown"), "as it is for everybody who may not decide it, nor see the run"
     assert decide(place.ask()) == (200, "approve"), "what excludes no auditor they still decide"
+
+
+def test_an_open_socket_ends_with_the_next_input_once_its_person_has_another_role(place: Place) -> None:
+    boss = f"user:{unique('boss')}"
+    theirs, item = place.people.person(boss, roles=BOSS), audited(place)
+    address = str(place.api.base_url).replace("http", "ws", 1).rstrip("/") + "/api/aui/ws/interactive"
+    with connect(address, additional_headers=theirs, proxy=None) as socket:
+        socket.send(json.dumps({"type": "params", "data": {"session_id": unique("t")}}))
+        another_key(place, boss, roles=["auditor"])
+        inbox = f"/v1/inbox/{item['id']}"
+        wait_for(lambda: place.api.get(inbox, headers=theirs).json().get("why_not"))
+        socket.send(json.dumps({"type": "input", "action": "approve", "interrupt_id": item["id"]}))
+        wait_for(lambda: json.loads(socket.recv(timeout=20)).get("error_code") == "auth.expired")
+    assert place.api.get(f"/v1/pendings/{item['id']}", headers=place.operator).json()["status"] == "open"

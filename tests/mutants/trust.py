@@ -182,6 +182,8 @@ delegates.bug(
 callers = Room("hai_flow/api/auth/authenticate.py", _DELEGATIONS)
 callers.bug("a role of another key excludes no vote of its person", ("if held or who.through:", "if who.through:"))
 callers.bug("a role of a key of a further id excludes nobody", ("who.id, *who.aliases))", "who.id))"))
+sockets = Room("hai_flow/api/protocols/aui.py", _DELEGATIONS)
+sockets.bug("an open socket keeps the roles that its person had", ("if now.who != principal.who or not", "if not"))
 _ABSENCES: Final = "tests/attacks/test_absences.py"
 away = Room("hai_flow/runtime/people/absences.py", _ABSENCES)
 away.bug("a chain has no end", ("if len(chain) == CHAIN_MAX:", "if False:"))
