@@ -157,7 +157,7 @@ def sending(path: str, method: str = "SendMessage", **metadata: Callable[[str], 
 
 
 def call_of_mcp(place: Place, who: dict[str, str], reference: str) -> tuple[int, str]:
-    answer = Caller(place.api, **who).send("tools/call", {"name": reference, "arguments": {}})
+    answer = Caller(place.api, {}, **who).send("tools/call", {"name": reference, "arguments": {}})
     assert "Unknown tool" in answer["error"]["message"], "a tool has the name of a workflow, and no version"
     return 404, "workflow_unknown"
 
