@@ -69,7 +69,6 @@ class RunView(NamedTuple):
     state: RunState
     questions: Sequence[Question]
     url: str
-    created_at: int
     now: int
 
     @property
@@ -334,7 +333,7 @@ def task_of(shown: RunView, *, forms: bool = True, urls: bool = True) -> dict[st
     task: dict[str, Any] = {
         "taskId": state.run_id,
         "status": status,
-        "createdAt": instants.rfc3339(shown.created_at),
+        "createdAt": instants.rfc3339(state.started_at),
         "lastUpdatedAt": instants.rfc3339(state.at),
         "ttlMs": None,
         "pollIntervalMs": poll_interval(shown.now - state.at),

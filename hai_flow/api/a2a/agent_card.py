@@ -7,7 +7,6 @@ from typing import Any, Final
 from fastapi import Request
 
 import hai_flow
-from hai_flow.api.a2a.operations import list_skills, list_startable_plans
 from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.requests.access import Access
 from hai_flow.errors import Rejected
@@ -18,12 +17,13 @@ PATH: Final = "/a2a"
 
 async def build_extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
     for_old = not request.headers.get("a2a-version", "").startswith(a2a.VERSION)
-    plans = await list_startable_plans(access)
     base = base_of(access.settings.public_url, request)
     secured = access.settings.identity is not None
+    plans = {plan.name: plan for _, plan in await access.list_startable()}
     if name is None:
-        return build_card_of_server(base + PATH, list_skills(plans), secured=secured, for_old=for_old)
-    plan = next((each for each in plans if each.name == name), None)
+        skills = [a2a.build_skill(each) for each in plans.values()]
+        return build_card_of_server(base + PATH, skills, secured=secured, for_old=for_old)
+    plan = plans.get(name)
     if plan is None:
         raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
     skill = a2a.build_skill(plan)

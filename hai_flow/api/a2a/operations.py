@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,15 +12,12 @@ from fastapi import Response
 
 from hai_flow import values
 from hai_flow.api.mcp import runs as mcp_runs
-from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.profiles import read_by
-from hai_flow.api.rest.runs.runs import StartBody, begin_row, list_runs
-from hai_flow.definition.plan import ApiTrigger, Plan
+from hai_flow.api.rest.runs.runs import StartBody, begin, list_runs
 from hai_flow.engine.events import UserMessage
-from hai_flow.errors import DefinitionError, Rejected, Unreadable
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.streams.stream_items import StreamItem
-from hai_flow.store.catalog import workflows
 from hai_flow.values import Json
 from hai_flow.wire import a2a
 from hai_flow.wire.dialects.dialect import Frame, Profile
@@ -46,20 +43,21 @@ class CalledAgent:
         if message.task_id is not None:
             return await self._answer(message, message.task_id)
         workflow = await self._workflow(message)
-        _, plan = await self._access.somewhere.startable(workflow)
+        stored, plan = await self._access.somewhere.startable(workflow)
         input = a2a.fill_input(plan.input.raw, message, a2a.input_of(message))
         words = None
         if message.text:
             words = UserMessage(id=message.id, role="user", content=message.text)
         with anyio.CancelScope(shield=True):
-            access, row = await begin_row(
+            access, run_id = await begin(
                 StartBody(workflow=workflow, input=input, thread_id=message.context_id),
                 self._access.acting_for(message.person),
                 f"a2a:{self._access.principal.id}:{message.id}:{message.digest}",
                 Response(),
                 words,
+                stored,
             )
-        return access, await mcp_runs.show(access, self._base, row)
+        return access, await mcp_runs.show(access, self._base, run_id)
 
     async def _workflow(self, message: a2a.Message) -> str:
         """The workflow that the message starts: the agent's own, the one that it names, or the only one."""
@@ -70,7 +68,7 @@ class CalledAgent:
             return named or self._name
         if named is not None:
             return named
-        plans = [plan.name for plan in await list_startable_plans(self._access)]
+        plans = [plan.name for _, plan in await self._access.list_startable()]
         if len(plans) == 1:
             return plans[0]
         some = ", ".join(plans[:20]) or "none"
@@ -145,9 +143,8 @@ class CalledAgent:
         soon as the caller is asked."""
         state = shown.state
         run_id = UUID(state.run_id)
-        row = await access.run(run_id)
         begin = await access.state(run_id, state.seq if after is None else min(after, state.seq))
-        profile = read_by(Profile(dialect=a2a.A2A.name), access, row.id, row.started_by)
+        profile = read_by(Profile(dialect=a2a.A2A.name), access, run_id, state.requester)
         if after is None:
             yield state.seq, {"task": a2a.task_of(shown)}, False
             if shown.is_over or (shown.asks_caller and not to_the_end):
@@ -202,21 +199,6 @@ def _statuses(state: Json) -> Any:
     return list(a2a.STATUSES[state])
 
 
-async def list_startable_plans(access: Access) -> list[Plan]:
-    """The workflows that the caller may start, by name, each by its latest version."""
-    if not (access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)):
-        return []
-    seat, only = access.at_seat, access.principal.workflows
-    plans: list[Plan] = []
-    for stored in await workflows.list_workflows(seat.reads, access.tenant):
-        if only is None or stored.name in only:
-            with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # retired, or of another release
-                _, plan = await seat.startable(stored.name)
-                if any(isinstance(each, ApiTrigger) for each in plan.triggers):
-                    plans.append(plan)
-    return plans
-
-
 def piece_of(seq: int, data: bytes, *, last: bool) -> StreamItem:
     """An event of a stream, which a client may name to go on behind it."""
     frame = Frame("a2a", data, terminal=last)
@@ -228,8 +210,3 @@ def read_history_length(params: Mapping[str, Json]) -> int | None:
     holder: Any = params.get("configuration")
     length = holder.get("historyLength") if isinstance(holder, Mapping) else params.get("historyLength")
     return None if length is None else _number(length, 0, "historyLength", least=0)
-
-
-def list_skills(plans: Sequence[Plan]) -> list[dict[str, Any]]:
-    """Each workflow as a skill."""
-    return [a2a.build_skill(each) for each in plans]

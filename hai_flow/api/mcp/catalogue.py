@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
@@ -18,9 +19,9 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.runs.runs import list_runs
 from hai_flow.api.rest.runs.threads import get_thread
 from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
-from hai_flow.definition.plan import ApiTrigger, Plan
+from hai_flow.definition.plan import Plan
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
-from hai_flow.store.catalog import workflows
+from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, build_prompt, form_of, needs_tasks, tool_name, tool_of
 
 RUNS_LISTED: Final = 50
@@ -32,7 +33,7 @@ _NEW: Final = "new-"  # in front of the names of templates
 class WorkflowTool(NamedTuple):
     """A workflow that the caller may start."""
 
-    workflow: str
+    stored: WorkflowSummary
     described: dict[str, Any]
     prompt: dict[str, Any]
     needs_tasks: bool
@@ -42,24 +43,16 @@ class McpCatalogue:
     """The lists of the server. Descriptions are kept by the bytes of the workflows."""
 
     def __init__(self) -> None:
-        self._described: dict[tuple[bytes, str], WorkflowTool] = {}
+        self._described: dict[tuple[bytes, str], tuple[dict[str, Any], dict[str, Any], bool]] = {}
 
     async def tools(self, access: Access) -> list[WorkflowTool]:
         """The workflows that the caller may start, by name, each by its latest version."""
-        if not (access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)):
-            return []
         listed: list[WorkflowTool] = []
         names = set(_list_own_names())
-        only = access.principal.workflows
-        seat = access.at_seat
-        for stored in await workflows.list_workflows(seat.reads, access.tenant):
-            if only is not None and stored.name not in only:
-                continue
-            plan = await self._startable(seat, stored.name)
-            if plan is not None:
-                name = tool_name(plan.name, names)
-                names.add(name)
-                listed.append(self._describe(plan, name))
+        for stored, plan in await access.list_startable():
+            name = tool_name(plan.name, names)
+            names.add(name)
+            listed.append(self._describe(stored, plan, name))
         return listed
 
     async def tool(self, access: Access, name: str) -> WorkflowTool | None:
@@ -67,27 +60,19 @@ class McpCatalogue:
         only = access.principal.workflows
         may = access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)
         if may and name not in _list_own_names() and (only is None or name in only):
-            plan = await self._startable(access.at_seat, name)
-            if plan is not None and tool_name(plan.name, ()) == name:
-                return self._describe(plan, name)
+            with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # none, retired, or of another release
+                stored, plan = await access.at_seat.startable(name)
+                if tool_name(plan.name, ()) == name:
+                    return self._describe(stored, plan, name)
         return next((each for each in await self.tools(access) if each.described["name"] == name), None)
 
-    async def _startable(self, access: Access, name: str) -> Plan | None:
-        try:
-            _, plan = await access.startable(name)
-        except (Rejected, DefinitionError, Unreadable):  # retired, or of another release
-            return None
-        return plan if any(isinstance(each, ApiTrigger) for each in plan.triggers) else None
-
-    def _describe(self, plan: Plan, name: str) -> WorkflowTool:
+    def _describe(self, stored: WorkflowSummary, plan: Plan, name: str) -> WorkflowTool:
         at = (plan.sha256, name)
         if at not in self._described:
             if len(self._described) >= 10_000:
                 self._described.clear()
-            self._described[at] = WorkflowTool(
-                plan.name, tool_of(plan, name), build_prompt(plan, name), needs_tasks(plan)
-            )
-        return self._described[at]
+            self._described[at] = tool_of(plan, name), build_prompt(plan, name), needs_tasks(plan)
+        return WorkflowTool(stored, *self._described[at])
 
     # --- resources
 

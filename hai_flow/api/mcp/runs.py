@@ -18,13 +18,13 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
-from hai_flow.api.rest.runs.runs import StartBody, begin_row
+from hai_flow.api.rest.runs.runs import StartBody, begin
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.deciders import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, reject_unknown_run
-from hai_flow.store.runs.run_lists import RunRow
+from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.mcp import Question, RunView
@@ -35,14 +35,15 @@ FOLLOWER: Final = Profile(dialect=LOG.name)  # of the waiting calls: they look a
 
 
 async def start(
-    access: Access, base: str, workflow: str, input: Mapping[str, Any], key: str | None
+    access: Access, base: str, workflow: WorkflowSummary | str, input: Mapping[str, Any], key: str | None
 ) -> tuple[Access, RunView]:
-    """Start a run of the workflow, once for each `key`. It is stored whole, whether or not the call is cut. Raises
-    Rejected."""
-    body = StartBody(workflow=workflow, input=dict(input))
+    """Start a run of the workflow (as it was read, or the version of this name), once for each `key`. It is stored
+    whole, whether or not the call is cut. Raises Rejected."""
+    stored = None if isinstance(workflow, str) else workflow
+    body = StartBody(workflow=workflow if isinstance(workflow, str) else workflow.name, input=dict(input))
     key = None if key is None else f"mcp:{access.principal.id}:{key}"
-    access, row = await begin_row(body, access, key, Response())
-    return access, await show(access, base, row)
+    access, run_id = await begin(body, access, key, Response(), stored=stored)
+    return access, await show(access, base, run_id)
 
 
 async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, RunView]:
@@ -51,18 +52,16 @@ async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, R
         access = await access.find_at_run(UUID(str(run_id)))
     except ValueError:
         raise reject_unknown_run(run_id) from None
-    row = await access.run(run_id, Sight.QUESTIONS)
-    return access, await show(access, base, row)
+    return access, await show(access, base, run_id)
 
 
-async def show(access: Access, base: str, row: RunRow) -> RunView:
-    """The run of the row, which the caller sees, as it is now."""
-    state = await access.current(await access.state_of(row))
+async def show(access: Access, base: str, run_id: str | UUID) -> RunView:
+    """The run as the caller sees it now. Raises Rejected 404."""
+    state = await access.current(await access.read(run_id, Sight.QUESTIONS))
     visible = access.seen(state)
     questions = [await _question(access, base, each, state) for each in visible.open_questions]
-    created = int(row.created_at.timestamp() * 1000)
-    url = base + addresses.run(str(row.id))
-    return RunView(visible, [each for each in questions if each], url, created, access.runtime.committer.now_ms())
+    url = base + addresses.run(state.run_id)
+    return RunView(visible, [each for each in questions if each], url, access.runtime.committer.now_ms())
 
 
 async def _question(access: Access, base: str, pending: PendingState, run: RunState) -> Question | None:

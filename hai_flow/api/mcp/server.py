@@ -72,6 +72,8 @@ ASKING_SECONDS: Final = 300.0
 STATE_SECONDS: Final = 7 * 86400.0
 """How long a sealed state is good. It opens nothing by itself; whoever comes later uses `get_run` and `answer`."""
 ARGUMENTS: Final = "arguments"  # the name of the form for what a prompt lacks
+_HEARS: Final = frozenset({"progressToken", types.LOG_LEVEL_META_KEY})
+"""Members of `_meta` by which a client wants to hear something before the answer."""
 HEADER_MISMATCH: Final = -32020
 INVALID_PARAMS: Final = -32602
 MISSING_CAPABILITY: Final = -32021
@@ -159,8 +161,12 @@ class McpEndpoint:
                 session_id = self._sessions.begin(principal, params.get("capabilities"))
             stream = LegacyStream(send, session_id)
             scope, send = {**scope, SESSION: session, STREAM: stream}, stream.send
-        limit = access.settings.request_bytes_max
-        manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=limit)
+        manager = StreamableHTTPSessionManager(
+            self._server,
+            stateless=True,
+            json_response=STREAM not in scope and _is_brief(message),
+            max_request_body_size=access.settings.request_bytes_max,
+        )
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
@@ -244,11 +250,11 @@ class McpEndpoint:
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}")
         if tool.needs_tasks and not client.tasks:
-            raise _no_tasks(f"The workflow {tool.workflow} is for clients with the tasks extension.")
+            raise _no_tasks(f"The workflow {tool.stored.name} is for clients with the tasks extension.")
         pinned = _meta(ctx).get(WORKFLOW)
-        workflow = pinned if isinstance(pinned, str) and pinned.split("@")[0] == tool.workflow else tool.workflow
+        version = pinned if isinstance(pinned, str) and pinned.split("@")[0] == tool.stored.name else None
         with _Traced(ctx), anyio.CancelScope(shield=True):
-            access, run = await mcp_runs.start(access, base, workflow, params.arguments or {}, _key(ctx))
+            access, run = await mcp_runs.start(access, base, version or tool.stored, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
         teller = _Teller(ctx, self._sessions)
         run_id = run.state.run_id
@@ -438,6 +444,20 @@ async def _answer_all(access: Access, shown: RunView, responses: Mapping[str, Ma
 
 def _no_tasks(message: str) -> MCPError:
     return MCPError(MISSING_CAPABILITY, message, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
+
+
+def _is_brief(message: Any) -> bool:
+    """Whether a request of the newest revision is answered at once, and hears nothing before: it needs no stream, which
+    costs as much as all the rest of the SDK."""
+    params = message.get("params") if isinstance(message, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(meta, dict) or meta.keys() & _HEARS:
+        return False
+    if message.get("method") != "tools/call":
+        return True
+    capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    return isinstance(extensions, dict) and TASKS in extensions and params.get("name") != "wait_run"
 
 
 def _principal(ctx: Context) -> str:

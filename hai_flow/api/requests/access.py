@@ -31,7 +31,7 @@ from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.jobs import next_due
 from hai_flow.engine.state.state import RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.primitives.beside_loop import run_by_work
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.commit.submission import Begin, Outcome
@@ -39,6 +39,7 @@ from hai_flow.runtime.streams.fanout import Following
 from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.settings import Settings, variable
 from hai_flow.store.audit import audit
+from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.identity.keys import is_pattern_of
@@ -284,6 +285,18 @@ class Access(RunVisibility):
         start runs of every workflow."""
         latest_only = not self.principal.may(Right.START_RUNS)
         return await self.catalog.resolve_startable(self.tenant, reference, found, latest_only=latest_only)
+
+    async def list_startable(self) -> list[tuple[WorkflowSummary, Plan]]:
+        """The workflows that the caller may start by request, by name, each by its latest version."""
+        if not (self.principal.may(Right.SPEAK) or self.principal.may(Right.START_RUNS)):
+            return []
+        seat, only = self.at_seat, self.principal.workflows
+        listed: list[tuple[WorkflowSummary, Plan]] = []
+        for stored in await workflows.list_workflows(seat.reads, self.tenant):
+            if only is None or stored.name in only:
+                with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # retired, or of another release
+                    listed.append(await seat.startable(stored.name, stored))
+        return listed
 
     async def _start_first(self, thread_id: str, starting: Callable[..., Awaitable[Outcome]]) -> Outcome:
         """Begin the thread, which is then the principal's. If several callers begin it at once, one gets it; the others

@@ -98,6 +98,17 @@ class RunVisibility(TenantScope):
             self._seen[run.id] = await self._look(run)
         return self._seen[run.id].sight
 
+    async def read(self, run_id: str | UUID, least: Sight = Sight.CONVERSATION) -> RunState:
+        """The run as it is, by one statement, where its row and its state would be two. Raises Rejected 404, also where
+        the principal sees less of it than `least`."""
+        id = UUID(str(run_id)) if isinstance(run_id, UUID) or is_run_id(run_id) else None
+        state = None if id is None else await self.find_state(id)
+        if id is not None and state is None and id not in self._seen and not self.principal.sees_all:
+            await workflows.visibility_of(self.reads, self.tenant, bytes(32))  # as for a run of somebody else
+        if id is None or state is None or self._seen[id].sight < least:
+            raise reject_unknown_run(run_id)
+        return disguise_state(state)
+
     async def find_state(self, run_id: UUID) -> RunState | None:
         """The run as it is; None: it does not exist, or the principal sees nothing of it."""
         state = await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)

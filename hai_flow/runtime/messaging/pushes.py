@@ -159,7 +159,7 @@ class Pushes(Service):
             status, outcome = approvals.write_outcome(state)
             mark = f"{status} {len(state.pendings)}"  # a workflow may ask again behind a no, and an operator retry it
             return _Notice(state.seq, mark, status, outcome, state.ended and status != "failed")
-        view = RunView(state, await self._list_questions(push, state), "", 0, 0)
+        view = RunView(state, await self._list_questions(push, state), "", 0)
         task, body = write_push(view, old=config.old)
         return _Notice(state.seq, str(state.seq), task, body, task in a2a.ENDS)
 

@@ -89,17 +89,19 @@ async def begin_run(
     body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None
 ) -> dict[str, Any]:
     """Start a run as `start_run` does, in a protocol whose clients may say something with it."""
-    access, row = await begin_row(body, access, key, response, message)
-    return await _view(access, row)
+    access, run_id = await begin(body, access, key, response, message)
+    return await _view(access, await access.run(run_id))
 
 
-async def begin_row(
-    body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None
-) -> tuple[Access, RunRow]:
-    """As `begin_run`; the run's row, and the access to its cell."""
+async def begin(
+    body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None,
+    stored: WorkflowSummary | None = None,
+) -> tuple[Access, UUID]:  # fmt: skip
+    """As `begin_run`; the run's id, and the access to its cell. `stored`: the workflow that the body names, where it
+    was read already."""
     access = await access.find_at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
-    stored, plan = await _startable(access, body.workflow, parts)
+    stored, plan = await _startable(access, body.workflow, parts, None if access.living.is_large else stored)
     if access.living.is_large:
         access = await _find_access_to_begin(access, plan, body, parts)
         stored, plan = await _startable(access, body.workflow, parts)
@@ -132,13 +134,15 @@ async def begin_row(
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{run_id}"
-    return access, await access.run(run_id)
+    return access, run_id
 
 
-async def _startable(access: Access, reference: str, parts: tuple[str, ...] | None) -> tuple[WorkflowSummary, Plan]:
+async def _startable(
+    access: Access, reference: str, parts: tuple[str, ...] | None, stored: WorkflowSummary | None = None
+) -> tuple[WorkflowSummary, Plan]:
     """The workflow of the start. A start that has begun before keeps its version, whether or not it could begin now."""
     try:
-        return await access.startable(reference)
+        return await access.startable(reference, stored)
     except Rejected as rejected:
         if parts is None or rejected.code not in ("workflow_retired", "version_forbidden"):
             raise
