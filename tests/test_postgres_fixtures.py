@@ -49,7 +49,7 @@ async def test_a_database_is_handed_out_again_without_what_a_test_put_there(post
                     str(await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()"))
                 )
     assert seen[0] != seen[2], "who still has the name of the first comes back to nothing"
-    assert seen[1] == seen[3], "it is the same database"
+    assert seen[1] == seen[3], f"it is the same database ({postgres_server.last_drop})"
 
 
 @pytest.mark.parametrize(

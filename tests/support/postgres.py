@@ -99,6 +99,7 @@ class Server:
         self._count = 0
         self._made: _Made | None = None
         self._free: list[str] = []
+        self.last_drop: str | None = None  # the reason why the database of the last test could not be handed out again
         self._loop = asyncio.new_event_loop()  # of the connection below, and runs only while that is asked
         self._admin: asyncpg.Connection[asyncpg.Record] | None = None
 
@@ -139,11 +140,13 @@ class Server:
         try:
             # First of all: a client that still connects by the old name finds nothing.
             await admin.execute(f'ALTER DATABASE "{name}" RENAME TO "{again}"')
-        except asyncpg.PostgresError:
-            again = name
+        except asyncpg.PostgresError as error:
+            again, self.last_drop = name, f"it can't be renamed: {error}"
         else:
+            assert self._made is not None, "_create has looked at the first database"
             measured = self._count % _USES_PER_SIZE == 0
-            if self._made is not None and await _is_emptied(self.dsn(again), self._made, measured=measured):
+            self.last_drop = await _empty(self.dsn(again), self._made, measured=measured)
+            if self.last_drop is None:
                 return again
         await admin.execute(f'DROP DATABASE "{again}" WITH (FORCE)')
         return None
@@ -210,24 +213,25 @@ async def _looked_at(dsn: str) -> _Made:
         await connection.close()
 
 
-async def _is_emptied(dsn: str, made: _Made, *, measured: bool) -> bool:
-    """Remove the tables and rows that a test has added. False where it has changed more than that, or, if `measured`,
-    the database has grown."""
+async def _empty(dsn: str, made: _Made, *, measured: bool) -> str | None:
+    """Remove the tables and rows that a test has added. The reason if the database can't be used again: the test has
+    changed more than that, or, if `measured`, the database has grown."""
     connection = await asyncpg.connect(dsn)
     try:
         (look,) = await connection.fetch(_LOOK)
         for table in set(look["tables"]) - made.tables:
             await connection.execute(f'DROP TABLE "{table}" CASCADE')
         if look["changed"] and await connection.fetchval(_SCHEMA) != made.schema:
-            return False
+            return "its schema was changed"
         used = sorted(made.tables.intersection(look["used"]) - KEPT)
         # As files: rows that are deleted one by one would still be in the way of the next test's plans.
         emptied = f"TRUNCATE {', '.join(used)} RESTART IDENTITY; " if used else ""
         await connection.execute(f"{emptied}DELETE FROM tenants WHERE name <> 'default'; {_RESTART}; {_COUNT_ALL}")
         await connection.execute("SELECT pg_stat_reset()")
-        return not measured or await connection.fetchval(_SIZE) < made.size + GROWTH_MAX
-    except asyncpg.PostgresError:
-        return False
+        size = await connection.fetchval(_SIZE) if measured else made.size
+        return None if size < made.size + GROWTH_MAX else f"it has grown from {made.size} to {size} bytes"
+    except asyncpg.PostgresError as error:
+        return f"it can't be emptied: {error}"
     finally:
         await connection.close()
 
