@@ -7,7 +7,7 @@ this keeps half a character, a call that may be a repetition, and how far the an
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hai_flow.models import faults
 from hai_flow.models.calls.arguments import Contradiction
@@ -44,6 +44,11 @@ class Answer:
     def is_over(self) -> bool:
         """Whether the server has marked the end."""
         return self.stand is Stand.OVER
+
+    @property
+    def texts(self) -> dict[Any, str]:
+        """The text of each part of the answer so far."""
+        return {part: "".join(pieces) for part, pieces in self._said.items()}
 
     def text(self, piece: str, part: Hashable = 0) -> Iterator[Piece]:
         """A piece of the text of a part of the answer. One that is all text of its part once more is held back until

@@ -20,7 +20,10 @@ from hai_flow.models.failures.reports import is_report
 from hai_flow.models.vocabulary import Piece
 from hai_flow.values import Json
 
-DONE: Final = "[DONE]"
+_DONE: Final = re.compile(r"""(?:[\["<|]*DONE[\]">|]*\s*)+""", re.I)
+"""`[DONE]`, the mark of the end, in the forms in which servers write it."""
+_END_EVENTS: Final = frozenset({"done", "end", "complete", "completed", "finish", "finished"})
+"""The names of events that mark the end, where they say nothing else."""
 FIRST_CHARS_MAX: Final = 1000  # of an event that an error repeats
 BODY_BYTES_MAX: Final = 128 * 1024 * 1024  # of an event or a document: they may hold pictures and sound
 _BOM: Final = b"\xef\xbb\xbf"
@@ -145,14 +148,14 @@ class EventBody:
             yield from self._dispatch()
             self._data = [line]
             yield from self._dispatch()
-        elif line.startswith(b"{") and _is_complete(line):  # a document between events: most often of a fault
+        elif line[:1] in (b"{", b"[") and _is_complete(line):  # a document between events: of a fault, or `[DONE]`
             yield from self._dispatch()
             self._data = [line]
 
     def _dispatch(self) -> Iterator[BodyEvent]:
         name, data = self._name, b"\n".join(self._data).decode(errors="surrogateescape")
         self._name, self._data = "", []
-        if data.strip():
+        if data.strip() or name.lower() in _END_EVENTS:
             yield BodyEvent(name, data)
 
 
@@ -172,7 +175,7 @@ def _form_of(text: bytes) -> Form | None:
 
 def _is_complete(data: bytes) -> bool:
     text = data.decode(errors="surrogateescape").strip()
-    if text == DONE:
+    if _DONE.fullmatch(text):
         return True
     try:
         _parse(text)
@@ -254,7 +257,7 @@ class StreamReader:
         text = _PREFIX.sub("", event.data.strip())
         if event.name.lower() in _ALIVE or text.lower() in _ALIVE:
             return
-        if text.strip('"').upper() == DONE:
+        if _DONE.fullmatch(text) or (event.name.lower() in _END_EVENTS and text in ("", "{}", "null")):
             self._reader.answer.mark()
             return
         try:
@@ -272,6 +275,9 @@ class StreamReader:
 
     def _value(self, name: str, value: Json) -> Iterator[Piece]:
         if value is None or value == "":
+            return
+        if value == {"done": True}:
+            self._reader.answer.mark()
             return
         if name == "error" or not isinstance(value, dict):
             raise faults.fault_of_body(value) if name == "error" else faults.unreadable(str(value))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.models.answer import Answer
@@ -185,7 +185,8 @@ class ResponsesReader:
         names = [_name_in(event), event.get("call_id") or "", f"#{event.get('output_index')}"]
         if not any(names[:2]) and self._slots:  # it names nothing: the call that began last
             return next(reversed(self._slots.values()))
-        return next((self._slots[name] for name in names if name in self._slots), names[0] or names[-1])
+        slot = next((self._slots[name] for name in names if name in self._slots), names[0] or names[-1])
+        return self._slots.setdefault(slot, slot)
 
     def _call(self, item: Mapping[str, Json], index: Json, *, is_whole: bool) -> Iterator[Piece]:
         """A call's item: it begins the call, or says it as a whole."""
@@ -267,6 +268,24 @@ class ResponsesReader:
             self._refused.add(item)
             self.answer.refuse(text)
 
+    def _pair(self, output: Sequence[Mapping[str, Json]]) -> None:
+        """Let items behind the answer whose names are all new be those that have come, in their order: some servers
+        make ids for them once more."""
+        for kind, names, streamed in (
+            ("function_call", self._slots, self._slots.values()),
+            ("message", self._items, [item for item, _ in self.answer.texts]),
+        ):
+            items = [
+                [each for each in (item.get("id"), f"#{index}", item.get("call_id")) if each]
+                for index, item in enumerate(output)
+                if item.get("type") == kind
+            ]
+            paired = [next((names[each] for each in item if each in names), None) for item in items]
+            free = [each for each in dict.fromkeys(streamed) if each not in paired]
+            for item in (item for item, name in zip(items, paired, strict=True) if name is None):
+                if free:
+                    names |= dict.fromkeys(item, free.pop(0))
+
     def _read_end(self, response: Mapping[str, Json], status_of_event: str) -> Iterator[Piece]:
         if isinstance(usage := response.get("usage"), dict):
             yield from self.answer.usage(usage_of(usage))
@@ -277,7 +296,14 @@ class ResponsesReader:
         if not output and response.get("output_text") and self.answer.stand is Stand.SILENT:
             output = [{"type": "message", "content": response["output_text"]}]  # the texts of all messages, as one
         if status == status_of_event == "completed":
+            self._pair(output)
+            texts = [content_text(item.get("content")) for item in output if item.get("type") == "message"]
+            is_repeated = any(texts) and "".join(texts) == "".join(self.answer.texts.values())  # in whatever items
+            if is_repeated:
+                yield from self.answer.drop_repetition()
             for index, item in enumerate(output):
+                if is_repeated and item.get("type") == "message" and not _refuses(item):
+                    continue
                 if item.get("type") == "function_call" and item.get("status") == "incomplete":
                     raise contradiction(f"it is whole, and its call of {item.get('name')!r} is not")
                 yield from self._item(item, index)
@@ -296,6 +322,11 @@ def place_of(item: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
             yield {"type": TEXT_PLACE, "chars": len(content_text(item.get("content")))}
         case "function_call":
             yield {"type": CALL_PLACE}
+
+
+def _refuses(message: Mapping[str, Json]) -> bool:
+    parts = message.get("content")
+    return isinstance(parts, list) and any(isinstance(part, dict) and part.get("type") == "refusal" for part in parts)
 
 
 def _name_in(event: Mapping[str, Json]) -> str:

@@ -117,7 +117,28 @@ EVENTS: Final = [
     ),
     *(
         chat(f"its mark of the end is {mark!r}", stream(*TEXT, f"data: {mark}\n\n"), HI_YOU)
-        for mark in ("[done]", '"[DONE]"', "[DONE] ")
+        for mark in ("[done]", '"[DONE]"', "[DONE] ", "DONE", "<|DONE|>", "[DONE][DONE]", '{"done": true}')
+    ),
+    *(
+        chat(f"its mark of the end is the event {mark!r}", stream(*TEXT, f"{mark}\n\n"), HI_YOU)
+        for mark in ("[DONE]", "event: done\ndata: {}", "event: end\ndata:", "event: Completed")
+    ),
+    chat(
+        "an end that says more is none",
+        stream(*TEXT, 'event: end\ndata: {"why": "x"}\n\n'),
+        Failed("llm.truncated", again=True),
+    ),
+    *(
+        chat(f"a fault in its status, {status!r}", document({"status": status, "title": "Busy"}), meaning)
+        for status, meaning in (
+            ("error", Failed("llm.unavailable", "Busy", True)),
+            (429, Failed("llm.rate_limited", "Busy", True)),
+        )
+    ),
+    chat(
+        "a name with blanks around it",
+        stream(call(0, "c", " ping ", "{}"), end("tool_calls"), DONE),
+        Said(calls=(("ping", {}),)),
     ),
     chat(
         "choices are null, or hold null",

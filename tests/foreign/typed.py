@@ -40,6 +40,10 @@ def delta(text: str, **more: Json) -> str:
     return event("response.output_text.delta", delta=text, **fields)
 
 
+def _bare_delta(text: str, id: str | None = None) -> str:
+    return event("response.output_text.delta", delta=text, **({} if id is None else {"item_id": id}))
+
+
 def done(text: str) -> str:
     return event("response.output_text.done", text=text, item_id="m", output_index=0, content_index=0)
 
@@ -78,6 +82,29 @@ RESPONSES: Final = [
                 "Tea is ready.Tea is ready. Come.",
             ),
             ("nothing says the whole", [], [], "Tea is ready." * 2),
+        )
+    ),
+    *(
+        responses(f"ids are made anew at the end, {name}", stream(*events, completed(*(output or [TEXT]))), meaning)
+        for name, events, output, meaning in (
+            ("behind none", [_bare_delta("Hi "), _bare_delta("you")], [], Said("Hi you")),
+            ("behind others", [_bare_delta("Hi ", "a"), _bare_delta("you", "b")], [], Said("Hi you")),
+            ("behind a part of the text", [_bare_delta("Hi ", "a")], [], Said("Hi you")),
+            (
+                "with thinking in front",
+                [delta("Hi you", item_id="a")],
+                [{"id": "rs", "type": "reasoning", "summary": []}, TEXT],
+                Said("Hi you"),
+            ),
+            (
+                "also of a call",
+                [
+                    event("response.output_item.added", item=item("", id="a", call_id="")),
+                    event("response.function_call_arguments.delta", item_id="a", delta=HI),
+                ],
+                [item(id="fc", call_id="c")],
+                ADDED,
+            ),
         )
     ),
     responses("text only in the completed response", stream(completed(TEXT)), Said("Hi you")),

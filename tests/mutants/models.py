@@ -126,6 +126,16 @@ answers.bug(
 )
 responses = Room("hai_flow/models/responses.py")
 responses.bug(
+    "a call that has another id behind the answer is another call",
+    ("            self._pair(output)\n", ""),
+    by=_MEANT,
+)
+responses.bug(
+    "a text in items of other names behind the answer is another text",
+    ("            is_repeated = any(texts) and", "            is_repeated = any(texts) and False and"),
+    by=_MEANT,
+)
+responses.bug(
     "an event that a gateway sends again counts again",
     ("        if self._numbers.is_known(event):", "        if False:"),
     by=_MEANT,
@@ -217,6 +227,16 @@ event_stream.bug(
     by=_MEANT,
 )
 event_stream.bug(
+    "an event whose name alone says that the answer is done marks no end",
+    (" or (event.name.lower() in _END_EVENTS and", " or (event.name in () and"),
+    by=_MEANT,
+)
+event_stream.bug(
+    "any event of that name marks the end, whatever it says",
+    ('and text in ("", "{}", "null")', ""),
+    by=_MEANT,
+)
+event_stream.bug(
     "a line feed in the next chunk is a line of its own",
     ('if self._after_return and text.startswith(b"\\n"):', "if False:"),
     by=_CUT,
@@ -237,6 +257,11 @@ faults.bug(
     by=_MEANT,
 )
 reports = Room("hai_flow/models/failures/reports.py")
+reports.bug(
+    "a status of a fault says nothing of the words beside it",
+    ('        fields = (*fields, "title", "reason", "description")\n', "        pass\n"),
+    by=_MEANT,
+)
 reports.bug(
     "the wait in a body is not seen",
     (

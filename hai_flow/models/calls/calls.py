@@ -136,8 +136,9 @@ class Calls:
             yield from self._show(draft)
 
     def _own_name(self, name: str) -> str:
-        """The name of an offered function, also where a server writes it in the namespace of its template."""
-        inner = name.removeprefix(_NAMESPACE)
+        """The name of an offered function, also where a server writes it in the namespace of its template, or puts
+        blanks around it."""
+        inner = name.strip().removeprefix(_NAMESPACE)
         return inner if name not in self._names and inner in self._names else name
 
     def _is_another(self, draft: _Draft, id: str, name: str, args: str) -> bool:

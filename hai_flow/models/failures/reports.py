@@ -98,6 +98,9 @@ def is_report(event: Mapping[str, Json], *, is_answer: bool) -> bool:
         "Message",
         *_names_of_faults(event),
     )
+    status = event.get("status")
+    if status in ("error", "failed", "failure", "fail") or (isinstance(status, int) and status >= 400):
+        fields = (*fields, "title", "reason", "description")
     return any(event.get(name) for name in fields) or event.get("success") is False
 
 
