@@ -188,7 +188,12 @@ class Settings:
         "How callers prove who they are: `keys` asks each for an API key; a YAML file says whose tokens count beside "
         '(docs/security.md, "Who calls"). Unset: nobody is asked, and everybody is `user:local`.'
     )
-
+    client_certificate: str | None = _text(
+        "The header in which the proxy hands on the client's certificate (Client-Cert of RFC 9440, or PEM with "
+        "escapes, as nginx writes it), which it takes out of what clients send. With it a token that is bound to a "
+        "certificate (RFC 8705) is taken from its holder, and `/mcp` takes no other credential.",
+        None,
+    )
     session_seconds: float = _seconds("The longest that a browser's session lasts.", 8 * 3600.0, 1.0, 30 * 86400.0)
     session_idle_seconds: float = _seconds(
         "After how long without a request a browser's session ends.", 2 * 3600.0, 1.0, 30 * 86400.0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 TYPE: Final = "hai-flow-receipt+jws"
+ANSWER_TYPE: Final = "hai-flow-mcp-answer+jws"
 _BYTES: Final = 32
 
 
@@ -77,9 +78,10 @@ class SigningKeys:
         """The JWK Set for everybody: no private half is in it."""
         return {"keys": [key.jwk() for key in self.keys]}
 
-    def sign(self, payload: bytes) -> str:
-        """The payload as a JWS in its compact form (RFC 7515). The same payload gives the same text."""
-        header = {"alg": "EdDSA", "kid": self.signer.id, "typ": TYPE}
+    def sign(self, payload: bytes, kind: str = TYPE) -> str:
+        """The payload as a JWS in its compact form (RFC 7515). The same payload gives the same text. `kind`: the `typ`,
+        so that nothing signed passes for something else."""
+        header = {"alg": "EdDSA", "kid": self.signer.id, "typ": kind}
         assert self.signer.private is not None
         signed = f"{encode(json.dumps(header, separators=(',', ':')).encode())}.{encode(payload)}"
         return f"{signed}.{encode(_private(self.signer.private).sign(signed.encode()))}"
@@ -127,8 +129,9 @@ def rotate(keys: tuple[Key, ...], private: bytes) -> str:
     return json.dumps({"keys": jwks}, indent=2) + "\n"
 
 
-def verify(token: str, keys: tuple[Key, ...]) -> bytes:
-    """The payload of a JWS that one of the keys has signed. Raises NotVerified, which names the part that is wrong."""
+def verify(token: str, keys: tuple[Key, ...], type: str = TYPE) -> bytes:
+    """The payload of a JWS of this `typ` that one of the keys has signed. Raises NotVerified, which names the part
+    that is wrong."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -146,9 +149,9 @@ def verify(token: str, keys: tuple[Key, ...]) -> bytes:
         algorithm, kind, id, is_exact = "", "", "", False
     if not is_exact:
         raise NotVerified("the header: expected alg, kid and typ in JSON and nothing else, found something else.")
-    if algorithm != "EdDSA" or kind != TYPE:
+    if algorithm != "EdDSA" or kind != type:
         raise NotVerified(
-            f"the header: expected EdDSA and {TYPE}, found {str(algorithm)[:40]!r} and {str(kind)[:40]!r}."
+            f"the header: expected EdDSA and {type}, found {str(algorithm)[:40]!r} and {str(kind)[:40]!r}."
         )
     key = next((key for key in keys if key.id == id), None)
     if key is None:

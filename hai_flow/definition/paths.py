@@ -154,6 +154,13 @@ def answer_of_call(path: str) -> str:
     return _CALL.sub("", path) if _CALL.search(path) else ""
 
 
+def calls_around(calls: str) -> str:
+    """The list of calls (`research[0]/call`) with the call that has begun the agent of the list `calls`; "" where no
+    agent has called it."""
+    outer, bracket, _ = calls.rpartition("/call[")
+    return f"{outer}/call" if bracket and outer.endswith("]") else ""
+
+
 def is_in_loop(path: str) -> bool:
     """Whether the path is that of an iteration, or of something in one."""
     return "[" in path

@@ -26,6 +26,7 @@ from hai_flow.models.structured import parameters_shown
 from hai_flow.models.tokens import cut_to, tokens_of
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
+from hai_flow.primitives.screening import mark_result
 from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.runner import Attempt
 from hai_flow.values import Json, storable
@@ -290,7 +291,7 @@ def _build_messages(exchange: Exchange, shelf: ToolShelf, endpoint: Endpoint, id
     return [
         *_user_messages(exchange.before),
         reply,
-        *(Message("tool", text, call_id=call.id) for call, (_, text) in results),
+        *(Message("tool", mark_result(text), call_id=call.id) for call, (_, text) in results),
     ]
 
 

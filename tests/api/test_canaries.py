@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -302,3 +303,56 @@ def test_who_is_given_a_question_before_they_decide_has_opened_it(house: House, 
     after = bob.get("/v1/oversight/me").json()
     assert [after[name] - before[name] for name in ("votes", "opened", "followed")] == [1, 1, 1]
     assert house.as_("user:zoe", "decider").get(f"{path}/openings").status_code == 404
+
+
+TWICE = """
+hai: flow/v1
+name: twice
+version: {version}
+tools: {{ledger: {{python: hai_flow.steps.built_in, effect: external}}}}
+steps:
+  - id: transfer
+    call: ledger.grant
+    with: {{action: pay, arguments: {{amount: 7}}}}
+    approval: {{from: {voters}, quorum: {quorum}}}
+    on_reject: [{{return: null}}]
+"""
+
+
+def publish_and_ask(house: House, version: int, voters: str, quorum: int) -> str:
+    text = TWICE.format(version=version, voters=voters, quorum=quorum)
+    house.as_("user:pat", "publisher").post("/v1/workflows", content=text, headers=YAML).raise_for_status()
+    ann = house.as_("user:ann", "operator")
+    run = ann.post("/v1/runs", json={"workflow": "twice"}).json()["id"]
+    (pending,) = wait_for(lambda: ann.get(f"/v1/runs/{run}/snapshot").json()["pendings"])
+    return pending["id"]
+
+
+def test_a_rule_of_an_open_canary_is_one_of_the_imitated_workflow_and_of_an_ended_one_there_is_none(
+    house: House, bob: httpx2.Client
+) -> None:
+    publish_and_ask(house, 1, "[user:bob, user:cat]", 2)
+    publish_and_ask(house, 2, "[requester]", 1)  # of this one there can be no canary: the one before is imitated
+    canary = seed(house, workflow="twice", title=None)
+    item, cat = find_question(bob, canary), house.as_("user:cat", "decider")
+    assert item["policy"]["quorum"] == 2
+    until = (datetime.now(UTC) + timedelta(days=9)).isoformat()
+    rule = {"pending_id": item["id"], "when": "args.arguments.amount < 5", "until": until, "reason": "small ones"}
+    decide(bob, item["id"], decision="approve")
+    proposed = cat.post("/v1/rules", json=rule)
+    assert (proposed.status_code, proposed.json()["workflow"]) == (201, "twice"), proposed.text
+    decide(cat, item["id"], decision="approve")
+    answer = cat.post("/v1/rules", json=rule)
+    assert (answer.status_code, answer.json()["code"]) == (422, "rule_invalid")
+    assert "canary" in answer.json()["detail"]
+
+
+def test_a_question_is_read_where_its_opening_can_not_be_kept(house: House, bob: httpx2.Client) -> None:
+    id = publish_and_ask(house, 3, "[user:bob]", 1)
+    house.people.do(lambda connection: connection.execute("ALTER TABLE openings RENAME TO elsewhere"))
+    try:
+        assert bob.get(f"/v1/pendings/{id}").status_code == 200
+        assert bob.post(f"/v1/pendings/{id}/opened", json={"part": "link"}).status_code >= 500
+    finally:
+        house.people.do(lambda connection: connection.execute("ALTER TABLE elsewhere RENAME TO openings"))
+    assert bob.get(f"/v1/pendings/{id}/openings").json()["items"] == []

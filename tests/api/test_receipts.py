@@ -23,11 +23,13 @@ from hypothesis import strategies as st
 
 from clients.receipts.verify_receipt import verify as verify_outside
 from hai_flow import signing
+from hai_flow.api.mcp.answer_signature import SIGNATURE, digest_answer
 from hai_flow.runtime.people.receipts import make_key
 from hai_flow.wire.receipt import UnprovenReceipt, check_payload, read_texts
 from tests.clients import rig
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
+from tests.support.mcp_caller import NOTHING, WITH_TASKS, Caller
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
@@ -350,3 +352,29 @@ def test_what_one_key_signed_no_other_verifies(private: bytes, payload: bytes) -
 def test_a_file_of_keys_that_is_wrong_is_refused_by_its_reason(text: str, reason: str) -> None:
     with pytest.raises(signing.BadKeys, match=reason):
         signing.keys_of(text, "keys.json")
+
+
+@pytest.mark.parametrize("capabilities", [NOTHING, WITH_TASKS])
+def test_what_a_tool_answers_at_mcp_is_signed_with_a_nonce_and_a_time(
+    house: House, capabilities: dict[str, Any]
+) -> None:
+    house.asked()
+    headers, keys = house.people.person("user:mo", roles=[]), signing.keys_of(house.jwks, "keys")
+    with httpx2.Client(base_url=house.server.url, timeout=30) as http:
+        caller = Caller(http, capabilities, **headers)
+        call = {"name": "list_pending", "arguments": {"limit": 2}}
+        first, second = caller.result("tools/call", call), caller.result("tools/call", call)
+        wrong = caller.result("tools/call", {"name": "list_pending", "arguments": {"limit": "many"}})
+        request = caller.message()["id"]
+        names = [each["name"] for each in caller.result("tools/list", {})["tools"]]
+        run = caller.result("tools/call", {"name": next(each for each in names if each.startswith("receipt"))})
+    answers = (first, second, wrong, run)
+    signed = [json.loads(signing.verify(each["_meta"][SIGNATURE], keys, signing.ANSWER_TYPE)) for each in answers]
+    assert [each["answer"] for each in signed] == [digest_answer(each) for each in answers]
+    assert len({each["nonce"] for each in signed}) == 4
+    assert abs(time.time() * 1000 - signed[2]["at"]) < 60_000
+    assert (signed[2]["tool"], signed[2]["request"]) == ("list_pending", str(request))
+    assert signed[0]["arguments"] == signed[1]["arguments"] != signed[2]["arguments"]
+    assert digest_answer({**first, "isError": True}) != signed[0]["answer"]
+    with pytest.raises(signing.NotVerified, match="the header"):
+        signing.verify(first["_meta"][SIGNATURE], keys)  # which passes for no receipt

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import jwt
@@ -439,3 +440,40 @@ def test_issuers_of_different_tenants_need_no_prefix(tmp_path: Path) -> None:
     apart = {"a": SOUND, "b": {**SOUND, "issuer": "https://b.example", "tenant": "acme"}}
     issuers, _ = read_identity(identity_file(tmp_path, apart))
     assert len(issuers) == 2
+
+
+def test_a_token_that_is_bound_to_a_certificate_is_taken_from_its_holder_alone(dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text(json.dumps(ISSUER.jwks))
+    corp = {"issuer": ISSUER.url, "audience": AUDIENCE, "jwks_file": "keys.json", "claims": CLAIMS, "prefix": "corp-"}
+    file = identity_file(tmp_path, {"corp": corp})
+    environment = {**KEYS, "HAI_FLOW_IDENTITY": str(file), "HAI_FLOW_CLIENT_CERTIFICATE": "Client-Cert"}
+    mine, other = base64.b64encode(b"a certificate").decode(), base64.b64encode(b"another one").decode()
+    thumbprint = base64.urlsafe_b64encode(hashlib.sha256(b"a certificate").digest()).rstrip(b"=").decode()
+    pem = quote(f"-----BEGIN CERTIFICATE-----\n{mine}\n-----END CERTIFICATE-----\n")
+    with serving(dsn, environment=environment) as server:
+        listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+
+        def call(token: str, *certificates: str) -> int:
+            """The status of a call at `/mcp`."""
+            headers = [*carried(token).items(), ("Accept", "application/json, text/event-stream")]
+            headers += [("Client-Cert", each) for each in certificates]
+            return httpx2.post(f"{server.url}/mcp", json=listing, headers=headers, timeout=30).status_code
+
+        here = f"{server.url}/mcp"
+        bound = ISSUER.token(aud=here, cnf={"x5t#S256": thumbprint})
+        assert [call(bound, f":{mine}:"), call(bound, pem)] == [200, 200]
+        assert [call(bound), call(bound, f":{other}:"), call(bound, "no certificate"), call(bound, mine, mine)] == [
+            401, 401, 401, 400
+        ]  # fmt: skip
+        for cnf in (None, {}, {"jkt": thumbprint}, {"x5t#S256": thumbprint, "jkt": "x"}, {"x5t#S256": None}, "x"):
+            assert call(ISSUER.token(aud=here, cnf=cnf), mine) == 401, cnf
+        key = People(dsn).person("user:kim", roles=["viewer"])["Authorization"].removeprefix("Bearer ")
+        assert call(key, mine) == 401
+        assert said(ask(server, key)) == (200, "")
+        assert said(ask(server, ISSUER.token())) == (200, "")
+        assert said(ask(server, ISSUER.token(cnf={"x5t#S256": thumbprint}))) == (401, "auth.invalid")
+
+
+def test_a_bound_token_is_no_bearer_token_where_no_certificate_is_handed_on(strict: ServerProcess) -> None:
+    assert said(ask(strict, ISSUER.token(cnf={"x5t#S256": "x"}))) == (401, "auth.invalid")
+    assert said(ask(strict, ISSUER.token(cnf={"jkt": "x"}))) == (401, "auth.invalid")

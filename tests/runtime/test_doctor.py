@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,8 @@ import msgspec
 import pytest
 
 from hai_flow.runtime.ops.doctor import DoctorFacts, examine
+from hai_flow.runtime.ops.examination import examine_database
+from hai_flow.runtime.people.receipts import make_key
 from hai_flow.settings import Settings
 from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts, read_facts
 
@@ -41,6 +44,8 @@ SETTINGS = Settings(
     allow_remote=True,
     allowed_hosts=("flow.example.com",),
     database_url="postgresql:///x",
+    receipt_keys=Path("keys.json"),
+    tenant_runs_per_minute=600,
 )
 
 
@@ -109,9 +114,60 @@ def test_an_empty_database_is_migrated_and_not_suspected() -> None:
 
 def test_settings_that_believe_everybody_or_trust_the_way_are_named() -> None:
     local = Settings(database_url="postgresql:///x")
-    assert list_findings(settings=local) == {"identity": "doubtful"}
+    assert list_findings(settings=local) == {"identity": "doubtful", "receipts.keys": "doubtful"}
     plain = replace(SETTINGS, allowed_origins=("http://app.example.com",), public_url="http://flow.example.com")
     assert list_findings(settings=plain) == {"origins": "doubtful", "public_url": "doubtful"}
+
+
+OF_ASSURANCE: list[tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = [
+    ({"receipt_keys": None}, {}, {"receipts.keys": "doubtful"}),
+    ({"receipt_keys": None}, {"embedded": True}, {}),  # which makes a key
+    ({}, {"key_fault": "keys.json: the keys can't be read: no such file."}, {"receipts.keys": "bad"}),
+    ({}, {"exposed": ("HAI_FLOW_RECEIPT_KEYS",)}, {"receipts.keys": "bad"}),
+    ({}, {"exposed": ("HAI_FLOW_MCP",)}, {"mcp.catalogue": "bad"}),
+    ({}, {"programs": ("files",)}, {}),
+    ({}, {"plain_servers": ("tools.example.com",)}, {"mcp.tls": "doubtful"}),
+    ({"identity": __file__}, {}, {"mcp.tokens": "doubtful"}),
+    ({"identity": __file__, "client_certificate": "Client-Cert"}, {}, {}),
+    ({"http_hosts": ("10.0.0.0/8", "db.internal")}, {}, {"http.hosts": "doubtful"}),
+    ({"http_hosts": ("*",)}, {}, {"http.hosts": "doubtful"}),
+    ({"http_hosts": ("10.0.0.0/16", "*.internal", "fd00::1")}, {}, {}),
+    ({"tenant_runs_per_minute": 0}, {}, {"limits.runs": "doubtful"}),
+    ({"tenant_runs_per_minute": 0, "tenant_open_runs_max": 9}, {}, {}),
+]
+
+
+@pytest.mark.parametrize(("changes", "facts", "expected"), OF_ASSURANCE)
+def test_each_setting_that_a_rule_book_leaves_to_the_deployment_is_looked_at(
+    changes: dict[str, Any], facts: dict[str, Any], expected: dict[str, str]
+) -> None:
+    place = msgspec.structs.replace(PLACE, **facts)
+    assert list_findings(place=place, settings=replace(SETTINGS, **changes)) == expected
+
+
+async def test_files_that_others_can_read_or_write_are_seen(database_url: str, tmp_path: Path) -> None:
+    keys, catalogue = tmp_path / "keys.json", tmp_path / "mcp.yaml"
+    make_key(keys)
+    catalogue.write_text(
+        "hai: mcp/v1\nservers:\n  plain: {url: 'http://tools.example.com/mcp'}\n  near: {url: 'http://127.0.0.1:1/mcp'}\n"
+        "  files: {command: [files]}\n"
+    )
+    catalogue.chmod(0o644)
+    settings = replace(SETTINGS, receipt_keys=keys, mcp=catalogue)
+
+    async def look() -> dict[str, tuple[str, str]]:
+        return {each.name: (each.verdict, each.found) for each in await examine_database(settings, database_url)}
+
+    checks = await look()
+    assert (checks["receipts.keys"][0], checks["mcp.catalogue"][0]) == ("good", "good")
+    assert checks["mcp.catalogue"][1].endswith("files")
+    assert checks["mcp.tls"][1].endswith(": tools.example.com")
+    keys.chmod(0o640)
+    catalogue.chmod(0o664)
+    checks = await look()
+    assert (checks["receipts.keys"][0], checks["mcp.catalogue"][0]) == ("bad", "bad")
+    keys.write_text("{}")
+    assert "expected" in (await look())["receipts.keys"][1]
 
 
 def test_poolers_that_are_not_known_or_are_in_the_way_are_named() -> None:

@@ -104,6 +104,16 @@ async def test_a_canary_whose_run_never_began_is_withdrawn(db: Database) -> None
     row = await canaries.find_canary(db.api, TENANT, run)
     assert row is not None
     assert row.status == "withdrawn"
+    await canaries.drop_canary(db.api, run)
+    assert await canaries.find_canary(db.api, TENANT, run) is None
+
+
+async def test_a_canary_whose_run_has_begun_is_not_dropped(db: Database) -> None:
+    run = uuid4()
+    await canaries.add_canary(db.api, TENANT, run, ("pay", "s", None, "user:ann"), "a drill", "user:root")
+    await db.api.execute(RUN, run, TENANT, "oversight_canary")
+    await canaries.drop_canary(db.api, run)
+    assert await canaries.find_canary(db.api, TENANT, run) is not None
 
 
 async def test_a_vote_soon_after_the_question_or_an_earlier_vote_is_quick(desk: Desk) -> None:

@@ -22,6 +22,7 @@ from hai_flow.api.auth.directory.people import NOBODY, Ids, People
 from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.auth.frontend_tokens import FrontendTokens
 from hai_flow.api.auth.impersonation import read_acting_header, reject_acting
+from hai_flow.api.auth.issuers.confirmation import read_thumbprint
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
 from hai_flow.api.auth.keys import Keys
 from hai_flow.api.auth.sessions import Limits, Sessions, read_session
@@ -80,12 +81,15 @@ class KnownIdentity:
     ) -> Principal:
         """The caller by their key or token. `audience`: the only one that tokens of issuers may be for, in place of
         their issuer's."""
-        credential = bearer(connection)
+        credential, header = bearer(connection), self._runtime.settings.client_certificate
+        if audience is not None and header is not None and credential.startswith((frontend_tokens.PREFIX, PREFIX)):
+            detail = "expected a token of an issuer that is bound to a client certificate: keys are not taken here."
+            raise Rejected(401, "auth.invalid", detail)
         if credential.startswith(frontend_tokens.PREFIX):
             return await self._frontend.principal(credential, now_ms())
         if credential.startswith(PREFIX):
             return await self.keys.principal(credential, now_ms())
-        return await self.tokens.principal(credential, audience)
+        return await self.tokens.principal(credential, audience, read_thumbprint(connection, header))
 
     async def begin_with_key(self, text: str, asked: Callable[[Principal], AuditActor]) -> tuple[str, int]:
         """Begin a session of the person whose API key this is. It ends with the key. Returns the

@@ -32,6 +32,7 @@ import hai_flow
 from hai_flow import values
 from hai_flow.api.mcp import ACCESS
 from hai_flow.api.mcp import runs as mcp_runs
+from hai_flow.api.mcp.answer_signature import sign_answer
 from hai_flow.api.mcp.catalogue import McpCatalogue
 from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
 from hai_flow.api.mcp.listening import listen
@@ -225,6 +226,9 @@ class McpEndpoint:
         return types.ListToolsResult.model_validate({"tools": [*(each.described for each in workflows), *described]})
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
+        return sign_answer(build_access(ctx), ctx.request_id, params, await self._perform_call(ctx, params))
+
+    async def _perform_call(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         access, base = build_access(ctx), find_address(ctx)
         try:
             access = access.acting_for(_meta(ctx).get(ON_BEHALF_OF))

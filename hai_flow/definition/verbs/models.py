@@ -69,7 +69,7 @@ AGENT: Final = Shape("agent", "`agent`", (
     Key("max_turns", integer(1, 1000), "answers of the model", default="25", example="10"),
     Key("approvals", map_of(either(shape_of("approval"), enum("none")), "any"),
         "who decides before a tool is used; a tool that is not named here asks the requester, unless its `effect` is "
-        "`read` or `reversible`",
+        "`read`, or `reversible` and nothing graver is called beside it",
         example="{mail.send: {from: requester}, web.*: none}"),
     Key("stop_when", CEL, "asked when the calls of an answer have ended, true: the agent is done, with `output` after "
         "one more answer without calls; sees `answer`: `{number, text, calls}`, of each call "
@@ -319,14 +319,17 @@ def _compile_gate(
     context: StepContext, name: str, tool: plan.Tool, approvals: Mapping[str, plan.Approval | None]
 ) -> plan.Approval | None:
     """The approval that a call needs: the one that the author has given it, else that of the requester unless its class
-    of effect asks nobody."""
+    of effect, and those of the calls beside it, ask nobody."""
     for each in (name, f"{tool.name}.*", tool.name):
         if each in approvals:
             return approvals[each]
-    if isinstance(tool, plan.FrontendTool) or (isinstance(tool, plan.PythonTool) and tool.effect in ASKS_NOBODY):
+    if isinstance(tool, plan.FrontendTool | plan.AgentTool) or (
+        isinstance(tool, plan.PythonTool) and tool.effect == "read"
+    ):
         return None
     requester = plan.Policy(context.literal(["requester"]), context.declared.default_deadline, plan.Expiry("reject"))
-    when = None if isinstance(tool, plan.PythonTool) else plan.CallWrites()
+    asks = isinstance(tool, plan.PythonTool) and tool.effect not in ASKS_NOBODY
+    when = None if asks else plan.CallWrites()  # what can be taken back asks beside what is graver
     return _with_respond(plan.Approval(requester, when))
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
-from hai_flow.definition.tools.effects import ASKS_NOBODY
+from hai_flow.definition.tools.effects import ASKS_NOBODY, Effect, gravest
 from hai_flow.engine.state.ids import derive_model_call_id
 from hai_flow.engine.state.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json
@@ -139,11 +139,23 @@ def call_at(state: RunState, calls: str, key: str) -> dict[str, Json]:
     """The call with this key among those of the step `calls`, as the expressions of its step see it."""
     answer = answer_in(state, paths.list_of(calls))
     call = calls_of(answer)[keys_of(answer).index(key)]
-    return {
-        "args": values.loads(call["args"]),
-        "writes": call.get("effect") not in ASKS_NOBODY,
-        "effect": call.get("effect"),
-    }
+    effect = call.get("effect")
+    if effect != "read":
+        effect = _judge_chain(state, calls) or effect
+    return {"args": values.loads(call["args"]), "writes": effect not in ASKS_NOBODY, "effect": effect}
+
+
+def _judge_chain(state: RunState, calls: str) -> Effect | None:
+    """The gravest class among the calls that one answer asks for together, and those of the answers in which the agent
+    itself was called. None: none of them says its class."""
+    effects: list[Effect] = []
+    while calls:
+        model = state.steps.get(f"{paths.list_of(calls)}/model")
+        if model is None or not isinstance(model.output, dict):
+            break  # a loop of that name, and no agent
+        effects += [call["effect"] for call in calls_of(model.output) if call.get("effect")]
+        calls = paths.calls_around(calls)
+    return gravest(effects) if effects else None
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

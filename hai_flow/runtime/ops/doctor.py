@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ import msgspec
 
 from hai_flow.definition.people.calendars import HORIZON
 from hai_flow.primitives.hosts import is_loopback
-from hai_flow.settings import Settings, variable
+from hai_flow.settings import KEYS, Settings, variable
 from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts
 from hai_flow.store.ops.replicas import Standby
 
@@ -22,6 +23,7 @@ Verdict: TypeAlias = Literal["good", "doubtful", "bad"]
 OLDEST: Final = 150000
 CLOCK_MS_MAX: Final = 2000.0
 UNSEALED_SECONDS_MAX: Final = 60.0
+WIDEST: Final = 2**16  # addresses of a network that steps may reach
 BESIDE_CONNECTIONS: Final = 512 + 32  # descriptors for everything but connections, as `serve` keeps them
 
 
@@ -48,7 +50,10 @@ class DoctorFacts(msgspec.Struct, frozen=True, kw_only=True):
     many files a process may open. `hints`: in how many seconds Redis answers, or why it does not; None: hints do not go
     by it. `pooler` and `direct_pooler`: whether a pooler was found at the address of the database, and at the direct
     one. `replica`: the findings at the address of the replica, or why it can't be reached; None: there is none.
-    `holidays`: until which day those of each calendar are known, and in how many days that is."""
+    `holidays`: until which day those of each calendar are known, and in how many days that is. `key_fault`: why the
+    file of the keys of receipts can't be used; `exposed`: which files of the settings others than their owner can read
+    (keys) or write (the catalogue of MCP servers). `plain_servers`: hosts of that catalogue that are reached without
+    TLS; `programs`: its servers that a worker starts."""
 
     embedded: bool
     schema: str | None
@@ -60,6 +65,10 @@ class DoctorFacts(msgspec.Struct, frozen=True, kw_only=True):
     direct_pooler: bool = False
     replica: Standby | str | None = None
     holidays: dict[str, tuple[str, int]] = {}
+    key_fault: str | None = None
+    exposed: tuple[str, ...] = ()
+    plain_servers: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
 def examine(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Check]:
@@ -74,6 +83,7 @@ def examine(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Check]
         *_check_stranded(facts),
         *_check_calendars(place),
         *_check_way_in(settings),
+        *_check_assurance(settings, place),
         *_check_pooler(settings, place),
         *_replica(settings, place),
         *_check_audit(facts, place),
@@ -242,6 +252,68 @@ def _check_way_in(settings: Settings) -> Iterator[Check]:
         remedy = "give it an address with https: what services call back with is read on the way"
         finding = f"{settings.public_url} has no TLS"
         yield Check("public_url", "doubtful", finding, remedy, params=(settings.public_url,))
+
+
+def _check_assurance(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
+    """What rule books leave to the deployment (docs/assurance.md)."""
+    key_file, catalogue, floods = variable("receipt_keys"), variable("mcp"), variable("tenant_runs_per_minute")
+    if place.key_fault is not None:
+        remedy = "mend the file, or make another one: hai-flow receipt key FILE"
+        yield Check("receipts.keys", "bad", place.key_fault.rstrip("."), remedy, params=(place.key_fault,))
+    elif key_file in place.exposed:
+        remedy = "chmod 600 it, and let workers run as another user: who has the key can make receipts"
+        finding = f"others than its owner can read the file that {key_file} names"
+        yield Check("receipts.keys", "bad", finding, remedy, case="exposed", params=(key_file,))
+    elif settings.receipt_keys is None and not place.embedded:
+        remedy = f"hai-flow receipt key FILE, and name it in {key_file} for `serve` alone"
+        finding = "no key signs receipts, nor what tools at /mcp answer"
+        yield Check("receipts.keys", "doubtful", finding, remedy, params=(key_file,))
+    else:
+        yield Check("receipts.keys", "good", "receipts and what tools at /mcp answer are signed")
+    if catalogue in place.exposed:
+        remedy = "chmod 644 it: who writes there installs programs that workers start"
+        finding = f"others than its owner can write the file that {catalogue} names"
+        yield Check("mcp.catalogue", "bad", finding, remedy, params=(catalogue,))
+    else:
+        finding = f"workers start these programs: {', '.join(place.programs) or 'none'}"
+        yield Check("mcp.catalogue", "good", finding, params=place.programs)
+    if place.plain_servers:
+        remedy = f"give them addresses with https in {catalogue}: what agents ask and hear is read on the way"
+        finding = f"MCP servers are reached without TLS: {', '.join(place.plain_servers)}"
+        yield Check("mcp.tls", "doubtful", finding, remedy, params=(catalogue, *place.plain_servers))
+    else:
+        yield Check("mcp.tls", "good", "no MCP server of the catalogue is reached without TLS")
+    certificate = variable("client_certificate")
+    if settings.client_certificate is not None:
+        finding = f"/mcp takes tokens from the holder of their certificate alone ({settings.client_certificate})"
+        yield Check("mcp.tokens", "good", finding, params=(settings.client_certificate,))
+    elif settings.identity not in (None, KEYS):
+        remedy = f"let a proxy ask for client certificates, and name its header in {certificate}"
+        yield Check("mcp.tokens", "doubtful", "who steals a token can use it at /mcp", remedy, params=(certificate,))
+    else:
+        yield Check("mcp.tokens", "good", "no issuer's token is taken", case="none")
+    wide = [each for each in settings.http_hosts if _is_wide(each)]
+    if wide:
+        remedy = f"name single hosts in {variable('http_hosts')}: else a step reaches what no gate is in front of"
+        finding = f"steps may reach whole networks: {', '.join(wide)}"
+        yield Check("http.hosts", "doubtful", finding, remedy, params=(variable("http_hosts"), *wide))
+    else:
+        finding = f"of hosts that are not public steps reach {', '.join(settings.http_hosts) or 'none'}"
+        yield Check("http.hosts", "good", finding, params=settings.http_hosts)
+    if settings.identity is not None and not (settings.tenant_runs_per_minute or settings.tenant_open_runs_max):
+        remedy = f"set {floods} or {variable('tenant_open_runs_max')}: else one caller can bury those who decide"
+        finding = "nothing bounds how many runs a tenant starts"
+        yield Check("limits.runs", "doubtful", finding, remedy, params=(floods, variable("tenant_open_runs_max")))
+    elif settings.identity is not None:
+        yield Check("limits.runs", "good", "how many runs a tenant starts, or has open, is bounded")
+
+
+def _is_wide(entry: str) -> bool:
+    """Whether an entry of `http_hosts` is a network of more than 65,536 addresses, or every name."""
+    try:
+        return ipaddress.ip_network(entry.strip("[]"), strict=False).num_addresses > WIDEST
+    except ValueError:
+        return entry in ("*", "*.")
 
 
 def _check_pooler(settings: Settings, place: DoctorFacts) -> Iterator[Check]:

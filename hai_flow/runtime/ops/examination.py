@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import resource
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
+from hai_flow import signing
 from hai_flow.definition.people.calendars import read_calendars
+from hai_flow.definition.tools.mcp_servers import read_mcp_catalogue
 from hai_flow.errors import HaiFlowError
+from hai_flow.primitives.hosts import is_loopback
 from hai_flow.runtime.ops.doctor import Check, DoctorFacts, check_cell, examine
+from hai_flow.settings import variable
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -55,8 +60,31 @@ async def examine_database(
         replica=replica,
         hints=await _answering(settings.hints or "") if asks_redis else None,
         holidays=_measure_holidays(settings) if home else {},
+        **(_look_at_files(settings) if home else {}),
     )
     return (examine if home else check_cell)(settings, facts, place)
+
+
+def _look_at_files(settings: Settings) -> dict[str, Any]:
+    """What the files of keys and of MCP servers are like, as `DoctorFacts` has it."""
+    keys, catalogue = settings.receipt_keys, settings.mcp
+    facts: dict[str, Any] = {"exposed": tuple(
+        variable(name)
+        for name, path, bits in (("receipt_keys", keys, 0o077), ("mcp", catalogue, 0o022))
+        if path is not None and path.exists() and path.stat().st_mode & bits
+    )}  # fmt: skip
+    if keys is not None:
+        try:
+            signing.read_keys(keys)
+        except signing.BadKeys as error:
+            facts["key_fault"] = str(error)
+    if catalogue is not None and catalogue.exists():
+        servers, _ = read_mcp_catalogue(catalogue.read_bytes(), str(catalogue))
+        addresses = [urlsplit(each.server.url) for each in servers.values() if each.server.url is not None]
+        plain = (each.hostname or "" for each in addresses if each.scheme == "http")
+        facts["plain_servers"] = tuple(host for host in plain if not is_loopback(host))
+        facts["programs"] = tuple(name for name, each in servers.items() if each.server.command)
+    return facts
 
 
 def _measure_holidays(settings: Settings) -> dict[str, tuple[str, int]]:

@@ -29,6 +29,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from hai_flow.errors import OutcomeLost, StepError
+from hai_flow.primitives.screening import list_signs
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp.asking import Sitting
@@ -89,11 +90,21 @@ class _SessionGone(Exception):
 
 class Connection:
     """The connection to one server. `name` is the server's name in errors; `on_end` is called when it has ended;
-    `version_min` is the lowest version of the protocol that it may speak."""
+    `version_min` is the lowest version of the protocol that it may speak; `is_screened`: a function whose description
+    reads like instructions to a model is left out."""
 
-    def __init__(self, name: str, open: Open, on_end: Callable[[], None] = lambda: None, version_min: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        open: Open,
+        on_end: Callable[[], None] = lambda: None,
+        version_min: str = "",
+        *,
+        is_screened: bool = False,
+    ) -> None:
         self.name = name
         self._version_min = version_min
+        self._is_screened = is_screened
         self._open = open
         self._on_end = on_end
         self._owner: asyncio.Task[None] | None = None
@@ -353,7 +364,7 @@ class Connection:
             await asyncio.wait(owners, timeout=_CLOSE_SECONDS)
 
     async def _list(self, client: Client) -> _Listed:
-        listed = _Listed({}, {})
+        listed = _Listed({}, {}, self._is_screened)
         cursor: str | None = None
         cursors: set[str] = set()
         bytes_left = TOOLS_BYTES_MAX
@@ -529,6 +540,7 @@ class _Listed:
 
     tools: dict[str, types.Tool]
     left_out: dict[str, str]
+    is_screened: bool
 
     def add(self, page: Sequence[Any], taken: Collection[str]) -> None:
         """Add a page of descriptions. `taken`: the names that the SDK has not refused."""
@@ -537,6 +549,9 @@ class _Listed:
             tool = read_tool(raw)
             if isinstance(tool, str):
                 self.left_out[name] = tool
+            elif self.is_screened and (signs := list_signs(json.dumps(raw, ensure_ascii=False).replace("\\n", "\n"))):
+                self.tools.pop(tool.name, None)
+                self.left_out[name] = f"its description has {signs[0]}; a catalogue that trusts the server offers it"
             elif tool.name not in taken:
                 self.left_out[name] = "its schema names headers that can't be sent"
             elif tool.name in self.left_out or self.tools.get(tool.name, tool) != tool:

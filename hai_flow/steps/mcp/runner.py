@@ -298,7 +298,8 @@ class McpRunner:
             connection = self._connections.get(key)  # another task may have made it meanwhile
             if connection is None:
                 self._forget_unused()
-                connection = Connection(reached.name, opens, partial(self._forget, key), self._version_min)
+                ends = partial(self._forget, key)
+                connection = Connection(reached.name, opens, ends, self._version_min, is_screened=not reached.trusted)
                 self._connections[key] = connection
         return connection
 

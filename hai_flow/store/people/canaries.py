@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LISTED_MAX: Final = 500
 LOOKED_AT_MAX: Final = 20_000
+MODELS_MAX: Final = 10  # questions of a step that are tried as models of a canary
 
 
 def _render(run: str, column: str, other: str) -> str:
@@ -67,8 +68,9 @@ async def add_canary(
 
 
 async def drop_canary(connection: Connection | Pool, run_id: UUID) -> None:
-    """Forget the canary whose run could not begin."""
-    await connection.execute("DELETE FROM canaries WHERE run_id = $1", run_id)
+    """Forget the canary whose run could not begin. One that has begun stays: its question needs its disguise."""
+    query = "DELETE FROM canaries c WHERE run_id = $1 AND NOT EXISTS (SELECT FROM runs r WHERE r.id = c.run_id)"
+    await connection.execute(query, run_id)
 
 
 _STATUS: Final = """
@@ -133,16 +135,17 @@ async def count_own_canaries(
 
 
 _NEWEST: Final = f"""
-SELECT run_id, id FROM (
+SELECT opened_at, run_id, id FROM (
   SELECT run_id, id, path, opened_at FROM pendings
   WHERE tenant = $1 AND kind IN ('approve', 'gate') AND status <> 'voided'
   ORDER BY opened_at DESC, id DESC LIMIT {LOOKED_AT_MAX}
 ) newest WHERE path = $3 AND EXISTS (SELECT FROM runs r WHERE r.id = newest.run_id AND r.workflow_name = $2)
-ORDER BY opened_at DESC, id DESC LIMIT 1
+ORDER BY opened_at DESC, id DESC LIMIT {MODELS_MAX}
 """
 
 
-async def find_model(connection: Connection | Pool, tenant: UUID, workflow: str, path: str) -> tuple[UUID, str] | None:
-    """The newest question of the step among the tenant's newest 20,000: its run and its id."""
-    row = await connection.fetchrow(_NEWEST, tenant, workflow, path)
-    return None if row is None else (row[0], row[1])
+async def list_models(
+    connection: Connection | Pool, tenant: UUID, workflow: str, path: str
+) -> list[tuple[datetime, UUID, str]]:
+    """The newest questions of the step among the tenant's newest 20,000: when each was asked, its run and its id."""
+    return [(row[0], row[1], row[2]) for row in await connection.fetch(_NEWEST, tenant, workflow, path)]

@@ -19,6 +19,7 @@ from hai_flow import values
 from hai_flow.api.auth.directory.erased_people import ErasedPeople
 from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.directory.tenants import TenantIds
+from hai_flow.api.auth.issuers.confirmation import demand_holder
 from hai_flow.api.auth.issuers.jwks import KeySet
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.engine import commands as c
@@ -86,11 +87,16 @@ class Tokens:
         self._forgotten = forgotten
         self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
         self._people = people
+        self._binds = runtime.settings.client_certificate is not None
 
-    async def principal(self, token: str, audience: Sequence[str] | None = None) -> Principal:
-        """The caller with this token. `audience`: the only one that it may be for, in place of its issuer's. Raises
-        Rejected 401, and 503 where the issuer's keys can't be had."""
+    async def principal(
+        self, token: str, audience: Sequence[str] | None = None, thumbprint: str | None = None
+    ) -> Principal:
+        """The caller with this token. `audience`: the only one that it may be for, in place of its issuer's.
+        `thumbprint`: that of the client's certificate. Raises Rejected 401, and 503 where the issuer's keys can't be
+        had."""
         issuer, claims = await self.claims(token, audience)
+        demand_holder(claims, thumbprint, required=audience is not None and self._binds)
         return await self.person(issuer, claims)
 
     async def claims(self, token: str, audience: Sequence[str] | None = None) -> tuple[Issuer, Mapping[str, Json]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, Final
 
@@ -23,8 +24,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import ASKER, CANARY, NotImitable, write_input, write_workflow
 from hai_flow.engine.events import PendingOpened
-from hai_flow.engine.state.state import RunState
-from hai_flow.errors import DefinitionError, Rejected
+from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.runtime.catalog import built_in
 from hai_flow.store.people import canaries
 from hai_flow.store.people.canaries import CanaryRow
@@ -60,13 +60,13 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     """Ask people a question that they have to refuse. It looks like the one that this step has asked last; nothing
     stands behind it, so an approval lets nothing begin. Until it is decided, admins and auditors alone see that it is
     a canary."""
-    access, state, opened = await _find_model(access, body.workflow, body.path)
-    plan = await access.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
     content = {name: getattr(body, name) for name in _CONTENT if getattr(body, name) is not None}
+    access, model = await _imitate(access, body.workflow, body.path, content)
+    plan, opened = model.plan, model.opened
     if opened.kind == "approve":
         content.setdefault("evidence", None)
-    imitation = await _publish(access, plan, opened, content)
-    requester = body.requester or state.requester
+    imitation = await _publish(access, model)
+    requester = body.requester or model.requester
     start_id = access.runtime.starts.new_id()
     start = c.Start(
         run_id=start_id,
@@ -116,34 +116,61 @@ async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str
     return {"items": [render_canary(row) for row in rows], "missing": gathered.missing}
 
 
-async def _find_model(access: Access, workflow: str, path: str) -> tuple[Access, RunState, PendingOpened]:
-    """The newest question of the step, and its run. Raises Rejected 404."""
-    if workflow != CANARY:
-        for cell in access.everywhere:
-            place = await canaries.find_model(cell.reads, access.tenant, workflow, path)
-            if place is None:
+@dataclass(frozen=True, slots=True)
+class _ImitatedQuestion:
+    """A question that was asked in a run of the plan, and the document of the canary that looks like it."""
+
+    plan: Plan
+    opened: PendingOpened
+    requester: str
+    source: bytes
+
+
+async def _imitate(
+    access: Access, workflow: str, path: str, content: dict[str, Any]
+) -> tuple[Access, _ImitatedQuestion]:
+    """The newest of the step's last questions that a canary can look like, and its cell. One whose run can't be read,
+    or which none can look like, is passed over. Raises Rejected 404 or 422, which says why not the newest."""
+    models = [] if workflow == CANARY else [
+        (at, id, run_id, cell)
+        for cell in access.everywhere
+        for at, run_id, id in await canaries.list_models(cell.reads, access.tenant, workflow, path)
+    ]  # fmt: skip
+    obstacle: NotImitable | Unreadable | None = None
+    for _, id, run_id, cell in sorted(models, key=lambda model: model[:2], reverse=True):
+        try:
+            state = await cell.state(run_id)
+            if id not in state.pendings:
                 continue
-            state = await cell.state(place[0])
-            if place[1] in state.pendings:
-                return cell, state, state.pendings[place[1]].opened
+            opened = state.pendings[id].opened
+            plan = await cell.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
+            source = write_workflow(plan, opened, content)
+            return cell, _ImitatedQuestion(plan, opened, state.requester, source)
+        except (NotImitable, Unreadable) as error:
+            obstacle = obstacle or error
+    if isinstance(obstacle, Unreadable):
+        raise obstacle
+    if obstacle is not None:
+        raise Rejected(422, "canary_invalid", f"{path[:100]}: {obstacle}.")
     detail = (
         f"{workflow[:100]} has asked nothing at {path[:100]!r} lately; a canary looks like a question that was asked."
     )
     raise Rejected(404, "canary_model_unknown", detail)
 
 
-async def _publish(access: Access, plan: Plan, opened: PendingOpened, content: dict[str, Any]) -> Plan:
+async def _publish(access: Access, model: _ImitatedQuestion) -> Plan:
     """The workflow of the canary. Raises Rejected 422 where there can be none."""
     try:
-        source = write_workflow(plan, opened, content)
         at_seat = access.at_seat.runtime.catalog
         _, imitation = await at_seat.publish(
-            access.tenant, source, f"{CANARY}.flow.yaml", asked=built_in.PUBLISHER, unrehearsed="a canary has no effect"
+            access.tenant,
+            model.source,
+            f"{CANARY}.flow.yaml",
+            asked=built_in.PUBLISHER,
+            unrehearsed="a canary has no effect",
         )
-    except NotImitable as error:
-        raise Rejected(422, "canary_invalid", f"{opened.path}: {error}.") from None
     except DefinitionError as error:
-        raise Rejected(422, "canary_invalid", f"{opened.path}: no canary can look like it: {error}") from None
+        raise Rejected(422, "canary_invalid", f"{model.opened.path}: no canary can look like it: {error}") from None
     await access.repeat()
     return imitation
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import asyncio
+from typing import Any, Final, Literal
 from uuid import UUID
 
 import msgspec
+import structlog
 from fastapi import Response
 
 from hai_flow.api.http.bodies import Body, CheckedRoute
@@ -21,6 +23,11 @@ from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.primitives.file_ids import files_in
 from hai_flow.store.people import openings
 from hai_flow.store.people.openings import Part
+from hai_flow.store.postgres.error_classes import FAILURES
+
+log = structlog.get_logger(__name__)
+
+NOTE_SECONDS: Final = 2.0  # for which a question waits for its opening to be kept
 
 router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
 
@@ -34,7 +41,9 @@ class OpenedBody(Body):
 @router.post("/{pending_id}/opened", Right.DECIDE, status_code=204, refusals=(404,))
 async def report_opening(pending_id: str, body: OpenedBody, access: CurrentAccess) -> Response:
     """Say that you have followed an address in the question, for the figures of oversight."""
-    await note_opening(access, *await find_pending(access, pending_id), body.part)
+    opening = _build_opening(access, *await find_pending(access, pending_id))
+    if opening is not None:
+        await openings.note_opening(access.pool, *opening, body.part)
     return Response(status_code=204)
 
 
@@ -55,13 +64,26 @@ async def list_openings(pending_id: str, access: CurrentAccess) -> dict[str, Any
 
 
 async def note_opening(access: Access, run: RunState, pending: PendingState, part: Part) -> None:
-    """Keep that the caller has this part of the question, if they may decide and see what it is about."""
-    if pending.status != "open" or pending.opened.kind not in ("approve", "gate") or access.principal.is_anybody:
+    """Keep that the caller is given this part of the question, if they may decide and see what it is about. The
+    question can be read all the same where that can't be kept (in time): then the figures have one too few."""
+    opening = _build_opening(access, run, pending)
+    if opening is None:
         return
+    try:
+        async with asyncio.timeout(NOTE_SECONDS):
+            await openings.note_opening(access.pool, *opening, part)
+    except (TimeoutError, *FAILURES) as error:
+        log.warning("opening_not_kept", pending=pending.opened.id, part=part, error=str(error) or type(error).__name__)
+
+
+def _build_opening(access: Access, run: RunState, pending: PendingState) -> tuple[UUID, UUID, str, str] | None:
+    """Tenant, run, question and person of an opening; None: it is none that counts."""
+    if pending.status != "open" or pending.opened.kind not in ("approve", "gate") or access.principal.is_anybody:
+        return None
     run_id = run_of_pending(pending.opened.id)
-    if run_id is not None and access.principal.may(Right.DECIDE) and access.sees_evidence(run, pending):
-        person = access.principal.id
-        await openings.note_opening(access.pool, access.tenant, run_id, pending.opened.id, person, part)
+    if run_id is None or not access.principal.may(Right.DECIDE) or not access.sees_evidence(run, pending):
+        return None
+    return access.tenant, run_id, pending.opened.id, access.principal.id
 
 
 async def note_attachment(access: Access, run: RunState, digest: bytes) -> None:

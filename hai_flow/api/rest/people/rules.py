@@ -26,6 +26,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.people.conditions import ConditionError, compile_conditions
 from hai_flow.engine import commands as c
+from hai_flow.engine.canaries import disguise_state, find_disguise
 from hai_flow.engine.pendings.deciders import world_of
 from hai_flow.engine.pendings.selectors import expand_selectors, ids_of, is_agent
 from hai_flow.engine.pendings.votes import Rules, derive_rules
@@ -107,7 +108,11 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
     decided = access if run_id is None else await access.find_at_run(run_id)
     state, pending = await find_pending(decided, body.pending_id)
     _demand_decided_gate(decided, state, pending)
-    plan = await decided.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
+    disguise = find_disguise(state)
+    if disguise is not None and pending.status != "open":
+        raise Rejected(422, "rule_invalid", "this was a canary: a rule is made of a decision about a real call.")
+    sha, state = state.sha256 if disguise is None else disguise.sha256, disguise_state(state)
+    plan = await decided.catalog.plan(access.tenant, bytes.fromhex(sha))
     behind = {state.requester, *state.all_instigators}
     if own := behind.intersection(ids_of(who)):
         detail = f"{min(own)} is behind this run, and would profit from the rule; somebody else must propose it."
