@@ -38,7 +38,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("text", "sign"), INJECTED)
-def test_what_reads_like_instructions_is_given_to_a_model_as_data_with_a_warning(text: str, sign: str) -> None:
+def test_what_reads_like_instructions_is_data_with_a_warning(text: str, sign: str) -> None:
     assert sign in list_signs(text)
     marked = json.loads(mark_result(text))
     assert sign in marked["warning"]

@@ -1,8 +1,8 @@
 """Signs of instructions in text from outside that a model shall read as data. Pure.
 
-A screen finds the clumsy and the copied, and proves nothing of the rest: what an injected text could do is bounded by
-tools and gates. So nothing is taken away: a model is told what was found, and what only passes for a part of the
-conversation is broken, so that it does not.
+A screen finds the clumsy and the copied, and proves nothing of the rest: the harm of an injected text is bounded by
+tools and gates. So nothing is taken away: a model reads the findings, and marks that would pass for a part of the
+conversation are broken.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SIGNS: Final = {
 
 
 def list_signs(text: str) -> list[str]:
-    """What in the text reads like instructions to a model, as phrases."""
+    """The signs of instructions to a model in the text, as phrases."""
     low = text.lower()
     return [
         sign for sign, (parts, pattern) in _SIGNS.items() if any(map(low.__contains__, parts)) and pattern.search(low)
@@ -70,8 +70,8 @@ def list_signs(text: str) -> list[str]:
 
 @lru_cache(maxsize=128)  # each request to a model has all results of the conversation again
 def mark_result(text: str) -> str:
-    """The result of a tool as a model shall read it: as it is, or, where something in it reads like instructions, as
-    data with a warning that says what."""
+    """The result of a tool as a model shall read it: as it is, or, where it has signs of instructions, as data with a
+    warning that names them."""
     signs = list_signs(text)
     if not signs:
         return text
@@ -84,6 +84,6 @@ def mark_result(text: str) -> str:
 
 
 def _break(match: re.Match[str]) -> str:
-    """The words of another speaker, as they speak for nobody."""
+    """The mark of another speaker, so that it is none."""
     text = match[0]
     return f"{text[:-1]} -" if text.endswith(":") else f"{text[0]} {text[1:]}"

@@ -328,9 +328,7 @@ def publish_and_ask(house: House, version: int, voters: str, quorum: int) -> str
     return pending["id"]
 
 
-def test_a_rule_of_an_open_canary_is_one_of_the_imitated_workflow_and_of_an_ended_one_there_is_none(
-    house: House, bob: httpx2.Client
-) -> None:
+def test_a_rule_of_an_open_canary_is_one_of_the_imitated_workflow(house: House, bob: httpx2.Client) -> None:
     publish_and_ask(house, 1, "[user:bob, user:cat]", 2)
     publish_and_ask(house, 2, "[requester]", 1)  # of this one there can be no canary: the one before is imitated
     canary = seed(house, workflow="twice", title=None)

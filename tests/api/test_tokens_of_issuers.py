@@ -442,7 +442,7 @@ def test_issuers_of_different_tenants_need_no_prefix(tmp_path: Path) -> None:
     assert len(issuers) == 2
 
 
-def test_a_token_that_is_bound_to_a_certificate_is_taken_from_its_holder_alone(dsn: str, tmp_path: Path) -> None:
+def test_a_token_bound_to_a_certificate_is_taken_from_its_holder_alone(dsn: str, tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text(json.dumps(ISSUER.jwks))
     corp = {"issuer": ISSUER.url, "audience": AUDIENCE, "jwks_file": "keys.json", "claims": CLAIMS, "prefix": "corp-"}
     file = identity_file(tmp_path, {"corp": corp})
@@ -474,6 +474,6 @@ def test_a_token_that_is_bound_to_a_certificate_is_taken_from_its_holder_alone(d
         assert said(ask(server, ISSUER.token(cnf={"x5t#S256": thumbprint}))) == (401, "auth.invalid")
 
 
-def test_a_bound_token_is_no_bearer_token_where_no_certificate_is_handed_on(strict: ServerProcess) -> None:
+def test_a_bound_token_is_no_bearer_token_without_its_certificate(strict: ServerProcess) -> None:
     assert said(ask(strict, ISSUER.token(cnf={"x5t#S256": "x"}))) == (401, "auth.invalid")
     assert said(ask(strict, ISSUER.token(cnf={"jkt": "x"}))) == (401, "auth.invalid")

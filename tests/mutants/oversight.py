@@ -64,6 +64,24 @@ telling.bug(
     ("coalesce((SELECT c.{column} FROM canaries c", "coalesce((SELECT NULL FROM canaries c"),
 )
 
+telling.bug(
+    "a canary that has begun loses its disguise",
+    (" AND NOT EXISTS (SELECT FROM runs r WHERE r.id = c.run_id)", ""),
+    by="tests/store/test_oversight.py",
+)
+telling.bug("the newest question alone is a model", ("LIMIT {MODELS_MAX}", "LIMIT 1"))
+
+opening = Room("hai_flow/api/rest/people/openings.py", "tests/api/test_canaries.py")
+opening.bug(
+    "a question is shown only if that is kept", ("except (TimeoutError, *FAILURES) as", "except TimeoutError as")
+)
+
+ruling = Room("hai_flow/api/rest/people/rules.py", "tests/api/test_canaries.py")
+ruling.bug("a rule names the canary's workflow", ("disguise.sha256, disguise_state(state)", "disguise.sha256, state"))
+ruling.bug(
+    "a canary that is over makes a rule", ('disguise is not None and pending.status != "open"', "disguise is None")
+)
+
 measuring = Room("hai_flow/telemetry/metrics.py", "tests/telemetry/test_metrics.py")
 measuring.bug("a rule's decision is people's", ('by == "people" and any(', 'by == "" and any('))
 measuring.bug("a withdrawn question is not counted", ("            e.PendingVoided: self._question_ended,\n", ""))

@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.mutants import (
     agents,
+    assurance,
     authoring,
     backtest,
     border,
@@ -36,7 +37,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
 MODULES: Final = (
     engine, backtest, rules, still, freezes, chats, store, runtime, masking, models, cells, authoring, border,
-    neighbours, picks, trust, heirs, agents, oversight, readers,
+    neighbours, picks, trust, heirs, agents, assurance, oversight, readers,
 )  # fmt: skip
 BY_HAND: Final = tuple(each for module in MODULES for each in vars(module).values() if isinstance(each, Room))
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)

@@ -138,7 +138,7 @@ OF_ASSURANCE: list[tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "facts", "expected"), OF_ASSURANCE)
-def test_each_setting_that_a_rule_book_leaves_to_the_deployment_is_looked_at(
+def test_each_setting_that_rule_books_leave_to_deployments_is_judged(
     changes: dict[str, Any], facts: dict[str, Any], expected: dict[str, str]
 ) -> None:
     place = msgspec.structs.replace(PLACE, **facts)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import msgspec
 import pytest
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
 from hai_flow.runtime.catalog import built_in
+from hai_flow.runtime.people import standing_rules
 from hai_flow.runtime.people.standing_rules import RuleBody, UseOfRule, _RuleLost, judge_approval
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import rules
@@ -77,3 +80,23 @@ async def test_a_rule_does_not_vote_where_the_rules_are_others_than_were_read(ma
         await use.commit(send)
     row: Any = await rules.find_rule(database.api, LOCAL_TENANT, allow)
     assert (sent, row.uses) == ([1] if change == "nothing" else [], 0)
+
+
+async def test_a_late_look_for_rules_outlives_a_cut_connection(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = await make()
+    looks: list[UUID] = []
+    fault: list[Exception] = [asyncpg.ConnectionDoesNotExistError("cut"), ValueError("a fault of ours")]
+
+    async def consult(tenant: UUID, run_id: UUID, pending_id: str) -> None:
+        looks.append(run_id)
+        if fault:
+            raise fault.pop(0)
+
+    monkeypatch.setattr(standing_rules, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(runtime.rules, "consult", consult)
+    monkeypatch.setattr(runtime.rules._committer.freezes, "_ruled", {LOCAL_TENANT: frozenset({"t.pay"})})
+    opened: Any = SimpleNamespace(tool="t.pay", id="call_1")
+    with pytest.raises(ValueError, match="ours"):
+        await runtime.rules._consult_late(LOCAL_TENANT, uuid4(), opened)
+    await runtime.rules._consult_late(LOCAL_TENANT, uuid4(), opened)
+    assert len(looks) == 3

@@ -115,7 +115,7 @@ async def test_a_connection_in_use_is_not_closed_to_make_room(
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-async def test_a_function_that_reads_like_instructions_is_left_out_unless_its_server_is_trusted(
+async def test_a_function_that_reads_like_instructions_is_left_out_if_not_trusted(
     servers: Servers, trusted: bool
 ) -> None:
     odd = [

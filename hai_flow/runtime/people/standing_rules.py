@@ -7,6 +7,7 @@ that was revoked, is over or used up since does not vote, and people are asked.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -43,7 +44,7 @@ from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import rules as store
 from hai_flow.store.people.rules import RuleRow
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.error_classes import raise_outcome_unknown
+from hai_flow.store.postgres.error_classes import passing, raise_outcome_unknown
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _ACTOR: Final = AuditActor(who=c.Principal("service:hai-flow"), way="rule")
+AGAIN_SECONDS: Final = 1.0  # behind which the database is asked again
 _TRIES_MAX: Final = 20
 _ALL_OF_IT: Final = 2**31 - 1
 _encoder: Final = msgspec.json.Encoder(order="deterministic", enc_hook=str)
@@ -169,11 +171,21 @@ class StandingRules(Service):
                     self._spawn(work, "rules that were new")
 
     async def _consult_late(self, tenant: UUID, run_id: UUID, opened: e.PendingOpened) -> None:
+        """Let a rule vote that came while the gate was opened. No message of the outbox stands for it, so it is tried
+        until the database answers."""
         freezes = self._committer.freezes
-        if freezes.is_stale:
-            await freezes.read()
-        if opened.tool in freezes.ruled(tenant):
-            await self.consult(tenant, run_id, opened.id)
+        while True:
+            try:
+                if freezes.is_stale:
+                    await freezes.read()
+                if opened.tool in freezes.ruled(tenant):
+                    await self.consult(tenant, run_id, opened.id)
+                return
+            except Exception as error:
+                if not passing(error):
+                    raise
+                log.warning("rules_not_consulted_yet", run_id=str(run_id), pending=opened.id, error=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
 
     async def _consult(self, message: OutboxMessage) -> None:
         await self.consult(message.tenant, message.run_id, msgspec.json.decode(message.body)["id"])
