@@ -399,7 +399,7 @@ deposits.bug("a refused deposit is tried for ever", ("if not passing:", "if Fals
 
 signing = Room("hai_flow/signing.py", "tests/wire/test_hostile_receipts.py")
 signing.bug("a header says how the rest is to be read", ("is_exact = len(named) == 3", "is_exact = True"))
-signing.bug("a receipt names its own algorithm", ('if algorithm != "EdDSA" or kind != TYPE:', "if kind != TYPE:"))
+signing.bug("a receipt names its own algorithm", ('if algorithm != "EdDSA" or kind != type:', "if kind != type:"))
 _LOOPS: Final = (
     "tests/definition/test_expressions_hostile.py::test_a_list_that_is_gone_through_in_a_loop_takes_no_long_work"
 )
