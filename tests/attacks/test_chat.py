@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
 
 import httpx2
 import pytest
@@ -41,7 +42,7 @@ def target(
 Make = Callable[[Target], Call]
 
 
-def press(label: str = "Approve", who: str = "ann", *, token: str | None = None, **wrong: object) -> Make:
+def press(label: str = "Approve", who: str = "ann", *, token: Any = None, **wrong: object) -> Make:
     """A press of the waiting card that differs in one thing."""
 
     def make(target: Target) -> Call:
@@ -100,6 +101,9 @@ UNPROVEN: Final[dict[str, Make]] = {
     "a preview that a bot makes": lambda target: Call("GET", {"user-agent": "Slackbot-LinkExpanding 1.0"}, b""),
 }
 REFUSED: Final[dict[str, tuple[Make, str]]] = {
+    "a button that is a number": (press(token=7), "not good any more|^$"),
+    "a button that is a list": (press(token=["A" * 43]), "not good any more|^$"),
+    "a button that is an object": (press(token={"token": "A" * 43}), "not good any more|^$"),
     "another tenant": (press(tenant="T0OTHER"), "not of the|not in the server"),
     "an account that nobody has connected": (press(who="U0NOBODY"), "hai-flow chat connect|^$"),
     "an account that is called like a person": (press(who="user:ann"), "hai-flow chat connect|^$"),
@@ -180,6 +184,9 @@ def test_a_message_of_wecom_for_another_receiver_is_not_proven(
         echo = platform.seal(b"1616140317555161061", platform.corp)
         asked = chat.http.get("/chat/chat", params={**platform.parameters(echo, Wrong()), "echostr": echo})
         assert (asked.status_code, asked.content) == (200, b"1616140317555161061")
+        message = platform.seal(xml, platform.corp)
+        caught = chat.http.get("/chat/chat", params={**platform.parameters(message, Wrong()), "echostr": message})
+        assert caught.status_code == 401, "who caught a message and its signature reads it here"
         forged = chat.http.get("/chat/chat", params={**platform.parameters(echo, Wrong(sign=False)), "echostr": echo})
         assert forged.status_code == 401
 
@@ -220,6 +227,62 @@ def test_hostile_fields_of_a_dialog_are_no_vote_and_its_sender_is_told_why(
     assert response.status_code == 200, response.text
     assert platform.read_answer(response)
     assert asked.events() == before
+
+
+def test_a_dialog_that_is_sent_twice_or_by_somebody_else_is_one_vote(target: Target) -> None:
+    platform = target.chat.platform
+    if not platform.takes_dialogs:
+        pytest.skip("the platform has no dialogs")
+    asked = target.chat.ask("reasoned")
+    asked.press("Approve", platform.ann)
+    dialogs: dict[str, Any] = next(
+        each for each in (getattr(platform, name, None) for name in ("views", "dialogs", "modals")) if each
+    )
+    dialogs[platform.bob] = dialogs[platform.ann]
+    others = send(target, platform.submit(platform.bob, {"Limit": "50"}))
+    assert "opened by somebody else" in platform.last_told(others, platform.bob)
+    assert asked.votes() == []
+    call = platform.submit(platform.ann, {"Limit": "50"})
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: send(target, call), range(4)))
+    assert [each[:2] for each in asked.votes()] == [("user:ann", "approve")]
+    events = asked.events()
+    assert send(target, call).status_code == 200
+    assert asked.events() == events
+
+
+def test_a_dialog_that_comes_after_the_decision_is_no_vote(target: Target) -> None:
+    platform, chat = target.chat.platform, target.chat
+    if not platform.takes_dialogs:
+        pytest.skip("the platform has no dialogs")
+    asked = chat.ask("reasoned")
+    asked.press("Reject", platform.ann)
+    body = {"decision": "approve", "values": {"limit": 5}}
+    decided = chat.http.post(f"/v1/pendings/{asked.pending['id']}/decide", json=body, headers=chat.cy)
+    assert decided.status_code == 200, decided.text
+    late = send(target, platform.submit(platform.ann, {"Reason": "no"}))
+    assert re.search("decided already|not good", platform.last_told(late, platform.ann))
+    assert [each[:2] for each in asked.votes()] == [("user:cy", "approve")]
+
+
+def test_a_clock_four_minutes_off_and_names_of_headers_in_capitals_are_taken(target: Target) -> None:
+    platform = target.chat.platform
+    for skew in (-240.0, 240.0):
+        asked = target.chat.ask()
+        call = platform.press(asked.card(), "Approve", platform.ann, wrong=Wrong(skew=skew))
+        response = send(target, call._replace(headers={name.upper(): text for name, text in call.headers.items()}))
+        assert response.status_code == 200, response.text
+        assert [each[:2] for each in asked.votes()] == [("user:ann", "approve")]
+
+
+def test_a_call_of_another_app_of_the_same_tenant_is_no_vote(target: Target) -> None:
+    platform = target.chat.platform
+    if platform.kind == "dingtalk":
+        pytest.skip("its call names no app: the secret is that of the route of one")
+    before = target.asked.events()
+    response = send(target, platform.press(target.card, "Approve", platform.ann, wrong=Wrong(app="999")))
+    assert response.status_code in (200, 401)
+    assert target.asked.events() == before
 
 
 def send(target: Target, call: Call) -> httpx2.Response:

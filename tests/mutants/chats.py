@@ -38,6 +38,23 @@ wecom.bug(
     ("members.setdefault(name, inner[begin:end])", "members[name] = inner[begin:end]"),
     by=f"{_ATTACKS}::test_members_in_the_text_that_a_person_wrote_are_not_those_of_wecom",
 )
+wecom.bug(
+    "a message that was caught is read by the question whether the address is ours",
+    ('if echo.lstrip().startswith(b"<"):', "if False:"),
+    by=f"{_ATTACKS}::test_a_message_of_wecom_for_another_receiver_is_not_proven",
+)
+slack.bug(
+    "the history is asked for in JSON, and a card is there twice",
+    ('"conversations.history", query, is_form=True', '"conversations.history", query'),
+    by=f"{_CHAT}::test_a_card_that_the_platform_fails_to_take_is_there_once_in_the_end",
+)
+slack.bug(
+    "another app of the workspace may press",
+    ('if app != self._settings["app"]:', "if not app:"),
+    by=f"{_ATTACKS}::test_a_call_of_another_app_of_the_same_tenant_is_no_vote",
+)
+lists = Room("hai_flow/notify/chat/reading.py", "tests/notify/test_calls.py")
+lists.bug("a member that is no list is gone through", ("members if isinstance(members, list) else []", "members or []"))
 desk = Room("hai_flow/api/rest/inbound/chat.py", _REFUSED)
 desk.bug(
     "the next person gets the outcome of the one whose process died",
@@ -48,6 +65,11 @@ desk.bug(
     "the audit names the account where no erasure reaches it",
     ('subject=f"account:{row.id}", account=account', 'subject=f"account:{row.id}:{account}"'),
     by=f"{_CHAT}::test_an_account_stands_in_the_audit_only_where_an_erasure_reaches_it",
+)
+desk.bug(
+    "a dialog is sent by somebody else than opened it",
+    ("if button.account not in (None, press.account):", "if False:"),
+    by=f"{_ATTACKS}::test_a_dialog_that_is_sent_twice_or_by_somebody_else_is_one_vote",
 )
 desk.bug("an account with a NUL reaches the database", ("all(storable(each) == each for each in texts)", "True"))
 desk.bug(

@@ -33,7 +33,7 @@ from hai_flow.notify.chat.contract import (
     Setting,
     UnprovenCall,
 )
-from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
+from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, list_at, read_json, text_at
 from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _BUTTONS: Final = 4
@@ -83,7 +83,7 @@ class DingTalkApp(TokenApp):
                 await self.update(card, place, card.id)
                 return card.id
             raise
-        for each in dig(answer, "result", "deliverResults") or ():
+        for each in list_at(answer, "result", "deliverResults"):
             if dig(each, "success") is False:
                 raise NotSent(f"dingtalk: {text_at(each, 'errorMsg')[:100]}")
         return card.id

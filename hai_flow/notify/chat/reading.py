@@ -31,6 +31,12 @@ def text_at(value: Any, *path: str | int) -> str:
     return text if isinstance(text, str) else ""
 
 
+def list_at(value: Any, *path: str | int) -> list[Any]:
+    """The list at the path; empty where there is none."""
+    members = dig(value, *path)
+    return members if isinstance(members, list) else []
+
+
 def read_json(body: bytes | str) -> Any:
     """The JSON of a proven call. Raises UnprovenCall: no platform sends anything else."""
     try:

@@ -2,7 +2,8 @@
 
 Facts: docs.slack.dev, "Verifying requests from Slack" (`v0=` HMAC-SHA256 of `v0:<time>:<body>`, five minutes),
 "Handling user interaction" (an answer within 3 s), "Block Kit" (3,000 characters in a section, 50 blocks, 2,000 in a
-button's value), "Message metadata", "Rate limits" (429 with Retry-After).
+button's value), "Message metadata", "Web API" (methods that write take JSON, those that read a form), "Rate limits"
+(429 with Retry-After).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hai_flow.notify.chat.contract import (
     Setting,
     UnprovenCall,
 )
-from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
+from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, list_at, read_json, text_at
 
 SECTION_MAX: Final = 2900
 _ARGUMENTS_SECTIONS: Final = 10
@@ -80,21 +81,23 @@ class SlackApp:
         try:
             if place.is_account:
                 channel = text_at(await self._ask("conversations.open", {"users": place.id}), "channel", "id")
-            query = {"channel": channel, "include_all_metadata": True, "limit": 100}
-            history = await self._ask("conversations.history", query)
+            query = {"channel": channel, "include_all_metadata": "true", "limit": "100"}
+            history = await self._ask("conversations.history", query, is_form=True)
         except NotSent as error:
             if error.final:
                 return None
             raise
-        for message in dig(history, "messages") or ():
+        for message in list_at(history, "messages"):
             if dig(message, "metadata", "event_payload", "id") == id:
                 return _name(channel, text_at(message, "ts"))
         return None
 
-    async def _ask(self, method: str, body: Mapping[str, Any]) -> Any:
-        token = self._settings["token"]
+    async def _ask(self, method: str, body: Mapping[str, Any], *, is_form: bool = False) -> Any:
+        """`is_form`: the method takes no JSON, as those that read."""
+        headers = {"authorization": f"Bearer {self._settings['token']}"}
         url = f"{self._settings['api'].rstrip('/')}/{method}"
-        answer = await self._out.ask("POST", url, json=body, headers={"authorization": f"Bearer {token}"})
+        content: dict[str, Any] = {"form": body} if is_form else {"json": body}
+        answer = await self._out.ask("POST", url, headers=headers, **content)
         if dig(answer.body, "ok") is True:
             return answer.body
         error = text_at(answer.body, "error")[:100] or f"status {answer.status}"
@@ -283,8 +286,7 @@ def _read_state(state: Any) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
     for name, elements in state.items() if isinstance(state, Mapping) else ():
         element = dig(elements, "field")
-        chosen = dig(element, "selected_options")
-        texts = [text_at(each, "value") for each in chosen] if isinstance(chosen, list) else []
+        texts = [text_at(each, "value") for each in list_at(element, "selected_options")]
         texts.append(text_at(element, "selected_option", "value") or text_at(element, "value"))
         fields[name] = [each for each in texts if each]
     return fields

@@ -35,7 +35,7 @@ from hai_flow.notify.chat.contract import (
     Setting,
     UnprovenCall,
 )
-from hai_flow.notify.chat.reading import dig, read_json, text_at
+from hai_flow.notify.chat.reading import dig, list_at, read_json, text_at
 from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 ISSUER: Final = "https://api.botframework.com"
@@ -188,8 +188,7 @@ class TeamsApp(TokenApp):
             )
         except (jwt.PyJWTError, ValueError, TypeError):
             raise UnprovenCall from None
-        endorsed = key.get("endorsements")
-        return claims, endorsed if isinstance(endorsed, list) else []
+        return claims, list_at(key, "endorsements")
 
     async def _key(self, kid: str) -> Mapping[str, Any]:
         """The connector's key of this name, from the address in the settings. Raises UnprovenCall."""
@@ -201,8 +200,7 @@ class TeamsApp(TokenApp):
                 answer = await self._out.ask("GET", self._settings["keys"])
             except NotSent:
                 raise UnprovenCall from None
-            listed = dig(answer.body, "keys")
-            if isinstance(listed, list):
+            if listed := list_at(answer.body, "keys"):
                 self._keys = {text_at(each, "kid"): each for each in listed if text_at(each, "kty") == "RSA"}
                 self._keys_at = now
         if kid not in self._keys or not kid:

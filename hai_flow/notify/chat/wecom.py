@@ -129,7 +129,10 @@ class WeComApp(TokenApp):
 
     async def receive(self, call: PlatformCall, desk: Desk) -> Reply:
         if call.method == "GET":  # WeCom asks whether the address is ours
-            return Reply(self._open(call, call.query.get("echostr", "")), "text/plain")
+            echo = self._open(call, call.query.get("echostr", ""))
+            if echo.lstrip().startswith(b"<"):  # a message: whoever has caught one would read it here
+                raise UnprovenCall
+            return Reply(echo, "text/plain")
         envelope = _read_xml(call.body)
         event = _read_xml(self._open(call, envelope.get("Encrypt", "")))
         account = event.get("FromUserName", "")

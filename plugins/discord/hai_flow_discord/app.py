@@ -30,7 +30,7 @@ from hai_flow.notify.chat.contract import (
     Setting,
     UnprovenCall,
 )
-from hai_flow.notify.chat.reading import demand_time, dig, read_json, text_at
+from hai_flow.notify.chat.reading import demand_time, dig, list_at, read_json, text_at
 
 _PING, _COMMAND, _COMPONENT, _MODAL = 1, 2, 3, 5
 LINES_MAX: Final = 1900
@@ -79,7 +79,7 @@ class DiscordApp:
 
     async def _find(self, id: str, channel: str) -> str | None:
         """The message that an earlier try has sent: its footer has the card's id."""
-        for message in await self._ask("GET", f"/channels/{channel}/messages?limit=100", None) or ():
+        for message in list_at(await self._ask("GET", f"/channels/{channel}/messages?limit=100", None)):
             if text_at(message, "embeds", 0, "footer", "text") == id:
                 return f"{channel}:{text_at(message, 'id')}"
         return None
@@ -180,7 +180,7 @@ def _open(dialog: Dialog) -> Reply:
 
 def _read_fields(interaction: Any) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
-    for row in dig(interaction, "data", "components") or ():
+    for row in list_at(interaction, "data", "components"):
         name, text = text_at(row, "components", 0, "custom_id"), text_at(row, "components", 0, "value")
         fields[name] = [text] if text else []
     return fields
