@@ -265,7 +265,7 @@ def test_a_dialog_that_comes_after_the_decision_is_no_vote(target: Target) -> No
     assert [each[:2] for each in asked.votes()] == [("user:cy", "approve")]
 
 
-def test_a_clock_four_minutes_off_and_names_of_headers_in_capitals_are_taken(target: Target) -> None:
+def test_a_clock_four_minutes_off_and_headers_in_capitals_are_taken(target: Target) -> None:
     platform = target.chat.platform
     for skew in (-240.0, 240.0):
         asked = target.chat.ask()
