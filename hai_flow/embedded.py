@@ -79,6 +79,7 @@ _VOLATILE_SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_connections": "500",  # of many tests at once
+    "max_prepared_transactions": "8",
 }
 
 # Between us and the server: becomes the identity that PostgreSQL accepts, ties its life to ours, and turns

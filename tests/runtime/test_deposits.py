@@ -160,6 +160,85 @@ async def test_same_key_is_one_run_and_with_another_body_an_error(shop: Shop) ->
     assert "command_id_reused" in await ask(shop.dsn, "SELECT refused FROM deposits")
 
 
+@pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read", "serializable"])
+async def test_a_savepoint_that_is_rolled_back_leaves_no_row_and_frees_its_key(shop: Shop, isolation: Any) -> None:
+    connection = await shop.connect()
+    async with connection.transaction(isolation=isolation):
+        savepoint = connection.transaction()
+        await savepoint.start()
+        await start_in(connection, "shipping", {"order": 1}, tenant="acme", key="order-1")
+        await savepoint.rollback()
+        kept = await start_in(connection, "shipping", {"order": 2}, tenant="acme", key="order-1")
+    await connection.close()
+    row = await ask(shop.dsn, "SELECT id::text || body FROM deposits")
+    assert row == f'{kept}{{"workflow":"shipping","input":{{"order":2}}}}'
+
+
+async def test_of_two_transactions_with_one_key_both_are_the_same_run(shop: Shop) -> None:
+    """The later one waits for the earlier; where its snapshot is older, PostgreSQL asks it to begin anew."""
+    first, second = await shop.connect(), await shop.connect()
+    cases: list[tuple[Any, Any]] = [("read_committed", None), ("repeatable_read", asyncpg.SerializationError)]
+    for isolation, refusal in cases:
+        ours, theirs = first.transaction(), second.transaction(isolation=isolation)
+        await ours.start()
+        await theirs.start()
+        await second.execute("SELECT now()")
+        id = await start_in(first, "shipping", {"order": 1}, tenant="acme", key=isolation)
+        later = asyncio.ensure_future(start_in(second, "shipping", {"order": 1}, tenant="acme", key=isolation))
+        await ours.commit()
+        if refusal is None:
+            assert await later == id
+            await theirs.commit()
+        else:
+            with pytest.raises(refusal):
+                await later
+            await theirs.rollback()
+    await first.close()
+    await second.close()
+    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 2
+
+
+async def test_a_key_whose_row_a_worker_takes_meanwhile_is_no_error(shop: Shop) -> None:
+    """The row goes between the two statements of the function that meet it."""
+    await ask(
+        shop.dsn,
+        """
+        CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+          IF current_setting('hai.taken', true) = 'no' THEN
+            PERFORM set_config('hai.taken', 'yes', false);
+            DELETE FROM deposits;
+          END IF;
+          RETURN NULL;
+        END $$
+        """,
+    )
+    await ask(shop.dsn, "CREATE TRIGGER take AFTER INSERT ON deposits EXECUTE FUNCTION take()")
+    connection = await shop.connect()
+    first = await start_in(connection, "shipping", {"order": 1}, tenant="acme", key="order-1")
+    await connection.execute("SET hai.taken = 'no'")
+    assert await start_in(connection, "shipping", {"order": 1}, tenant="acme", key="order-1") == first
+    await connection.close()
+    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 1
+
+
+async def test_a_prepared_transaction_deposits_without_the_hint_once_committed(shop: Shop) -> None:
+    connection = await shop.connect()
+    for hint, end in (("on", "COMMIT"), ("off", "ROLLBACK"), ("off", "COMMIT")):
+        await connection.execute("BEGIN")
+        await connection.execute(f"SET LOCAL hai.hint = '{hint}'")
+        await start_in(connection, "shipping", {"order": 1}, tenant="acme")
+        prepare = connection.execute("PREPARE TRANSACTION 'order-1'")
+        if hint == "on":
+            with pytest.raises(asyncpg.FeatureNotSupportedError, match="NOTIFY"):
+                await prepare
+            continue
+        await prepare
+        assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 0
+        await connection.execute(f"{end} PREPARED 'order-1'")
+    await connection.close()
+    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 1
+
+
 async def test_events_reach_runs_with_the_commit(shop: Shop) -> None:
     with serving(shop.dsn, environment=KEYS) as server:
         viewer = publish(server.url, shop.dsn, WAITING)

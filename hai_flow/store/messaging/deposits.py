@@ -1,7 +1,8 @@
 """Deposits: starts of runs and events that other programs write in transactions of their own.
 
-The function `hai_deposit` (migration 0046) writes the rows; nobody else may. A row is there if its transaction was
-committed, and is removed when its run has begun, or its event is stored. One that is refused stays, with the reason.
+The function `hai_deposit` (migrations 0046 and 0057) writes the rows; nobody else may. A row is there if its
+transaction was committed, and is removed when its run has begun, or its event is stored. One that is refused stays,
+with the reason.
 """
 
 from __future__ import annotations
