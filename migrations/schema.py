@@ -928,6 +928,7 @@ keys: Final = sa.Table(
     sa.CheckConstraint("octet_length(sha256) = 32", name="keys_sha256"),
     sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="keys_tenant"),
 )
+sa.Index("keys_person", keys.c.tenant, keys.c.principal)
 tickets: Final = sa.Table(
     "tickets",
     metadata,

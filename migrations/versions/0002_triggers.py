@@ -1,17 +1,8 @@
-"""Triggers and queues: schedules and their firings, the index of event triggers, runs that wait for a slot.
-
-Revision ID: 0002
-Revises: 0001
-"""
+"""Triggers and queues: schedules and their firings, the index of event triggers, runs that wait for a slot."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0002"
-down_revision = "0001"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 SCRIPT = """
 CREATE TABLE schedules (

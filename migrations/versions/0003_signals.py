@@ -1,17 +1,8 @@
-"""Signals: what was sent, and which runs wait for what.
-
-Revision ID: 0003
-Revises: 0002
-"""
+"""Signals: what was sent, and which runs wait for what."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0003"
-down_revision = "0002"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 SCRIPT = """
 CREATE TABLE signals (

@@ -1,17 +1,8 @@
-"""Branches: runs that begin at an earlier turn of their thread.
-
-Revision ID: 0004
-Revises: 0003
-"""
+"""Branches: runs that begin at an earlier turn of their thread."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0004"
-down_revision = "0003"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:
@@ -27,7 +18,7 @@ ALTER TABLE runs
 ALTER TABLE runs
   ADD CONSTRAINT runs_branch CHECK (branch_of IS NOT NULL OR (follows IS NULL AND copied = 0)) NOT VALID
 """)
-    with op.get_context().autocommit_block():
+    with op.autocommit_block():
         op.execute("ALTER TABLE runs VALIDATE CONSTRAINT runs_branch")
 
 

@@ -1,17 +1,8 @@
-"""Feedback: what people think of what a thread has said, and of what was decided in it.
-
-Revision ID: 0005
-Revises: 0004
-"""
+"""Feedback: what people think of what a thread has said, and of what was decided in it."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0005"
-down_revision = "0004"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 SCRIPT = """
 CREATE TABLE feedback (

@@ -1,17 +1,8 @@
-"""Files: what people upload and tools make, by its sha256, in pieces; who uploaded it, which runs refer to it.
-
-Revision ID: 0012
-Revises: 0011
-"""
+"""Files: what people upload and tools make, by its sha256, in pieces; who uploaded it, which runs refer to it."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0012"
-down_revision = "0011"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 STATEMENTS = (
     # No release has ever written or read there, so nothing is lost, and an older one beside this one does not notice.

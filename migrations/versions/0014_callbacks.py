@@ -1,17 +1,8 @@
-"""Addresses at which services call back.
-
-Revision ID: 0014
-Revises: 0013
-"""
+"""Addresses at which services call back."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0014"
-down_revision = "0013"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

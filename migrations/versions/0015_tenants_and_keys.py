@@ -1,17 +1,8 @@
-"""Tenants by name, and the keys that callers prove themselves with.
-
-Revision ID: 0015
-Revises: 0014
-"""
+"""Tenants by name, and the keys that callers prove themselves with."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0015"
-down_revision = "0014"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 STATEMENTS = (
     """

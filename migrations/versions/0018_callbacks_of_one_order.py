@@ -1,17 +1,8 @@
-"""An address is for one order of a step: done anew, a step asks for another one.
-
-Revision ID: 0018
-Revises: 0017
-"""
+"""An address is for one order of a step: done anew, a step asks for another one."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0018"
-down_revision = "0017"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

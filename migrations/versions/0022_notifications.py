@@ -1,17 +1,8 @@
-"""Notifications to people and systems, and links at which one person may decide.
-
-Revision ID: 0022
-Revises: 0021
-"""
+"""Notifications to people and systems, and links at which one person may decide."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0022"
-down_revision = "0021"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

@@ -1,17 +1,8 @@
-"""What backends give their pages: tokens that a key signs, and tickets that are good once.
-
-Revision ID: 0023
-Revises: 0022
-"""
+"""What backends give their pages: tokens that a key signs, and tickets that are good once."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0023"
-down_revision = "0022"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 STATEMENTS = (
     "ALTER TABLE keys ADD COLUMN verifies bytea",

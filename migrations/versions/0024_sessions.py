@@ -1,17 +1,8 @@
-"""Sessions of browsers.
-
-Revision ID: 0024
-Revises: 0023
-"""
+"""Sessions of browsers."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0024"
-down_revision = "0023"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 STATEMENTS = (
     """

@@ -1,17 +1,8 @@
-"""People who were forgotten a short while ago: what was given to them before opens nothing.
-
-Revision ID: 0025
-Revises: 0024
-"""
+"""People who were forgotten a short while ago: what was given to them before opens nothing."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0025"
-down_revision = "0024"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

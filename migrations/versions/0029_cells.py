@@ -1,17 +1,8 @@
-"""In which cells each tenant lives, by number; null: at home. Read at home alone.
-
-Revision ID: 0029
-Revises: 0028
-"""
+"""In which cells each tenant lives, by number; null: at home. Read at home alone."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0029"
-down_revision = "0028"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

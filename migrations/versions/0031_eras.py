@@ -1,17 +1,8 @@
-"""In which history a database is: its eras, and the beats by which a restore to an earlier time is noticed.
-
-Revision ID: 0031
-Revises: 0030
-"""
+"""In which history a database is: its eras, and the beats by which a restore to an earlier time is noticed."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0031"
-down_revision = "0030"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 STATEMENTS = (
     """

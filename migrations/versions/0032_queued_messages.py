@@ -1,17 +1,8 @@
-"""Messages that wait until their thread's run has ended, for workflows with `on_message: enqueue`.
-
-Revision ID: 0032
-Revises: 0031
-"""
+"""Messages that wait until their thread's run has ended, for workflows with `on_message: enqueue`."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0032"
-down_revision = "0031"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

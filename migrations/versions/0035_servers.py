@@ -1,17 +1,8 @@
-"""Which servers there are, for whoever looks how a deployment stands.
-
-Revision ID: 0035
-Revises: 0034
-"""
+"""Which servers there are, for whoever looks how a deployment stands."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0035"
-down_revision = "0034"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

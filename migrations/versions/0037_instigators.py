@@ -1,17 +1,8 @@
-"""The people behind a run beside its requester, and the senders of events.
-
-Revision ID: 0037
-Revises: 0036
-"""
+"""The people behind a run beside its requester, and the senders of events."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0037"
-down_revision = "0036"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

@@ -1,17 +1,8 @@
-"""A version of a workflow can be retired: no run, child or fork begins with it any more.
-
-Revision ID: 0038
-Revises: 0037
-"""
+"""A version of a workflow can be retired: no run, child or fork begins with it any more."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0038"
-down_revision = "0037"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

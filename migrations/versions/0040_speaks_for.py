@@ -1,17 +1,8 @@
-"""A key says for whom the tokens that it makes may decide.
-
-Revision ID: 0040
-Revises: 0039
-"""
+"""A key says for whom the tokens that it makes may decide."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0040"
-down_revision = "0039"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

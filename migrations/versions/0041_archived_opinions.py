@@ -1,17 +1,8 @@
-"""Archives know which opinions they have, and restoring one forgets again who was forgotten since.
-
-Revision ID: 0041
-Revises: 0040
-"""
+"""Archives know which opinions they have, and restoring one forgets again who was forgotten since."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0041"
-down_revision = "0040"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

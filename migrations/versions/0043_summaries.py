@@ -1,17 +1,8 @@
-"""Runs have a summary: the line by which lists show them.
-
-Revision ID: 0043
-Revises: 0042
-"""
+"""Runs have a summary: the line by which lists show them."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0043"
-down_revision = "0042"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

@@ -1,17 +1,8 @@
-"""Freezes: what operators let nobody begin, and the runs with steps that one of them holds.
-
-Revision ID: 0045
-Revises: 0044
-"""
+"""Freezes: what operators let nobody begin, and the runs with steps that one of them holds."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0045"
-down_revision = "0044"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:
@@ -41,7 +32,7 @@ def upgrade() -> None:
     )
     """)
     op.execute("ALTER TABLE runs ADD COLUMN IF NOT EXISTS held text")
-    with op.get_context().autocommit_block():
+    with op.autocommit_block():
         op.execute("DROP INDEX CONCURRENTLY IF EXISTS runs_held")
         op.execute("CREATE INDEX CONCURRENTLY runs_held ON runs (held, id) WHERE held <> ''")
 

@@ -1,17 +1,8 @@
-"""Absences: who is away on which days, and who decides for them.
-
-Revision ID: 0049
-Revises: 0048
-"""
+"""Absences: who is away on which days, and who decides for them."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0049"
-down_revision = "0048"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

@@ -1,17 +1,8 @@
-"""Open questions that nobody can decide, and since when.
-
-Revision ID: 0050
-Revises: 0049
-"""
+"""Open questions that nobody can decide, and since when."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0050"
-down_revision = "0049"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

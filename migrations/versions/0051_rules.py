@@ -1,17 +1,8 @@
-"""Standing rules: decisions that people have given ahead, and the votes by them.
-
-Revision ID: 0051
-Revises: 0050
-"""
+"""Standing rules: decisions that people have given ahead, and the votes by them."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0051"
-down_revision = "0050"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 _WALLED = ("rules", "rule_uses")
 

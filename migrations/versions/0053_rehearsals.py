@@ -1,17 +1,8 @@
-"""Results of backtests that publications demand.
-
-Revision ID: 0053
-Revises: 0052
-"""
+"""Results of backtests that publications demand."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0053"
-down_revision = "0052"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 
 def upgrade() -> None:

@@ -1,17 +1,8 @@
-"""Seeded questions that have to be refused, and who opened a question before deciding it.
-
-Revision ID: 0055
-Revises: 0054
-"""
+"""Seeded questions that have to be refused, and who opened a question before deciding it."""
 
 from __future__ import annotations
 
-from alembic import op
-
-revision = "0055"
-down_revision = "0054"
-branch_labels = None
-depends_on = None
+from hai_flow.store.postgres import op
 
 _TABLES = ("canaries", "openings")
 
