@@ -169,12 +169,13 @@ function Loading() {
 function Shell() {
   const t = useText();
   const session = useSession();
-  const { items, connection } = useInbox();
+  const { items, full, connection } = useInbox();
   const lost = useLost(connection);
   const navigate = useNavigate();
   const place = useRouterState({ select: ({ location }) => decodeURIComponent(location.pathname) });
   const section = place.split("/")[1] ?? "";
   const mine = (items ?? []).filter((each) => each.may_decide || each.on_behalf_of.length > 0).length;
+  const count = `${mine}${full ? "+" : ""}`;
   const inboxFilters = inboxSearch(useLast("inbox"));
   const runsFilters = runsSearch(useLast("runs"));
   const seesRuns = useMay("see_own");
@@ -191,8 +192,8 @@ function Shell() {
   useEffect(() => {
     const { inbox, runs, workflows, schedules, overview, audit, oversight, feedback, settings } = t.app;
     const here = ({ inbox, runs, workflows, schedules, overview, audit, oversight, feedback, settings } as Record<string, string>)[section];
-    document.title = `${mine > 0 ? `(${mine}) ` : ""}${here ? `${here} · ` : ""}HAI Flow${open ? ` · ${t.app.development}` : ""}`;
-  }, [mine, open, t, section]);
+    document.title = `${mine > 0 ? `(${count}) ` : ""}${here ? `${here} · ` : ""}HAI Flow${open ? ` · ${t.app.development}` : ""}`;
+  }, [mine, count, open, t, section]);
   useRowKeys(section === "inbox");
   const links = useRef<HTMLElement>(null);
   useEffect(() => {
@@ -210,7 +211,7 @@ function Shell() {
           <span className="brand">HAI Flow</span>
           <nav aria-label={t.app.main} ref={links}>
             <Link to="/inbox" search={inboxFilters} activeOptions={{ includeSearch: false }}>
-              {t.app.inbox} {mine > 0 && <span className="tag accent">{mine}</span>}
+              {t.app.inbox} {mine > 0 && <span className="tag accent">{count}</span>}
             </Link>
             {seesRuns && (
               <Link to="/runs" search={runsFilters} activeOptions={{ includeSearch: false }}>

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from tests.console.browser import PHONE
+from tests.console.browser import PHONE, Page
 from tests.console.conftest import NewPage, pending_of
 from tests.support.server import YAML
 
@@ -96,16 +96,57 @@ def test_what_is_wrong_is_said_at_once_and_nothing_waits(page: NewPage, asked: A
     assert status(http, pending) == "open"
 
 
+HUNDREDS = """\
+hai: flow/v1
+name: hundreds
+version: 1
+input: {type: object, properties: {items: {type: array, items: {type: integer}}}}
+steps:
+  - id: each
+    for_each:
+      items: "${{ input.items }}"
+      max_parallel: 100
+      steps:
+        - approve: {title: "Number ${{ item }}?", from: anyone, deadline: 1d}
+"""
+
+
 def test_a_question_is_put_off_until_tomorrow_and_brought_back(page: NewPage, asked: Asked) -> None:
     pending = asked("refund", order="U-4", amount=64)
-    shown = page().goto(f"/console/inbox/{pending['id']}")
+    put_off_and_bring_back(page(), pending)
+
+
+def test_a_question_behind_the_first_200_is_put_off_and_found(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    http.post("/v1/workflows", content=HUNDREDS, headers=YAML).raise_for_status()
+    runs = [asked("hundreds", items=list(range(n, n + 67)))["run_id"] for n in (0, 100, 200)]
+    while len(http.get("/v1/inbox?limit=200&text=number").json()["items"]) < 200:
+        pass
+    pending = asked("refund", order="L-200", amount=64)
+    shown = page()
+    put_off_and_bring_back(shown, pending, listed=False)
+    shown.words("200+ questions are waiting for you").there()
+    shown.role("link", "Inbox 200+").there()
+    shown.words("Only the 200 with the nearest deadlines are listed.").there()
+    shown.label("Search titles").fill("L-200")
+    shown.locator(f".items a[href*='{pending['id']}']").there()
+    assert shown.axe() == []
+    for run in runs:
+        http.post(f"/v1/runs/{run}/terminate").raise_for_status()
+
+
+def put_off_and_bring_back(shown: Page, pending: dict[str, Any], *, listed: bool = True) -> None:
+    link = shown.goto(f"/console/inbox/{pending['id']}").locator(f".items a[href*='{pending['id']}']")
     shown.role("button", "Remind me tomorrow").click()
-    shown.locator(".items").role("link", name={"/order U-4/": ""}).gone()
+    link.gone()
     shown.label("Which questions").play("selectOption", "snoozed")
-    shown.locator(".items").role("link", name={"/order U-4/": ""}).click()
+    link.click()
     shown.role("button", "Back to my inbox").click()
+    link.gone()
     shown.label("Which questions").play("selectOption", "mine")
-    shown.locator(".items").role("link", name={"/order U-4/": ""}).there()
+    if listed:
+        link.there()
 
 
 def test_what_i_decided_is_listed_and_told_in_the_past_tense(page: NewPage, asked: Asked, http: httpx2.Client) -> None:

@@ -6,8 +6,10 @@ import type { Problem } from "./problems.ts";
 import type { InboxItem } from "./types.gen.ts";
 
 export interface Inbox {
-  /** null until the first answer. */
+  /** Those with the next deadlines, at most 200. null until the first answer. */
   items: InboxItem[] | null;
+  /** Whether more questions may ask the reader than are listed. */
+  full: boolean;
   connection: Connection;
   problem: Problem | null;
   /** Counts what came from the server: a hint to look again at what is shown elsewhere. */
@@ -15,7 +17,7 @@ export interface Inbox {
 }
 
 const SHOWN = 200;
-let inbox: Inbox = { items: null, connection: "connecting", problem: null, news: 0 };
+let inbox: Inbox = { items: null, full: false, connection: "connecting", problem: null, news: 0 };
 const listeners = new Set<() => void>();
 let stop: (() => void) | null = null;
 
@@ -32,7 +34,7 @@ function begin(): void {
       const known = name === "changed" ? (inbox.items ?? []) : [];
       const gone = new Set([...(told.gone ?? []), ...told.items.map((each) => each.id)]);
       const items = [...known.filter((each) => !gone.has(each.id)), ...told.items].sort(byDeadline);
-      set({ items, news: inbox.news + 1 });
+      set({ items, full: items.length >= SHOWN, news: inbox.news + 1 });
     },
   });
 }
@@ -64,6 +66,6 @@ export function useInbox(): Inbox {
 export function restart(): void {
   stop?.();
   stop = null;
-  set({ items: null, connection: "connecting", problem: null });
+  set({ items: null, full: false, connection: "connecting", problem: null });
   if (listeners.size > 0) begin();
 }

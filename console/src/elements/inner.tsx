@@ -150,7 +150,7 @@ function One({ id }: { id: string }) {
 function Several() {
   const t = useText();
   const now = useNow();
-  const { items, problem } = useInbox();
+  const { items, full, problem } = useInbox();
   const [chosen, setChosen] = useState<string | null>(null);
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
   const [sent, setSent] = useState(false);
@@ -183,7 +183,7 @@ function Several() {
           <Lost />
           {problem !== null && problem.status === 403 && <ProblemNote problem={problem} />}
           <p role="status" className="quiet">
-            {items === null ? problem === null && t.app.loading : items.length === 0 ? t.inbox.empty : t.inbox.count(mine.length)}
+            {items === null ? problem === null && t.app.loading : items.length === 0 ? t.inbox.empty : t.inbox.count(mine.length, full)}
           </p>
           <ul className="items">
             {(items ?? []).map((each) => (

@@ -53,7 +53,7 @@ export interface DecisionProps {
   /** What comes after deciding, if the page around it knows. */
   after?: ReactNode;
   /** What puts it off, where the page has a list for that. */
-  later?: ReactNode;
+  later?: ((pending: Pending) => ReactNode) | undefined;
   /** Whether its keys (a, r, e) are listened to. */
   keys?: boolean;
   /** Whether the reader has opened it, so that its heading takes the focus. */
@@ -120,7 +120,7 @@ export function Decision({ id, after, later, keys = true, focus = true, onDecide
           pending={pending}
           mine={mine}
           keys={keys}
-          later={later}
+          later={later?.(pending)}
           look={question.look}
           onDecided={(decided) => {
             if (here.current !== id) return;

@@ -2,7 +2,7 @@
 
 import { getRouteApi, useNavigate, useRouterState } from "@tanstack/react-router";
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { useMay } from "../../context.ts";
 import { call, get } from "../../api/client.ts";
 import { byDeadline, useInbox } from "../../api/inbox.ts";
@@ -22,7 +22,7 @@ import { useKept } from "../last.ts";
 import { useSettled } from "../useSettled.ts";
 import { Bulk, Row, isPlain } from "./Items.tsx";
 import { Tour, useFirstDay } from "./Tour.tsx";
-import { canWait, isSnoozed, readSnoozed, snooze, tomorrow } from "./snoozed.ts";
+import { type Snoozed, canWait, isSnoozed, readSnoozed, snooze, tomorrow } from "./snoozed.ts";
 import { VIEWS, type View, shownIn } from "./filters.ts";
 
 const SEARCH_MS = 250;
@@ -37,9 +37,10 @@ export function Inbox({ id }: { id: string | null }) {
   useKept("inbox", search);
   const now = useNow();
   const all = useAll(search.view === "all", inbox.news);
-  const searched = useSearched(search.q ?? "", inbox.news);
-  const items = search.view === "all" ? all : (searched?.items ?? inbox.items);
+  const searched = useSearched(search.q ?? "", inbox.full ? search.workflow : undefined, inbox.news);
   const [snoozed, setSnoozed] = useState(readSnoozed);
+  const put = useSnoozed(search.view === "snoozed" ? snoozed : {}, inbox.items, now);
+  const items = search.view === "all" ? (all?.items ?? null) : search.view === "snoozed" ? put : (searched?.items ?? inbox.items);
   const shown = useMemo(() => {
     if (items === null) return null;
     const off = search.view === "snoozed";
@@ -95,9 +96,9 @@ export function Inbox({ id }: { id: string | null }) {
   const workflows = useMemo(() => [...new Set((items ?? []).map((each) => each.workflow))].sort(), [items]);
   const set = (more: Partial<typeof search>): void => void navigate({ to: ".", search: (before) => ({ ...before, ...more }), replace: true });
   const chosen = (shown ?? []).filter((each) => picked.has(each.id) && isPlain(each));
-  const item = items?.find((each) => each.id === id);
-  const later =
-    item === undefined ? null : isSnoozed(snoozed, item, now) ? (
+  const listsSome = search.view === "all" ? all?.full : !searched && search.view !== "decided" && search.view !== "snoozed" && inbox.full;
+  const later = (item: Pick<InboxItem, "id" | "deadline">): ReactNode =>
+    isSnoozed(snoozed, item, now) ? (
       <button className="plain" onClick={() => late(item.id, null)}>
         {t.inbox.bringBack}
       </button>
@@ -128,7 +129,7 @@ export function Inbox({ id }: { id: string | null }) {
           </div>
           {inbox.problem && inbox.connection === "lost" && inbox.problem.status > 0 && <ProblemNote problem={inbox.problem} />}
           <p role="status" className="quiet">
-            {search.view === "decided" ? "" : shown !== null && t.inbox.count(shown.filter((each) => each.may_decide || each.on_behalf_of.length > 0).length)}
+            {search.view === "decided" ? "" : shown !== null && t.inbox.count(shown.filter((each) => each.may_decide || each.on_behalf_of.length > 0).length, inbox.full && !searched && (search.view ?? "mine") === "mine")}
           </p>
           <div className="filters">
             <select aria-label={t.inbox.view} value={search.view ?? "mine"} onChange={(event) => set({ view: event.currentTarget.value as View })}>
@@ -203,6 +204,7 @@ export function Inbox({ id }: { id: string | null }) {
               />
             ))}
           </ul>
+          {listsSome && <p className="quiet small">{t.inbox.first((shown ?? []).length)}</p>}
           {(chosen.length > 0 || told) && (
             <Bulk
               items={chosen}
@@ -261,26 +263,26 @@ interface Searched {
 }
 
 /** The questions that the server finds: it looks through all of them, and leaves out personal values. null: not yet. */
-function useSearched(typed: string, news: number): Searched | null {
+function useSearched(typed: string, workflow: string | undefined, news: number): Searched | null {
   const text = useSettled(typed.trim(), SEARCH_MS).slice(0, 200);
   const found = useQuery({
-    queryKey: ["inbox", "search", text, news],
-    queryFn: ({ signal }) => searchInbox(text, signal),
-    enabled: text !== "",
-    placeholderData: (before, query) => (query?.queryKey[2] === text ? before : undefined),
+    queryKey: ["inbox", "search", text, workflow, news],
+    queryFn: ({ signal }) => searchInbox({ ...(text && { text }), ...(workflow && { workflow }) }, signal),
+    enabled: text !== "" || workflow !== undefined,
+    placeholderData: (before, query) => (query?.queryKey[2] === text && query.queryKey[3] === workflow ? before : undefined),
   });
   return useMemo(() => {
-    if (!found.data || text === "" || text !== typed.trim().slice(0, 200)) return null;
+    if (!found.data || text !== typed.trim().slice(0, 200)) return null;
     const items = [...found.data].sort(byDeadline);
     return { items, ids: new Set(items.map((each) => each.id)) };
   }, [found.data, text, typed]);
 }
 
-async function searchInbox(text: string, signal: AbortSignal): Promise<InboxItem[]> {
+async function searchInbox(filters: Record<string, string>, signal: AbortSignal): Promise<InboxItem[]> {
   const items: InboxItem[] = [];
   let cursor: string | null = null;
   for (let pages = 0; pages < SEARCH_PAGES; pages += 1) {
-    const query = new URLSearchParams({ text, limit: "200", ...(cursor !== null && { cursor }) });
+    const query = new URLSearchParams({ ...filters, limit: "200", ...(cursor !== null && { cursor }) });
     const page: InboxPage = await get<InboxPage>(`/v1/inbox?${query}`, signal);
     items.push(...page.items);
     cursor = page.next_cursor;
@@ -290,7 +292,7 @@ async function searchInbox(text: string, signal: AbortSignal): Promise<InboxItem
 }
 
 /** All open questions that the reader sees, those that ask others too. */
-function useAll(on: boolean, news: number): InboxItem[] | null {
+function useAll(on: boolean, news: number): { items: InboxItem[]; full: boolean } | null {
   const mine = useInbox().items;
   const found = useQuery({
     queryKey: ["pendings", news],
@@ -303,8 +305,24 @@ function useAll(on: boolean, news: number): InboxItem[] | null {
     if (!found.data) return null;
     const known = new Map((mine ?? []).map((each) => [each.id, each]));
     const blank = { may_decide: false, why_not: null, on_behalf_of: [], needed: null, claimed_by: null, claimed_until: null };
-    return found.data.items.map((each): InboxItem => ({ ...each, ...blank, ...known.get(each.id) }) as InboxItem).sort(byDeadline);
+    const items = found.data.items.map((each): InboxItem => ({ ...each, ...blank, ...known.get(each.id) }) as InboxItem).sort(byDeadline);
+    return { items, full: found.data.next_cursor !== null };
   }, [found.data, mine]);
+}
+
+/** The questions that are put off: also those that the inbox does not list, for others are due before them. */
+function useSnoozed(snoozed: Snoozed, items: InboxItem[] | null, now: number): InboxItem[] | null {
+  const lacking = items === null ? [] : Object.keys(snoozed).filter((id) => (snoozed[id] ?? 0) > now && !items.some((each) => each.id === id));
+  const found = useQuery({
+    queryKey: ["inbox", "snoozed", ...lacking],
+    queryFn: ({ signal }) => Promise.allSettled(lacking.map((id) => get<InboxItem>(`/v1/inbox/${encodeURIComponent(id)}`, signal))),
+    enabled: lacking.length > 0,
+    placeholderData: (before) => before,
+  });
+  return useMemo(() => {
+    const others = (found.data ?? []).flatMap((each) => (each.status === "fulfilled" && lacking.includes(each.value.id) ? [each.value] : []));
+    return items && [...items, ...others].sort(byDeadline);
+  }, [items, found.data, lacking.join(" ")]);
 }
 
 /** `offers`: the demo may be started from here; else the tour above does it. */
