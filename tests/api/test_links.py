@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import html
 import re
 import time
@@ -9,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 import httpx2
 import pytest
 
+from hai_flow.api.rest import sign_in, visitor_pages
+from hai_flow.api.rest.people import links
+from hai_flow.primitives.signs import WARNING
 from tests.api.test_rest import Checked, wait_for_pendings
 from tests.support.identities import People
 from tests.support.postgres import Server, run_apart
@@ -161,7 +165,8 @@ def test_a_link_decides_once_as_the_person_whom_it_was_for(mailed: Mailed) -> No
 
 def test_what_the_rules_refuse_leaves_the_link_good(mailed: Mailed) -> None:
     pending, link = mailed.ask()
-    assert mailed.press(link, "revise").status_code == 422
+    unsaid = mailed.press(link, "revise")
+    assert (unsaid.status_code, "Enter a reason." in unsaid.text, "call_" in unsaid.text) == (422, True, False)
     assert mailed.press(link, "nonsense").status_code == 422
     assert mailed.press(link, "approve", digest="0" * 64).status_code == 422
     assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
@@ -175,6 +180,48 @@ def test_a_link_to_what_was_decided_elsewhere_decides_nothing(mailed: Mailed) ->
     assert mailed.http.post(f"/v1/pendings/{pending['id']}/decide", json=given, headers=headers).status_code == 200
     assert "already been closed" in mailed.http.get(link).text
     assert mailed.press(link, "reject").status_code == 409
+
+
+LATIN: Final = re.compile(r"[A-Za-z][A-Za-z'-]+(?: [A-Za-z'-]+)+")
+
+
+def test_a_chinese_browser_gets_each_page_of_a_link_in_chinese(mailed: Mailed) -> None:
+    headers = {"Accept-Language": "zh-CN,zh;q=0.9,en;q=0.5"}
+    _, link = mailed.ask("gated")
+    question = mailed.http.get(link, headers=headers).text
+    digest = re.search(r'name="digest" value="([0-9a-f]+)"', question)[1]  # type: ignore[index]
+    given = {"digest": digest, "value.limit": "many"}
+    answers = [
+        mailed.http.post(link, data=given | {"decision": "approve"}, headers=headers),
+        mailed.http.post(link, data={**given, "decision": "approve", "value.limit": "5000"}, headers=headers),
+        mailed.http.post(link, data={"digest": "0" * 64, "decision": "reject", "reason": "no"}, headers=headers),
+        mailed.http.post(link, data={"digest": digest, "decision": "reject", "reason": "no"}, headers=headers),
+        mailed.http.get(link, headers=headers),
+    ]
+    assert [each.status_code for each in answers] == [422, 422, 422, 200, 404]
+    for page in [question, *(each.text for each in answers)]:
+        assert '<html lang="zh-CN">' in page
+        words = html.unescape(
+            re.sub(r"<style>.*?</style>|<pre>.*?</pre>|<h1>.*?</h1>|<title>.*?</title>|<[^>]+>", "\n", page)
+        )
+        assert LATIN.findall(words) in ([], ["HAI Flow"]), words
+        assert not re.search(r"[\u4e00-\u9fff][,:;?!()]|[,:;?!()][\u4e00-\u9fff]", words), words
+
+
+def test_every_sentence_of_the_servers_pages_is_said_in_chinese() -> None:
+    folder = Path(visitor_pages.__file__).parent
+    trees = [ast.parse(path.read_text()) for path in folder.rglob("*.py") if "visitor_pages" in path.read_text()]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    literals = {
+        call.args[1].value
+        for call in calls
+        if getattr(call.func, "id", "") in ("say", "_page") and isinstance(call.args[1], ast.Constant)
+    }
+    assert {"Send", "Not signed in"} < literals
+    sentences = {*literals, *sign_in._NEXT.values(), sign_in._LINK_NEXT, sign_in._AGAIN}
+    sentences |= {links._GONE, links._CLOSED, links._DECIDED, links._ELSEWHERE, WARNING}
+    for each in sentences:
+        assert re.search(r"[\u4e00-\u9fff]", visitor_pages.say(visitor_pages.CHINESE, each, "", "")), each
 
 
 @pytest.mark.parametrize("token", ["", "x", "a" * 43, "../healthz", "%00", "a" * 5000])
@@ -282,7 +329,7 @@ def test_a_refused_form_keeps_its_input_and_shows_faults_at_their_fields(mailed:
     for number, wrong in ((0, False), (1, True), (2, True), (4, False), (5, True)):
         assert (f'id="f{number}-error"' in page) is wrong, (number, page)
         assert (f'id="f{number}" name' in page) is True
-    assert "is a required property" in page.partition('id="f2-error"')[2].partition("</strong>")[0]
+    assert "This field is required." in page.partition('id="f2-error"')[2].partition("</strong>")[0]
     assert html.escape("two <b>") in page
     assert "two <b>" not in page
     assert "\n  kept\nas is</textarea>" in page

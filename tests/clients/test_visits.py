@@ -65,5 +65,5 @@ def test_a_question_is_decided_on_the_page_that_a_mail_leads_to(browser: Chromiu
     _, link = mailed.ask()
     with browser.tab() as page:
         page.open(f"{str(mailed.http.base_url).rstrip('/')}{link}")
-        page.click("approve")
+        page.click("Approve")
         page.shows("Done. Your decision has been recorded.")

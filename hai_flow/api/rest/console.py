@@ -8,24 +8,23 @@ get them.
 from __future__ import annotations
 
 import asyncio
-import base64
 import html
 import mimetypes
 import sys
 from contextlib import suppress
-from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 import structlog
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from hai_flow import addresses
 from hai_flow.api.http.problems import problem
 from hai_flow.api.permissions.principals import open_to_everybody
+from hai_flow.api.rest.visitor_pages import language_of, render_page, say
 
 log = structlog.get_logger(__name__)
 
@@ -35,23 +34,6 @@ POLICY: Final = (
     "media-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
-)
-# The colours and the letters of console/src/look/base.css, for pages that stand in for those that are not built.
-_STYLE: Final = (
-    ":root{color-scheme:light;--ground:#f6f7f9;--surface:#fff;--line:#d5dae3;--text:#171b24;--accent:#2450c8}"
-    "@media(prefers-color-scheme:dark){:root{color-scheme:dark;--ground:#10131a;--surface:#181c25;--line:#343c4d;"
-    "--text:#e8ebf2;--accent:#8fb0ff}}"
-    'html{font:16px/1.5 system-ui,-apple-system,"Segoe UI","PingFang SC","Microsoft YaHei",sans-serif;'
-    "background:var(--ground);color:var(--text)}"
-    "body{margin:0;min-height:100dvh;display:grid;place-items:center;padding:1rem;box-sizing:border-box}"
-    "main{background:var(--surface);border:1px solid var(--line);border-radius:10px;padding:1.2rem 1.5rem;"
-    "max-width:34rem;overflow-wrap:anywhere;box-sizing:border-box}"
-    "b{color:var(--accent)}h1{font-size:1.4rem;line-height:1.25;margin:.3rem 0}"
-    "pre{white-space:pre-wrap;font-size:.86em}"
-)
-_STYLE_HASH: Final = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
-_PLAIN: Final = (
-    f"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-{_STYLE_HASH}'"
 )
 _FOR_EVER: Final = "public, max-age=31536000, immutable"  # the name of an asset has the hash of its content
 _FOR_A_WHILE: Final = "public, max-age=600"
@@ -181,7 +163,7 @@ def _send_file(file: Path, accepted: str, headers: dict[str, str]) -> Response:
 
 
 def _missing() -> Response:
-    return _page(
+    return render_page(
         "The console is not built",
         "<p>This is a checkout, which has the console's sources alone. Build its pages once, in the checkout:</p>"
         "<pre>make console</pre><p>or start <code>python3 cli.py dev</code>, which builds them when you look at them. "
@@ -191,29 +173,17 @@ def _missing() -> Response:
 
 
 def _being_built(request: Request) -> Response:
-    if request.headers.get("accept-language", "").lower().startswith("zh"):
-        body = "<p>只需构建一次，大约十五秒。此页会自动刷新。</p>"
-        page = _page("正在构建控制台", body, lang="zh-CN")
-    else:
-        body = "<p>This happens once and takes about fifteen seconds. The page refreshes by itself.</p>"
-        page = _page("The console is being built", body)
+    language = language_of(request)
+    body = f"<p>{say(language, 'This happens once and takes about fifteen seconds. The page refreshes by itself.')}</p>"
+    page = render_page(say(language, "The console is being built"), body, language=language)
     page.headers["Refresh"] = str(_AGAIN_SECONDS)
     return page
 
 
 def _render_failure_page(fault: str) -> Response:
     excerpt = html.escape(fault[-4000:])
-    return _page(
+    return render_page(
         "The console could not be built",
         f"<pre>{excerpt}</pre><p>Load this page again to try again. The API works without it.</p>",
         503,
     )
-
-
-def _page(title: str, body: str, status: int = 200, lang: str = "en") -> Response:
-    page = (
-        f'<!doctype html><html lang="{lang}"><head><meta charset="utf-8"><title>{title} · HAI Flow</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
-        f"<body><main><b>HAI Flow</b><h1>{title}</h1>{body}</main></body></html>"
-    )
-    return HTMLResponse(page, status, {"Content-Security-Policy": _PLAIN})

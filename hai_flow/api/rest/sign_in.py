@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 from fastapi import Query, Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from hai_flow.api.auth.authenticate import CREDENTIAL_CHARS_MAX
@@ -27,6 +27,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess, actor_of
 from hai_flow.api.rest import console
+from hai_flow.api.rest.visitor_pages import language_of, render_page, say, tell_refusal
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
@@ -46,7 +47,7 @@ class _PageRoute(APIRoute):
                 visits = self.path.startswith("/sign-in") and "text/html" in request.headers.get("accept", "")
                 if not visits or rejected.status == 429:  # whose Retry-After is for programs, too
                     raise
-                return _render_refusal_page(rejected)
+                return _render_refusal_page(language_of(request), rejected)
 
         return handle_visit
 
@@ -55,10 +56,7 @@ router = Routes(tags=["identity"], route_class=_PageRoute)
 
 LINK_PATH: Final = "/sign-in/link/"
 _LOCAL: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}", re.ASCII)
-_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
-}
+_HEADERS: Final = {"Referrer-Policy": "same-origin"}  # without one the browser would post with the Origin `null`
 _NEXT: Final = {
     "identity_none": "Continue without it.",
     "sign_in_none": "Ask who runs this server for a link, or use an API key at "
@@ -69,20 +67,16 @@ _LINK_NEXT: Final = "<code>hai-flow sign-in WHO</code> prints a link, which work
 _AGAIN: Final = '<a href="/sign-in">Sign in again</a>.'
 
 
-def _page(title: str, body: str, status: int = 200) -> Response:
-    page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>HAI Flow: {html.escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"></head><body><h1>{html.escape(title)}</h1>{body}'
-        '<p><a href="/">Back to the start</a></p></body></html>\n'
-    )
-    return HTMLResponse(page, status, _HEADERS)
+def _page(language: str, title: str, body: str, status: int = 200, forms: str = "'self'") -> Response:
+    body += f'<p><a href="/">{say(language, "Back to the start")}</a></p>'
+    return render_page(say(language, title), body, status, language=language, forms=forms, headers=_HEADERS)
 
 
-def _render_refusal_page(rejected: Rejected) -> Response:
+def _render_refusal_page(language: str, rejected: Rejected) -> Response:
     """The page that shows a refusal to a visitor; programs get a problem instead."""
-    detail = rejected.detail[:1].upper() + rejected.detail[1:]
-    following = _NEXT.get(rejected.code, _LINK_NEXT if "link" in detail else _AGAIN)
-    return _page("Not signed in", f"<p>{html.escape(detail)}</p><p>{following}</p>", rejected.status)
+    reason = html.escape(tell_refusal(language, rejected))
+    following = say(language, _NEXT.get(rejected.code, _LINK_NEXT if "link" in rejected.detail else _AGAIN))
+    return _page(language, "Not signed in", f"<p>{reason}</p><p>{following}</p>", rejected.status)
 
 
 def _find_identity(request: Request) -> KnownIdentity:
@@ -118,7 +112,7 @@ async def begin_sign_in(
 ) -> Response:
     """Send the browser to the identity provider; where there are several, to the one that is chosen."""
     if issuer is None and len(_issuers(request)) > 1:
-        return _choice(_issuers(request), return_to)
+        return _choice(language_of(request), _issuers(request), return_to)
     _, chosen, redirect_uri = _issuer(request, issuer)
     sign_in = oidc.begin(chosen, redirect_uri, return_to if _LOCAL.fullmatch(return_to) else "/")
     response = RedirectResponse(sign_in.location, 302)
@@ -128,17 +122,15 @@ async def begin_sign_in(
     return response
 
 
-def _choice(issuers: list[Issuer], return_to: str) -> Response:
+def _choice(language: str, issuers: list[Issuer], return_to: str) -> Response:
     """A page with a button for each issuer."""
     buttons = "".join(
         f'<p><button name="issuer" value="{html.escape(each.name)}">{html.escape(each.name)}</button></p>'
         for each in issuers
     )
     hidden = f'<input type="hidden" name="return_to" value="{html.escape(return_to)}">'
-    page = _page("Sign in with", f'<form action="/sign-in">{hidden}{buttons}</form>')
     # A form leads to the issuer by a redirect, which `form-action` would be asked about, too.
-    page.headers["Content-Security-Policy"] = _HEADERS["Content-Security-Policy"].replace("form-action 'self'; ", "")
-    return page
+    return _page(language, "Sign in with", f'<form action="/sign-in">{hidden}{buttons}</form>', forms="*")
 
 
 @router.get("/sign-in/callback", include_in_schema=False, dependencies=[open_to_everybody()])
@@ -165,11 +157,13 @@ async def finish_sign_in(
 
 
 @router.get(LINK_PATH + "{link}", include_in_schema=False, dependencies=[open_to_everybody()])
-async def show_link(link: str) -> Response:
+async def show_link(link: str, request: Request) -> Response:
     """A page with a button. Opening a link alone signs in no browser: programs that check links open them, too."""
     action = html.escape(LINK_PATH + quote(link, safe=""))
-    text = "<p>This link signs this browser in, once.</p>"
-    return _page("Sign in", f'{text}<form method="post" action="{action}"><button>Sign in</button></form>')
+    language = language_of(request)
+    text = f"<p>{say(language, 'This link signs this browser in, once.')}</p>"
+    button = f"<button>{say(language, 'Sign in')}</button>"
+    return _page(language, "Sign in", f'{text}<form method="post" action="{action}">{button}</form>')
 
 
 @router.post(LINK_PATH + "{link}", include_in_schema=False, dependencies=[open_to_everybody()])

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow import values
+from hai_flow.api.rest.visitor_pages import humanise, say, tell_fault
 from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.primitives.json_pointers import unescape
 from hai_flow.primitives.signs import reveal
@@ -46,7 +47,7 @@ def fields_of(schema: Json) -> list[Field]:
 
 def _field(name: str, schema: Json, required: bool) -> Field:
     raw: Mapping[str, Json] = schema if isinstance(schema, Mapping) else {}
-    label, hint, default = str(raw.get("title", name)), str(raw.get("description", "")), raw.get("default")
+    label, hint, default = str(raw.get("title") or humanise(name)), str(raw.get("description", "")), raw.get("default")
     kind, choices, input_type = _kind(raw)
     return Field(name, kind, label, hint, required, choices, default, input_type)
 
@@ -111,19 +112,19 @@ def _read(text: str) -> Json:
 # --- to a browser -----------------------------------------------------------------------------------------------------
 
 
-def render_form(schema: Json, given: Given | None, findings: Sequence[Mapping[str, str]] = ()) -> str:
+def render_form(language: str, schema: Json, given: Given | None, findings: Sequence[Mapping[str, str]] = ()) -> str:
     """The fields as HTML, filled in with the texts `given` (None: with the defaults), and each finding at its field."""
     rows = []
     for number, field in enumerate(fields_of(schema)):
-        faults = [each["message"] for each in findings if is_at(each, field)]
-        rows.append(_row(f"f{number}", field, _texts(field, given), faults))
+        faults = [tell_fault(language, each) for each in findings if is_at(each, field)]
+        rows.append(_row(language, f"f{number}", field, _texts(field, given), faults))
     return "".join(rows)
 
 
-def elsewhere(schema: Json, findings: Sequence[Mapping[str, str]]) -> list[str]:
+def elsewhere(language: str, schema: Json, findings: Sequence[Mapping[str, str]]) -> list[str]:
     """The messages of findings that belong to no field."""
     fields = fields_of(schema)
-    return [each["message"] for each in findings if not any(is_at(each, field) for field in fields)]
+    return [tell_fault(language, each) for each in findings if not any(is_at(each, field) for field in fields)]
 
 
 def is_at(finding: Mapping[str, str], field: Field) -> bool:
@@ -148,14 +149,15 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else values.dumps(value).decode()
 
 
-def _row(id: str, field: Field, texts: Sequence[str], faults: Sequence[str]) -> str:
+def _row(language: str, id: str, field: Field, texts: Sequence[str], faults: Sequence[str]) -> str:
     described_by = [f"{id}-hint"] if field.hint else []
     described_by += [f"{id}-error"] if faults else []
     state = f' aria-describedby="{" ".join(described_by)}"' if described_by else ""
     state += ' aria-invalid="true"' if faults else ""
-    label = _escape(reveal(field.label)) + (" (required)" if field.required else "")
+    label = _escape(reveal(field.label))
+    label = say(language, "{} (required)", label) if field.required else label
     about = f'<br><small id="{id}-hint">{_escape(reveal(field.hint))}</small>' if field.hint else ""
-    about += f'<br><strong id="{id}-error">{_escape("; ".join(faults))}</strong>' if faults else ""
+    about += f'<br><strong id="{id}-error">{_escape(" ".join(faults))}</strong>' if faults else ""
     if field.kind == "choices":
         boxes = "".join(
             f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escape(_text(each))}"'
@@ -163,13 +165,14 @@ def _row(id: str, field: Field, texts: Sequence[str], faults: Sequence[str]) -> 
             for each in field.choices
         )
         return f"<fieldset{state}><legend>{label}</legend>{boxes}{about}</fieldset>"
-    return f'<p><label for="{id}">{label}</label><br>{_control(id, field, texts[0] if texts else "", state)}{about}</p>'
+    control = _control(language, id, field, texts[0] if texts else "", state)
+    return f'<p><label for="{id}">{label}</label><br>{control}{about}</p>'
 
 
-def _control(id: str, field: Field, text: str, state: str) -> str:
+def _control(language: str, id: str, field: Field, text: str, state: str) -> str:
     named = f'id="{id}" name="{_name(field)}"{state}'
     if field.kind == "choice":
-        words = {True: "yes", False: "no"}
+        words = {True: say(language, "yes"), False: say(language, "no")}
         options = "".join(
             f'<option value="{_escape(_text(each))}"{" selected" if _text(each) == text else ""}>'
             f"{_escape(words[each] if isinstance(each, bool) else reveal(_text(each)))}</option>"

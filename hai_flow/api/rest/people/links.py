@@ -14,7 +14,6 @@ from urllib.parse import parse_qs
 
 import msgspec
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 
 from hai_flow.api.http.bodies import read_body
@@ -24,11 +23,13 @@ from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest.people import forms
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
 from hai_flow.api.rest.people.openings import note_opening
+from hai_flow.api.rest.visitor_pages import language_of, name_option, render_page, say, tell_refusal
 from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import name_workflow
 from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_unless_short
@@ -44,36 +45,39 @@ BODY_BYTES_MAX: Final = 64 * 1024
 FIELDS_MAX: Final = 500
 _WHOLE: Final = ("approve", "accept", None)  # these need the whole form; others take a part
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
     "X-Robots-Tag": "noindex",
 }
 _GONE: Final = "This link has expired or was already used. If the question is still open, you can decide in your inbox."
+_CLOSED: Final = "This question has already been closed."
 _DECIDED: Final = "Done. Your decision has been recorded."
 
 
 @router.api_route(LINKS + "{token}", methods=["GET", "HEAD"], dependencies=[open_to_everybody()])
 async def show_link(token: str, request: Request, access: OpenAccess) -> Response:
     """The question, and a form. Nothing changes."""
+    language = language_of(request)
     entry = await _find(access, request.app.state.identity, token)
     if entry is None:
-        return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
+        return _say_gone(language)
     link, theirs = entry
     try:
         run, pending = await find_pending(theirs, link.pending_id)
     except Rejected:
-        return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
+        return _say_gone(language)
     if pending.status != "open":
-        return _page("Decided", "<p>This question has already been closed.</p>", 200)
-    return _page(_title(pending), await _show_question(name_workflow(run), link, pending))
+        return _page(language, say(language, "Decided"), f"<p>{say(language, _CLOSED)}</p>", 200)
+    question = await _show_question(language, name_workflow(run), link, pending)
+    return _page(language, _title(language, pending), question)
 
 
 @router.post(LINKS + "{token}", dependencies=[open_to_everybody()])
 async def use_link(token: str, request: Request, access: OpenAccess) -> Response:
     """Decide as the person that the link is for."""
+    language = language_of(request)
     entry = await _find(access, request.app.state.identity, token)
     if entry is None:
-        return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
+        return _say_gone(language)
     link, theirs = entry
     form = await _form(request)
     try:
@@ -81,9 +85,9 @@ async def use_link(token: str, request: Request, access: OpenAccess) -> Response
         await note_opening(theirs, run, pending, "question")  # its form came with the whole question
         await decide(theirs, link.pending_id, _answer(pending, form), f"link:{link.digest.hex()}", "link")
     except Rejected as rejected:
-        return await _again(theirs, link, form, rejected)
+        return await _again(language, theirs, link, form, rejected)
     await notifications.use_link(theirs.pool, link.digest)
-    return _page("Decided", f"<p>{_DECIDED}</p>")
+    return _page(language, say(language, "Decided"), f"<p>{say(language, _DECIDED)}</p>")
 
 
 def _answer(pending: PendingState, given: forms.Given) -> DecideBody:
@@ -110,17 +114,19 @@ def _answer(pending: PendingState, given: forms.Given) -> DecideBody:
         raise Rejected(422, "request.invalid", f"{place}: {message}.") from None
 
 
-async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejected) -> Response:
+async def _again(language: str, theirs: Access, link: Link, given: forms.Given, rejected: Rejected) -> Response:
     """The form with all that was typed, and why it was refused; the reason alone, where the question can't be
     answered."""
     try:
         run, pending = await find_pending(theirs, link.pending_id)
     except Rejected:
-        return _page("Link no longer valid", f"<p>{_GONE}</p>", 404)
+        return _say_gone(language)
     if pending.status != "open":
-        return _page("Not decided", f"<p>{html.escape(rejected.detail)}</p>", rejected.status)
-    question = await _show_question(name_workflow(run), link, pending, given, rejected)
-    return _page(f"Not decided: {_title(pending)}", question, rejected.status)
+        reason = html.escape(tell_refusal(language, rejected))
+        return _page(language, say(language, "Not decided"), f"<p>{reason}</p>", rejected.status)
+    question = await _show_question(language, name_workflow(run), link, pending, given, rejected)
+    title = say(language, "Not decided: {}", _title(language, pending))
+    return _page(language, title, question, rejected.status)
 
 
 async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, Access] | None:
@@ -162,17 +168,18 @@ async def _form(request: Request) -> dict[str, list[str]]:
         raise Rejected(400, "body.not_form", f"expected the form of the page: {error}") from None
 
 
-def _title(pending: PendingState) -> str:
-    return pending.opened.title or pending.opened.tool or "A question"
+def _title(language: str, pending: PendingState) -> str:
+    return pending.opened.title or pending.opened.tool or say(language, "A question")
 
 
-async def _show_question(workflow: str, link: Link, pending: PendingState, *of_form: Any) -> str:
+async def _show_question(language: str, workflow: str, link: Link, pending: PendingState, *of_form: Any) -> str:
     opened = pending.opened
     texts = (opened.message or "", opened.args or "", opened.evidence or "")
-    return await run_unless_short(texts, _question, workflow, link, pending, *of_form)
+    return await run_unless_short(texts, _question, language, workflow, link, pending, *of_form)
 
 
 def _question(
+    language: str,
     workflow: str,
     link: Link,
     pending: PendingState,
@@ -181,32 +188,34 @@ def _question(
 ) -> str:
     """The question and its form, with the values `given` before, and the reason why they were `refused`."""
     opened = pending.opened
-    parts = [f"<p>The workflow <b>{html.escape(workflow)}</b> asks {html.escape(link.principal)}:</p>"]
+    names = f"<b>{html.escape(workflow)}</b>", html.escape(link.principal)
+    parts = [f"<p>{say(language, 'The workflow {} asks {}:', *names)}</p>"]
     read = [each for each in (opened.title, opened.message) if each]
     data = [each for each in (opened.args, opened.evidence) if each]
     if any(map(has_hidden, read)) or any(escape_json(each) != each for each in data):
-        parts.append(f'<p role="note"><strong>{html.escape(WARNING)}</strong></p>')
+        parts.append(f'<p role="note"><strong>{html.escape(say(language, WARNING))}</strong></p>')
     parts += [f"<pre>{html.escape(reveal(to_text(opened.message)))}</pre>"] if opened.message else []
     parts += [f"<pre>{html.escape(escape_json(text))}</pre>" for text in data]
     if opened.kind not in _ANSWERABLE:
-        return "".join([*parts, "<p>It can't be answered here. Please answer it in your inbox.</p>"])
+        return "".join([*parts, f"<p>{say(language, _ELSEWHERE)}</p>"])
     typed = html.escape((given or {}).get("reason", [""])[0])
-    reason = '<p><label for="reason">Reason</label><br>'
+    reason = f'<p><label for="reason">{say(language, "Reason")}</label><br>'
     reason += f'<textarea id="reason" name="reason" rows="3" cols="60" maxlength="10000">\n{typed}</textarea></p>'
     return "".join(
         [
             *parts,
-            _refusal(opened.schema, refused),
+            _refusal(language, pending, given, refused),
             '<form method="post">',
             f'<input type="hidden" name="digest" value="{opened.digest}">',
-            "" if opened.schema is None else forms.render_form(opened.schema, given, _findings(refused)),
+            "" if opened.schema is None else forms.render_form(language, opened.schema, given, _findings(refused)),
             "" if opened.kind == "ask" else reason,
-            "".join(map(_render_button, _list_buttons(opened))),
-            "</form><p>Nothing is decided until you press a button.</p>",
+            "".join(_render_button(language, each) for each in _list_buttons(opened)),
+            f"</form><p>{say(language, 'Nothing is decided until you press a button.')}</p>",
         ]
     )
 
 
+_ELSEWHERE: Final = "It can't be answered here. Please answer it in your inbox."
 _ANSWERABLE: Final = ("approve", "gate", "ask")
 
 
@@ -215,10 +224,10 @@ def _list_buttons(opened: PendingOpened) -> tuple[str, ...]:
     return ("", *opened.options) if opened.kind == "ask" else opened.options
 
 
-def _render_button(option: str) -> str:
+def _render_button(language: str, option: str) -> str:
     if not option:
-        return "<p><button>Send</button></p>"
-    label = html.escape(reveal(option), quote=True)
+        return f"<p><button>{say(language, 'Send')}</button></p>"
+    label = html.escape(reveal(name_option(language, option)), quote=True)
     return f'<p><button name="decision" value="{html.escape(option, quote=True)}">{label}</button></p>'
 
 
@@ -226,19 +235,24 @@ def _findings(refused: Rejected | None) -> list[dict[str, Any]]:
     return [] if refused is None else list(refused.findings)
 
 
-def _refusal(schema: Any, refused: Rejected | None) -> str:
+def _refusal(language: str, pending: PendingState, given: forms.Given | None, refused: Rejected | None) -> str:
     """Why an answer was refused, without the findings that are shown at the fields."""
     if refused is None:
         return ""
-    sentences = [refused.detail] if not refused.findings else ["Something has to be put right below."]
-    sentences += forms.elsewhere(schema, _findings(refused))
+    typed = {name: texts[0].strip() for name, texts in (given or {}).items()}
+    if refused.findings:
+        sentences = [say(language, "Something has to be put right below.")]
+    elif typed.get("decision") in derive_rules(pending).reasons and not typed.get("reason"):
+        sentences = [say(language, "Enter a reason.")]
+    else:
+        sentences = [tell_refusal(language, refused)]
+    sentences += forms.elsewhere(language, pending.opened.schema, _findings(refused))
     return f'<div role="alert"><p>{"</p><p>".join(map(html.escape, sentences))}</p></div>'
 
 
-def _page(title: str, body: str, status: int = 200) -> Response:
-    heading = html.escape(reveal(title))
-    page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{heading}</title>'
-        f'<meta name="viewport" content="width=device-width"></head><body><h1>{heading}</h1>{body}</body></html>\n'
-    )
-    return HTMLResponse(page, status, _HEADERS)
+def _say_gone(language: str) -> Response:
+    return _page(language, say(language, "Link no longer valid"), f"<p>{say(language, _GONE)}</p>", 404)
+
+
+def _page(language: str, title: str, body: str, status: int = 200) -> Response:
+    return render_page(reveal(title), body, status, language=language, forms="'self'", headers=_HEADERS)
