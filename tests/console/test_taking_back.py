@@ -116,9 +116,7 @@ def test_a_question_is_put_off_until_tomorrow_and_brought_back(page: NewPage, as
     put_off_and_bring_back(page(), pending)
 
 
-def test_a_question_behind_the_first_200_is_put_off_and_found(
-    page: NewPage, asked: Asked, http: httpx2.Client
-) -> None:
+def test_a_question_behind_the_first_200_is_put_off_and_found(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
     http.post("/v1/workflows", content=HUNDREDS, headers=YAML).raise_for_status()
     runs = [asked("hundreds", items=list(range(n, n + 67)))["run_id"] for n in (0, 100, 200)]
     while len(http.get("/v1/inbox?limit=200&text=number").json()["items"]) < 200:

@@ -17,6 +17,7 @@ from tests.support.codes import (
     codes_of_refusals,
     codes_of_standing,
     codes_of_values,
+    sentences_of_reasons,
 )
 
 CATALOGUE = building.HERE / "src" / "text" / "server.zh.ts"
@@ -84,6 +85,14 @@ def test_every_reason_why_one_may_not_decide_is_said_in_both_languages() -> None
     for name in ("en.ts", "zh.ts"):
         reasons = (CATALOGUE.parent / name).read_text().partition("whyNot: {")[2].partition("}")[0]
         assert set(re.findall(r'^      "?([a-z_.]+)"?: "', reasons, re.MULTILINE)) == codes, name
+
+
+def test_every_reason_that_is_a_sentence_alone_is_said_in_chinese() -> None:
+    written = (CATALOGUE.parent / "reasons.zh.ts").read_text()
+    forms = re.findall(r"^  \[/(\^.+?)/, ", written, re.MULTILINE)
+    reasons = sentences_of_reasons()
+    assert {"it needs 7 more people, and 7 can decide", "it answered 7"} < reasons
+    assert {each for each in reasons if not any(re.fullmatch(form, each) for form in forms)} == set()
 
 
 def test_no_page_shows_a_sentence_of_the_server_but_by_its_code() -> None:

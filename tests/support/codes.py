@@ -84,7 +84,8 @@ def _calls(names: AbstractSet[str], room: str = "") -> Iterator[ast.Call]:
 
 def _nodes(words: AbstractSet[str], room: str = "") -> Iterator[ast.AST]:
     """The syntax nodes of all sources that have one of the words. The others, which are most, are not parsed."""
-    for path in sorted((SOURCES / room).rglob("*.py")):
+    place = SOURCES / room
+    for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
         text = path.read_text()
         if any(word in text for word in words):
             yield from ast.walk(ast.parse(text))
@@ -101,3 +102,26 @@ def _texts(argument: ast.expr) -> Iterator[str]:
         yield from _texts(argument.orelse)
     elif isinstance(argument, ast.Constant) and isinstance(argument.value, str) and argument.value:
         yield argument.value
+
+
+def sentences_of_reasons() -> set[str]:
+    """The sentences without a code, with 7 in each hole: why nobody can decide a question, and why nothing was sent.
+    Those that only quote another server are left out."""
+    people = [node for path in ("absences.py", "stranded.py") for node in _nodes({"def"}, f"runtime/people/{path}")]
+    texts = [argument for call in _calls({"NotSent"}) for argument in call.args[:1]]
+    texts += [call.args[1] for call in _calls({"Obstacle"}, "engine/pendings") if len(call.args) == 2]
+    texts += [call.args[2] for call in people if isinstance(call, ast.Call) and _name(call) == "Seat" and call.args[2:]]
+    faults = [node for node in people if isinstance(node, ast.FunctionDef) and node.name == "find_fault"]
+    returns = [node.value for fault in faults for node in ast.walk(fault) if isinstance(node, ast.Return)]
+    texts += [
+        part for each in returns if each is not None for part in ast.walk(each) if isinstance(part, ast.JoinedStr)
+    ]
+    sentences = {_fill(text) for text in texts}
+    return {each for each in sentences if not re.fullmatch(r"7?|\w+: (7|errcode 7)", each)}
+
+
+def _fill(text: ast.expr) -> str:
+    if isinstance(text, ast.Constant):
+        return str(text.value)
+    parts = text.values if isinstance(text, ast.JoinedStr) else []
+    return "".join(next(_texts(part.value if isinstance(part, ast.FormattedValue) else part), "7") for part in parts)

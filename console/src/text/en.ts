@@ -231,6 +231,8 @@ export const en = {
     machinery: "Technical details",
     run: "Run",
     step: "Step",
+    id: "ID",
+    digest: "Digest",
     claim: "Claim",
     release: "Release",
     drafted: "Draft restored.",

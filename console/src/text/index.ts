@@ -15,6 +15,7 @@ const listeners = new Set<() => void>();
 
 let language: Language = chosen();
 let sentences: Record<string, string> = {};
+let reason = (sentence: string): string => sentence;
 // Counts what changes the texts: another language, and the server's sentences once they are here.
 let revision = 0;
 load();
@@ -30,7 +31,13 @@ function tag(which: Language): string {
 
 /** The server's sentences are many, and few readers of a page need one of them. */
 function load(): void {
-  if (language === "zh") void import("./server.zh.ts").then(({ serverZh }) => changed(() => (sentences = serverZh)));
+  if (language !== "zh") return;
+  void import("./server.zh.ts").then(({ serverZh, reasonInChinese }) =>
+    changed(() => {
+      sentences = serverZh;
+      reason = reasonInChinese;
+    }),
+  );
 }
 
 function changed(change: () => void): void {
@@ -95,6 +102,11 @@ export function findingText(finding: { message: string; code?: string; params?: 
 export function fieldText(t: Texts, finding: { message: string; code?: string; params?: string[] }): string {
   const known: Record<string, ((params: readonly string[]) => string | null) | undefined> = t.values;
   return known[finding.code ?? ""]?.(finding.params ?? []) ?? findingText(finding);
+}
+
+/** A reason that the server tells as a sentence alone: why nobody can decide a question, why something could not be sent. */
+export function reasonText(sentence: string): string {
+  return language === "en" ? sentence : reason(sentence);
 }
 
 /** What a code of the server says, where its own sentence is not in the reader's language; null: there it is, or it is not known. */

@@ -92,6 +92,7 @@ export const runsEn = {
     models: (calls: number, tokens: number) => `${many(calls, "model call", "model calls")}, ${many(tokens, "token", "tokens")}`,
     cost: (usd: string) => `${usd} US dollars`,
     you: "user",
+    assistant: "assistant",
     speaking: "still speaking",
     thinking: "Thinking",
     question: "Question",

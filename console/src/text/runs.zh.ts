@@ -91,6 +91,7 @@ export const runsZh: typeof runsEn = {
     models: (calls, tokens) => `${calls} 次模型调用，${tokens} 个 token`,
     cost: (usd) => `${usd} 美元`,
     you: "用户",
+    assistant: "助手",
     speaking: "正在输出",
     thinking: "思考",
     question: "问题",

@@ -1,6 +1,8 @@
 // The server's sentences in Chinese, by their codes. A test holds that no code of the server is missing here
 // (tests/console/test_texts.py). What a sentence names in quotes is put behind ours.
 
+export { reasonInChinese } from "./reasons.zh.ts";
+
 export const serverZh: Record<string, string> = {
   // refusals
   "act_as.forbidden": "只有仅监听本机的开发服务器才允许以他人身份操作。",

@@ -211,6 +211,8 @@ export const zh: Texts = {
     machinery: "技术细节",
     run: "运行",
     step: "步骤",
+    id: "编号",
+    digest: "摘要",
     claim: "认领",
     release: "取消认领",
     drafted: "已恢复草稿。",

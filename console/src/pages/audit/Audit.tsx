@@ -90,6 +90,7 @@ function Filters({ search }: { search: AuditSearch }) {
 }
 
 function Row({ record }: { record: AuditRecord }) {
+  const t = useText();
   const p = usePageText().audit;
   return (
     <li>
@@ -117,7 +118,7 @@ function Row({ record }: { record: AuditRecord }) {
           )}
           {record.digest && (
             <>
-              <dt>digest</dt>
+              <dt>{t.decision.digest}</dt>
               <dd>
                 <code>{record.digest}</code>
               </dd>

@@ -23,7 +23,7 @@ import { Seats } from "../../parts/Seats.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { Text, Value } from "../../parts/Value.tsx";
 import { exactly, inZones, moment, relative, since } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { reasonText, useText } from "../../text/index.ts";
 import { humanised } from "../../text/names.ts";
 import { answerOf, argsOf, editable, editsOf, escalationOf, reasonsOf } from "./answer.ts";
 import { type Schema, schemaOfArgs } from "../../logic/schema.ts";
@@ -142,9 +142,9 @@ export function Decision({ id, after, later, keys = true, focus = true, onDecide
           </dd>
           <dt>{t.decision.step}</dt>
           <dd>{pending.path}</dd>
-          <dt>id</dt>
+          <dt>{t.decision.id}</dt>
           <dd>{pending.id}</dd>
-          <dt>digest</dt>
+          <dt>{t.decision.digest}</dt>
           <dd>{pending.digest}</dd>
         </dl>
       </details>
@@ -476,7 +476,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
       {pending.nobody_decides && (
         <div className="note warn" role="note">
           <p>
-            <b>{t.decision.nobodyDecides}</b> <Text text={pending.nobody_decides} />
+            <b>{t.decision.nobodyDecides}</b> <Text text={reasonText(pending.nobody_decides)} />
           </p>
         </div>
       )}

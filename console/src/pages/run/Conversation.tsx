@@ -221,7 +221,7 @@ function Said({ message, at }: { message: Message; at: number }) {
   return (
     <li className={mine ? "user" : message.kind === "thinking" ? "thought" : ""}>
       <div className="quiet small">
-        {mine ? t.run.you : message.role.slice(0, 60)} · <Time at={at} /> {message.open && <span className="tag accent">{t.run.speaking}</span>}
+        {mine ? t.run.you : message.role === "assistant" ? t.run.assistant : message.role.slice(0, 60)} · <Time at={at} /> {message.open && <span className="tag accent">{t.run.speaking}</span>}
       </div>
       <Content kind={message.kind} content={message.content} />
     </li>

@@ -11,6 +11,7 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { Text } from "../../parts/Value.tsx";
 import { moment } from "../../text/dates.ts";
 import { useRunText } from "../../text/runs.ts";
+import { reasonText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 
 const STATUSES = ["queued", "due", "sent", "dropped", "dead"] as const;
@@ -58,7 +59,7 @@ export function Sent() {
             <Go href={`/console/inbox/${encodeURIComponent(each.pending_id)}`}>{t.run.question}</Go>
             {each.error && (
               <div className="small">
-                <Text text={each.error} />
+                <Text text={reasonText(each.error)} />
               </div>
             )}
           </li>
