@@ -86,7 +86,7 @@ def test_the_page_of_a_link_shows_codes_and_says_so() -> None:
             options=("approve",), tool=None,
         )  # fmt: skip
         link = SimpleNamespace(principal="user:a", at=datetime.now(UTC))
-        return _question("w", cast("Any", link), cast("Any", SimpleNamespace(opened=opened)))
+        return _question("en", "w", cast("Any", link), cast("Any", SimpleNamespace(opened=opened)))
 
     shown = page('{"to": "\u200b\\n\u043f\u0440\u0438"}')
     assert "to [U+202E]x" in shown

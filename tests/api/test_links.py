@@ -16,7 +16,8 @@ import asyncpg
 import httpx2
 import pytest
 
-from hai_flow.api.rest import sign_in, visitor_pages
+from hai_flow.api.http import visitor_pages
+from hai_flow.api.rest import sign_in
 from hai_flow.api.rest.people import links
 from hai_flow.primitives.signs import WARNING
 from tests.api.test_rest import Checked, wait_for_pendings
@@ -209,11 +210,11 @@ def test_a_chinese_browser_gets_each_page_of_a_link_in_chinese(mailed: Mailed) -
 
 
 def test_every_sentence_of_the_servers_pages_is_said_in_chinese() -> None:
-    folder = Path(visitor_pages.__file__).parent
+    folder = Path(sign_in.__file__).parent
     trees = [ast.parse(path.read_text()) for path in folder.rglob("*.py") if "visitor_pages" in path.read_text()]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     literals = {
-        call.args[1].value
+        str(call.args[1].value)
         for call in calls
         if getattr(call.func, "id", "") in ("say", "_page") and isinstance(call.args[1], ast.Constant)
     }

@@ -258,6 +258,13 @@ of_routes.bug(
 
 _LINKS: Final = "tests/api/test_links.py"
 links = Room("hai_flow/api/rest/people/links.py", _LINKS)
+of_visitors = Room("hai_flow/api/http/visitor_pages.py", _LINKS)
+of_visitors.bug("a Chinese browser gets English", ('.startswith("zh")', '.startswith("zz")'))
+of_visitors.bug("a refusal on a page names the id", ('_OF_AN_ID.sub("", refused.detail)', "refused.detail"))
+links.bug(
+    "a lacking reason is not said",
+    ('in derive_rules(pending).reasons and not typed.get("reason")', "in ()"),
+)
 links.bug("who was taken out of the file decides by a link", ("        if person is None:", "        if False:"))
 links.bug(
     "what a link's form has no field for is dropped",

@@ -23,8 +23,8 @@ from starlette.types import Receive, Scope, Send
 
 from hai_flow import addresses
 from hai_flow.api.http.problems import problem
+from hai_flow.api.http.visitor_pages import language_of, render_page, say
 from hai_flow.api.permissions.principals import open_to_everybody
-from hai_flow.api.rest.visitor_pages import language_of, render_page, say
 
 log = structlog.get_logger(__name__)
 

@@ -22,12 +22,12 @@ from hai_flow.api.auth.issuers import oidc
 from hai_flow.api.auth.issuers.jwt import Issuer
 from hai_flow.api.auth.sessions import demand_own_origin, derive_csrf, forget_cookie, read_session, set_cookie
 from hai_flow.api.http.bodies import read_body
+from hai_flow.api.http.visitor_pages import language_of, render_page, say, tell_refusal
 from hai_flow.api.permissions.principals import Principal, Unproven, open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess, actor_of
 from hai_flow.api.rest import console
-from hai_flow.api.rest.visitor_pages import language_of, render_page, say, tell_refusal
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants

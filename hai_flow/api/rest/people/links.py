@@ -17,13 +17,13 @@ from fastapi import Request, Response
 from pydantic import ValidationError
 
 from hai_flow.api.http.bodies import read_body
+from hai_flow.api.http.visitor_pages import language_of, name_option, render_page, say, tell_refusal
 from hai_flow.api.permissions.principals import Identity, Principal, open_to_everybody
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest.people import forms
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
 from hai_flow.api.rest.people.openings import note_opening
-from hai_flow.api.rest.visitor_pages import language_of, name_option, render_page, say, tell_refusal
 from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
 from hai_flow.engine import commands as c

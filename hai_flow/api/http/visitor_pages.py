@@ -65,8 +65,8 @@ def humanise(name: str) -> str:
 
 def tell_refusal(language: str, refused: Rejected) -> str:
     """Why something was refused: by its code, else in the words of the refusal, without the id that stands first."""
-    if (told := _REFUSALS.get(refused.code)) is not None:
-        return told[language == CHINESE]
+    if (pair := _REFUSALS.get(refused.code)) is not None:
+        return pair[language == CHINESE]
     sentence = _OF_AN_ID.sub("", refused.detail)
     sentence = sentence[:1].upper() + sentence[1:]
     return _CHINESE.get(sentence, sentence) if language == CHINESE else sentence
@@ -76,8 +76,8 @@ def tell_fault(language: str, finding: Mapping[str, Any]) -> str:
     """What a value of a form lacks, for a reader who has never seen a schema."""
     params = list(map(str, finding.get("params", ())))
     key = finding.get("code", "")
-    told = _FAULTS.get(f"{key}:{params[0]}" if params else key) or _FAULTS.get(key)
-    return str(finding["message"]) if told is None else told[language == CHINESE].format(*params, "")
+    pair = _FAULTS.get(f"{key}:{params[0]}" if params else key) or _FAULTS.get(key)
+    return str(finding["message"]) if pair is None else pair[language == CHINESE].format(*params, "")
 
 
 def render_page(
