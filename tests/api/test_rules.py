@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
+from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
+from tests.support.mcp_caller import Caller
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
@@ -216,6 +218,66 @@ def test_a_rule_others_approved_votes_beside_people_and_counts_each_use(desk: De
     assert any(gate["id"] == each["id"] and each["rule"] == rule["id"] for each in decided)
     audit = desk.call("user:aud", "GET", f"/v1/audit?subject=pending:{gate['id']}").json()["items"]
     assert [each["details"]["rule"] for each in audit] == [rule["id"]]
+
+
+def test_a_rule_votes_the_same_through_each_door_and_is_seen_there(desk: Desk) -> None:
+    """Runs of a workflow over REST and A2A and by a deposit; approvals of an agent over REST and MCP."""
+    bot = desk.people.person("agent:ext", roles=["requester"])
+    operator = desk.people.person("user:oli", roles=ROLES["user:oli"]) | {"A2A-Version": "1.0"}
+    asyncio.run(desk.fetch("SELECT hai_allow_deposits(session_user::text, 'default', 'service:shop')"))
+
+    def approve_over_rest(amount: float) -> str:
+        body = {"action": "pay", "arguments": {"amount": amount}, "policy": {"from": ["role:boss"]}}
+        answer = httpx2.post(f"{desk.server.url}/v1/approvals", json=body, headers=bot, timeout=60)
+        return str(answer.raise_for_status().json()["id"])
+
+    def approve_over_mcp(amount: float) -> str:
+        with httpx2.Client(base_url=desk.server.url, timeout=60) as http:
+            caller = Caller(http, Authorization=bot["Authorization"])
+            arguments = {"action": "pay", "arguments": {"amount": amount}, "policy": {"from": ["role:boss"]}}
+            result = caller.result(
+                "tools/call", {"name": "request_approval", "arguments": {**arguments, "seconds": 30}}
+            )
+        assert result["structuredContent"]["status"] == "approved", "nobody is waited for"
+        return str(result["structuredContent"]["id"])
+
+    def start_over_a2a(amount: float) -> str:
+        message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [{"data": {"amount": amount}}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        answer = httpx2.post(f"{desk.server.url}/workflows/pay/a2a", json=body, headers=operator, timeout=60)
+        return str(answer.json()["result"]["task"]["id"])
+
+    def start_by_deposit(amount: float) -> str:
+        body = json.dumps({"workflow": "pay", "input": {"amount": amount}})
+        ((id,),) = asyncio.run(desk.fetch("SELECT hai_deposit('start', $1)::text", body))
+        return str(id)
+
+    def find_gate(run: str) -> dict[str, Any]:
+        query = "SELECT path FROM pendings WHERE run_id = $1 AND kind = 'gate'"
+        ((path,),) = asyncio.run(until(lambda: desk.fetch(query, run)))
+        return desk.gate(run, path)
+
+    model = find_gate(approve_over_rest(5000))
+    assert desk.decide(model["id"], "user:cat").status_code == 200
+    of_runs, of_agents = desk.approved(), desk.approved(pending=model["id"])
+    doors: tuple[tuple[Callable[[float], str], dict[str, Any]], ...] = (
+        (desk.start, of_runs),
+        (start_over_a2a, of_runs),
+        (start_by_deposit, of_runs),
+        (approve_over_rest, of_agents),
+        (approve_over_mcp, of_agents),
+    )
+    for ask, rule in doors:
+        run = ask(50)
+        gate = find_gate(run)
+        (vote,) = gate["value"]["votes"]
+        assert (gate["status"], vote["by"], vote["via"]) == ("approve", "user:bob", "rule"), ask.__name__
+        assert vote["rule"] == rule["id"]
+        events = desk.call("user:oli", "GET", f"/v1/runs/{run}/events?limit=200").json()["items"]
+        assert [each["rule"]["id"] for each in events if each["type"] == "vote_cast"] == [rule["id"]]
+        audit = desk.call("user:aud", "GET", f"/v1/audit?subject=pending:{gate['id']}").json()["items"]
+        assert [each["details"]["rule"] for each in audit] == [rule["id"]]
+    assert [desk.rule(rule["id"])["uses"] for rule in (of_runs, of_agents)] == [3, 2]
 
 
 def test_a_rule_is_approved_by_neither_proposer_nor_requester(desk: Desk) -> None:

@@ -17,6 +17,9 @@ BERLIN = "Europe/Berlin"
 OFFICE = Calendar(BERLIN, hours=(9 * 60, 17 * 60))
 
 
+YEARS_END = ("2026-12-24", "2026-12-25", "2026-12-31", "2027-01-01")
+
+
 def ahead(calendar: Calendar, since: str, count: int) -> str:
     """The local time of the instant so many working days after a local time."""
     zone = ZoneInfo(calendar.zone)
@@ -34,6 +37,11 @@ def ahead(calendar: Calendar, since: str, count: int) -> str:
         (Calendar(BERLIN), "2026-03-27 12:00", 1, "2026-03-30 12:00"),  # summer time begins on the 29th
         (Calendar(BERLIN, holidays=("2026-03-03", "2026-03-04")), "2026-03-02 12:00", 1, "2026-03-05 12:00"),
         (Calendar(BERLIN, weekdays=(6,)), "2026-03-02 12:00", 2, "2026-03-22 00:00"),  # Sundays alone
+        (Calendar(BERLIN, holidays=YEARS_END), "2026-12-23 12:00", 2, "2026-12-29 12:00"),
+        (Calendar(BERLIN, holidays=YEARS_END), "2026-12-31 23:59", 1, "2027-01-05 00:00"),
+        (Calendar(BERLIN, weekdays=(5, 6)), "2026-10-25 02:30", 1, "2026-10-31 02:30"),  # winter time begins
+        (Calendar(BERLIN, weekdays=(5, 6)), "2026-03-28 02:30", 1, "2026-03-29 03:30"),  # an hour that is not there
+        (Calendar("Africa/Cairo", weekdays=(0, 4)), "2026-04-21 12:00", 0, "2026-04-24 01:00"),  # nor is midnight
         (OFFICE, "2026-03-02 08:00", 1, "2026-03-03 09:00"),
         (OFFICE, "2026-03-02 12:30", 1, "2026-03-03 12:30"),
         (OFFICE, "2026-03-06 18:00", 1, "2026-03-10 09:00"),
@@ -60,8 +68,14 @@ def test_a_deadline_lies_on_a_working_day_behind_as_many_as_it_counts(
     assert calendar.is_working(due.date())
     assert sum(map(calendar.is_working, days)) == count + (not calendar.is_working(begin.date()))
     cut = calendar.ahead(instants.milliseconds(begin), count)
-    if len(weekdays) >= 3:
-        assert cut.add(instants.milliseconds(begin), count) == instants.milliseconds(due)
+    assert cut.add(instants.milliseconds(begin), count) == instants.milliseconds(due)
+
+
+def test_a_week_of_one_working_day_keeps_the_holidays_that_its_deadline_reaches() -> None:
+    since = instants.milliseconds(datetime(2026, 3, 2, tzinfo=UTC))
+    calendar = Calendar("UTC", weekdays=(6,), holidays=("2026-09-06", "2031-01-05"))
+    cut = calendar.ahead(since, 27)
+    assert (cut.holidays, cut.add(since, 27)) == (("2026-09-06",), calendar.add(since, 27))
 
 
 FILE = """

@@ -8,6 +8,7 @@ import pytest
 
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.errors import Rejected
 from tests.support.runs import Play
 
@@ -81,6 +82,41 @@ def test_a_quorum_from_a_hole_picks_as_many_as_it_needs() -> None:
     play = begin_asking("quorum: '${{ 1 + 2 }}'")
     policy: Any = play.state.pendings[play.pending("go")].opened.policy
     assert policy["pick"] == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "number"),
+    [
+        ("from: role:boss, pick: 2, quorum: 1", 2),
+        ("from: role:boss, pick: 2, quorum: 2", 2),
+        ("from: role:boss, pick: 1, quorum: '${{ 1 + 2 }}'", 3),
+        ("from: \"${{ ['user:dan', 'user:bob', 'user:cat'] }}\", pick: 2, quorum: \"${{ 'all' }}\"", None),
+        ("from: \"${{ ['user:dan', 'user:bob'] }}\", pick: 2", None),
+        ("from: \"${{ ['user:dan', 'user:bob', 'user:cat'] }}\", pick: 2", 2),
+        ("from: role:boss", None),
+    ],
+)
+def test_as_many_are_picked_as_the_quorum_needs_and_none_of_everybody(fields: str, number: int | None) -> None:
+    play = Play(f'steps:\n  - id: go\n    approve: {{title: "Spend it?", deadline: 1d, {fields}}}\n')
+    play.start()
+    needs = describe_needs(play.state.pendings[play.pending("go")])
+    assert needs.get("pick") == number
+    assert ("picked" in needs) == (number is not None)
+
+
+def test_the_needs_of_a_question_say_who_was_picked_or_why_nobody() -> None:
+    play = begin_asking()
+    parts = ("pick", "picked", "pick_note")
+
+    def read() -> dict[str, Any]:
+        needs = describe_needs(play.state.pendings[play.pending("go")])
+        return {name: needs[name] for name in parts if name in needs}
+
+    assert read() == {"pick": 2, "picked": None}
+    pick(play, "user:dan", "user:bob")
+    assert read() == {"pick": 2, "picked": ["user:dan", "user:bob"]}
+    pick(play, before=("user:dan", "user:bob"))
+    assert read() == {"pick": 2, "picked": [], "pick_note": "few"}
 
 
 @pytest.mark.parametrize(

@@ -883,7 +883,8 @@ TARGETS: Final = (
     Target("hai_flow/engine/state/patch.py", ("tests/engine/test_patch.py",)),
     Target("hai_flow/primitives/json_pointers.py", ("tests/test_json_pointers.py",)),
     Target(
-        "hai_flow/engine/pendings/policies.py", ("tests/engine/test_policies.py", "tests/engine/test_approvals_time.py")
+        "hai_flow/engine/pendings/policies.py",
+        ("tests/engine/test_policies.py", "tests/engine/test_approvals_time.py", "tests/engine/test_picks.py"),
     ),
     Target(
         "hai_flow/engine/pendings/votes.py",

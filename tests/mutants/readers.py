@@ -64,7 +64,11 @@ calendars.bug(
     ),
 )
 calendars.bug(
-    "the holidays behind a few days are forgotten", ("timedelta(days=3 * count + 60)", "timedelta(days=count)")
+    "the holidays are forgotten that a week of few working days reaches",
+    (
+        "instants.instant(self.add(since, count)).date() + timedelta(days=2 * count + 60)",
+        "first + timedelta(days=3 * count + 60)",
+    ),
 )
 calendars.bug(
     "holidays are known until the last of them alone",

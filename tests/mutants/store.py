@@ -1173,7 +1173,12 @@ packing.bug(
 TARGETS: Final = (
     Target(
         "hai_flow/store/commit/projection.py",
-        ("tests/store/test_projection.py", "tests/runtime/test_inbox.py", "tests/runtime/test_notifier.py"),
+        (
+            "tests/store/test_projection.py",
+            "tests/runtime/test_inbox.py",
+            "tests/runtime/test_notifier.py",
+            "tests/runtime/test_picks.py",
+        ),
     ),
     Target(
         "hai_flow/store/postgres/error_classes.py",

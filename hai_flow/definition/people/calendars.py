@@ -78,9 +78,10 @@ class Calendar(msgspec.Struct, frozen=True, omit_defaults=True):
         return day
 
     def ahead(self, since: int, count: int) -> Calendar:
-        """The calendar with those holidays alone that matter for so many working days from then on."""
+        """The calendar with those holidays alone that matter for so many working days from then on, or from two months
+        later."""
         first = instants.instant(since).date() - _DAY
-        last = first + timedelta(days=3 * count + 60)
+        last = instants.instant(self.add(since, count)).date() + timedelta(days=2 * count + 60)
         near = tuple(each for each in self.holidays if first.isoformat() <= each <= last.isoformat())
         return msgspec.structs.replace(self, holidays=near)
 

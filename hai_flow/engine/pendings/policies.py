@@ -124,7 +124,7 @@ def _with_people(stage: Rules, world: World) -> Rules:
 
 def _with_pick(stage: Rules) -> Rules:
     """The stage with a number of people to pick that is enough for its quorum; none, where that is everybody."""
-    if stage.pick is None or stage.fault:
+    if stage.pick is None:
         return stage
     if not isinstance(stage.quorum, int):
         return msgspec.structs.replace(stage, pick=None)
