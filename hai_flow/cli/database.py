@@ -87,7 +87,10 @@ def _place_of_url(url: str) -> str:
 
 
 async def migrate_if_behind(database: RunDatabase) -> None:
-    """Bring the database to this release's schema. Raises StoreError."""
+    """Bring the database to this release's schema. Raises StoreError.
+
+    Only a schema that is behind, or roles that lack a right, import the libraries that change one: they are a quarter
+    of the time in which `dev` starts."""
     from hai_flow.store.postgres import database_roles, revisions
 
     dsn = database.direct or database.dsn

@@ -1,8 +1,17 @@
-"""The first schema: runs and what their commits write, workflows, blobs, workers, slots."""
+"""The first schema: runs and what their commits write, workflows, blobs, workers, slots.
+
+Revision ID: 0001
+Revises:
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
 
 # toast_tuple_target: a run row is rewritten by every commit; a long input or result must not be copied each time.
 RUNS = """

@@ -1,8 +1,17 @@
-"""Triggers and queues: schedules and their firings, the index of event triggers, runs that wait for a slot."""
+"""Triggers and queues: schedules and their firings, the index of event triggers, runs that wait for a slot.
+
+Revision ID: 0002
+Revises: 0001
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
 
 SCRIPT = """
 CREATE TABLE schedules (

@@ -1,8 +1,17 @@
-"""Signals: what was sent, and which runs wait for what."""
+"""Signals: what was sent, and which runs wait for what.
+
+Revision ID: 0003
+Revises: 0002
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
 
 SCRIPT = """
 CREATE TABLE signals (

@@ -1,8 +1,17 @@
-"""Branches: runs that begin at an earlier turn of their thread."""
+"""Branches: runs that begin at an earlier turn of their thread.
+
+Revision ID: 0004
+Revises: 0003
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:
@@ -18,7 +27,7 @@ ALTER TABLE runs
 ALTER TABLE runs
   ADD CONSTRAINT runs_branch CHECK (branch_of IS NOT NULL OR (follows IS NULL AND copied = 0)) NOT VALID
 """)
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         op.execute("ALTER TABLE runs VALIDATE CONSTRAINT runs_branch")
 
 

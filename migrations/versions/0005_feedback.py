@@ -1,8 +1,17 @@
-"""Feedback: what people think of what a thread has said, and of what was decided in it."""
+"""Feedback: what people think of what a thread has said, and of what was decided in it.
+
+Revision ID: 0005
+Revises: 0004
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
 
 SCRIPT = """
 CREATE TABLE feedback (

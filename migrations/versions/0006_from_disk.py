@@ -1,8 +1,17 @@
-"""Workflows know whether they were read from disk: only such may name modules of the project that they lie in."""
+"""Workflows know whether they were read from disk: only such may name modules of the project that they lie in.
+
+Revision ID: 0006
+Revises: 0005
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

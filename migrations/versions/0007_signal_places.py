@@ -3,11 +3,19 @@
 What was stored before gets the places below `FIRST`, by its time, without holding the table.
 
 The sequence gets its owner before it is used: Citus, which may keep a cell, changes none that is.
+
+Revision ID: 0007
+Revises: 0006
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
 
 FIRST = 1_000_000_000
 BATCH = 10_000
@@ -44,8 +52,10 @@ CREATE INDEX CONCURRENTLY signals_to_one ON signals (run_id, type, place) WHERE 
 def upgrade() -> None:
     for statement in COLUMNS.split(";\n"):
         op.execute(statement)
-    with op.autocommit_block():
-        while op.execute(PLACES):
+    context = op.get_context()
+    with context.autocommit_block():
+        assert context.connection is not None, "revisions are carried out, not written down"
+        while context.connection.exec_driver_sql(PLACES).rowcount:
             pass
         for statement in INDEXES.split(";\n"):
             op.execute(statement)

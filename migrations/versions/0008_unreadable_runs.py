@@ -1,8 +1,17 @@
-"""Runs say under which ABI their events were written, and why workers gave them back."""
+"""Runs say under which ABI their events were written, and why workers gave them back.
+
+Revision ID: 0008
+Revises: 0007
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:
@@ -12,7 +21,7 @@ ALTER TABLE runs
   ADD COLUMN IF NOT EXISTS given_back integer NOT NULL DEFAULT 0,
   ADD COLUMN IF NOT EXISTS unreadable text
 """)
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         op.execute("""
 CREATE INDEX CONCURRENTLY IF NOT EXISTS runs_unreadable ON runs (tenant, created_at, id) WHERE unreadable IS NOT NULL
 """)

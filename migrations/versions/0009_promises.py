@@ -1,8 +1,17 @@
-"""Promises: which slots are taken for runs that have not begun with them. And who looks for what is left, when."""
+"""Promises: which slots are taken for runs that have not begun with them. And who looks for what is left behind, when.
+
+Revision ID: 0009
+Revises: 0008
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
 
 # Existing slots are no promises, but for those that the last release left behind: the run has ended, or never was.
 LEFT_BEHIND = """
@@ -22,7 +31,7 @@ CREATE TABLE IF NOT EXISTS sweeps (
   CONSTRAINT sweeps_pkey PRIMARY KEY (name)
 )
 """)
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         for index in ("slots_promised", "slot_waiters_in_order"):
             op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}")  # one that was not finished is of no use
         op.execute(

@@ -1,11 +1,19 @@
 """Runs: places, in the order of their birth, and the indexes by which a thread is walked.
 
 Runs that are there have the place 0 and go on being ordered by their time.
+
+Revision ID: 0010
+Revises: 0009
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0010"
+down_revision = "0009"
+branch_labels = None
+depends_on = None
 
 COLUMNS = """
 CREATE SEQUENCE IF NOT EXISTS runs_place;
@@ -24,7 +32,7 @@ CREATE INDEX CONCURRENTLY runs_by_parent ON runs (parent_id) WHERE parent_id IS 
 def upgrade() -> None:
     for statement in COLUMNS.split(";\n"):
         op.execute(statement)
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         for statement in INDEXES.split(";\n"):
             op.execute(statement)
 

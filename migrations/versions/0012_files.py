@@ -1,8 +1,17 @@
-"""Files: what people upload and tools make, by its sha256, in pieces; who uploaded it, which runs refer to it."""
+"""Files: what people upload and tools make, by its sha256, in pieces; who uploaded it, which runs refer to it.
+
+Revision ID: 0012
+Revises: 0011
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
 
 STATEMENTS = (
     # No release has ever written or read there, so nothing is lost, and an older one beside this one does not notice.

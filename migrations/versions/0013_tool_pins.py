@@ -1,8 +1,17 @@
-"""What the functions of servers looked like when a workflow that calls them was published."""
+"""What the functions of servers looked like when a workflow that calls them was published.
+
+Revision ID: 0013
+Revises: 0012
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

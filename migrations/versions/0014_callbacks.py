@@ -1,8 +1,17 @@
-"""Addresses at which services call back."""
+"""Addresses at which services call back.
+
+Revision ID: 0014
+Revises: 0013
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0014"
+down_revision = "0013"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

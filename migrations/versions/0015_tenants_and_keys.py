@@ -1,8 +1,17 @@
-"""Tenants by name, and the keys that callers prove themselves with."""
+"""Tenants by name, and the keys that callers prove themselves with.
+
+Revision ID: 0015
+Revises: 0014
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+branch_labels = None
+depends_on = None
 
 STATEMENTS = (
     """

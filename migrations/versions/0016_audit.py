@@ -2,11 +2,21 @@
 
 A record and its seal are only ever inserted. The details of a record are replaced once the person is forgotten, which
 says so in `erased_at`. What waits for its seal is queued by the database itself, whoever inserts it.
+
+Revision ID: 0016
+Revises: 0015
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+from hai_flow.store.postgres.migrations import is_sharded
+
+revision = "0016"
+down_revision = "0015"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:
@@ -65,7 +75,7 @@ def upgrade() -> None:
       CONSTRAINT audit_unsealed_pkey PRIMARY KEY (tenant, id)
     )
     """)
-    if not op.is_sharded():
+    if not is_sharded(op.get_context().connection):
         _guard()
 
 

@@ -1,11 +1,19 @@
 """Who is asked by each open question, in the order of deadlines.
 
 Questions that are open already get their rows by a sweep, a page at a time: a document says who has its roles.
+
+Revision ID: 0017
+Revises: 0016
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0017"
+down_revision = "0016"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

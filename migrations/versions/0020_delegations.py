@@ -1,8 +1,17 @@
-"""Delegations; and of each vote what it said, for whom and when, so that people find what they have decided."""
+"""Delegations; and of each vote what it said, for whom and when, so that people find what they have decided.
+
+Revision ID: 0020
+Revises: 0019
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0020"
+down_revision = "0019"
+branch_labels = None
+depends_on = None
 
 INDEXES = """
 DROP INDEX CONCURRENTLY IF EXISTS votes_of_each;
@@ -37,7 +46,7 @@ def upgrade() -> None:
     """)
     op.execute("CREATE INDEX IF NOT EXISTS delegations_to ON delegations (tenant, to_id, until)")
     op.execute("CREATE INDEX IF NOT EXISTS delegations_from ON delegations (tenant, from_id, until)")
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         for statement in INDEXES.split(";\n"):
             op.execute(statement)
 

@@ -3,11 +3,19 @@
 `hai_api` may read the tables below, and sees of them the rows of the tenant that is set for its transaction. For every
 other role nothing changes: the policy lets it through, and the owner's own policy costs it nothing. A role that may not
 create roles leaves that to whoever may (docs/security.md#the-second-wall); the policies stand all the same.
+
+Revision ID: 0021
+Revises: 0020
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0021"
+down_revision = "0020"
+branch_labels = None
+depends_on = None
 
 TABLES = (
     "runs", "log", "snapshots", "pendings", "votes", "turns", "messages", "workflows", "schedules", "signals",

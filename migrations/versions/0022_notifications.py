@@ -1,8 +1,17 @@
-"""Notifications to people and systems, and links at which one person may decide."""
+"""Notifications to people and systems, and links at which one person may decide.
+
+Revision ID: 0022
+Revises: 0021
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0022"
+down_revision = "0021"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -1,8 +1,17 @@
-"""What backends give their pages: tokens that a key signs, and tickets that are good once."""
+"""What backends give their pages: tokens that a key signs, and tickets that are good once.
+
+Revision ID: 0023
+Revises: 0022
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0023"
+down_revision = "0022"
+branch_labels = None
+depends_on = None
 
 STATEMENTS = (
     "ALTER TABLE keys ADD COLUMN verifies bytea",

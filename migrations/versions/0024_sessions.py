@@ -1,8 +1,17 @@
-"""Sessions of browsers."""
+"""Sessions of browsers.
+
+Revision ID: 0024
+Revises: 0023
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0024"
+down_revision = "0023"
+branch_labels = None
+depends_on = None
 
 STATEMENTS = (
     """

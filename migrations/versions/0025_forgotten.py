@@ -1,8 +1,17 @@
-"""People who were forgotten a short while ago: what was given to them before opens nothing."""
+"""People who were forgotten a short while ago: what was given to them before opens nothing.
+
+Revision ID: 0025
+Revises: 0024
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0025"
+down_revision = "0024"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -3,11 +3,19 @@
 As in revision 0021: `hai_api` sees the rows of the tenant that is set, every other role what it saw before. Each table
 in a statement of its own: nobody waits for more than one of them. `tenants` has the tenant as its id. What the roles
 may do is granted behind all revisions (`hai_flow.store.postgres.database_roles`).
+
+Revision ID: 0026
+Revises: 0025
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0026"
+down_revision = "0025"
+branch_labels = None
+depends_on = None
 
 TABLES = (
     "commands", "delegations", "inbox", "notifications", "links", "outbox", "slots", "slot_waiters", "fires",
@@ -17,7 +25,7 @@ TABLES = (
 
 
 def upgrade() -> None:
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         for table in TABLES:
             tenant = "id" if table == "tenants" else "tenant"
             op.execute(f"""

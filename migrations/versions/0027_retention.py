@@ -1,8 +1,17 @@
-"""Runs that are archived or removed, and rows of the log that hold several commits."""
+"""Runs that are archived or removed, and rows of the log that hold several commits.
+
+Revision ID: 0027
+Revises: 0026
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0027"
+down_revision = "0026"
+branch_labels = None
+depends_on = None
 
 STATEMENTS = (
     "ALTER TABLE log ADD COLUMN parts bytea",

@@ -1,8 +1,17 @@
-"""In which cells each tenant lives, by number; null: at home. Read at home alone."""
+"""In which cells each tenant lives, by number; null: at home. Read at home alone.
+
+Revision ID: 0029
+Revises: 0028
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0029"
+down_revision = "0028"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

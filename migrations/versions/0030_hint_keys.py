@@ -1,8 +1,17 @@
-"""What the processes of this database seal the hints with that go by Redis: one row, which the first of them makes."""
+"""What the processes of this database seal the hints with that go by Redis: one row, which the first of them makes.
+
+Revision ID: 0030
+Revises: 0029
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0030"
+down_revision = "0029"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

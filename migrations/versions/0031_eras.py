@@ -1,8 +1,17 @@
-"""In which history a database is: its eras, and the beats by which a restore to an earlier time is noticed."""
+"""In which history a database is: its eras, and the beats by which a restore to an earlier time is noticed.
+
+Revision ID: 0031
+Revises: 0030
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0031"
+down_revision = "0030"
+branch_labels = None
+depends_on = None
 
 STATEMENTS = (
     """

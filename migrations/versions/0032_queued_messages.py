@@ -1,8 +1,17 @@
-"""Messages that wait until their thread's run has ended, for workflows with `on_message: enqueue`."""
+"""Messages that wait until their thread's run has ended, for workflows with `on_message: enqueue`.
+
+Revision ID: 0032
+Revises: 0031
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0032"
+down_revision = "0031"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

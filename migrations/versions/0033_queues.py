@@ -1,8 +1,17 @@
-"""Workers say which queues they serve and what they do; runs of dead ones are found by queue, and lists by queue."""
+"""Workers say which queues they serve and what they do; runs of dead ones are found by queue, and lists by queue.
+
+Revision ID: 0033
+Revises: 0032
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0033"
+down_revision = "0032"
+branch_labels = None
+depends_on = None
 
 COLUMNS = {
     "queues": "text[]",
@@ -24,7 +33,7 @@ CREATE INDEX CONCURRENTLY runs_by_queue ON runs (tenant, queue, created_at, id) 
 def upgrade() -> None:
     for column, kind in COLUMNS.items():
         op.execute(f"ALTER TABLE workers ADD COLUMN IF NOT EXISTS {column} {kind}")
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         op.execute("DROP INDEX CONCURRENTLY IF EXISTS runs_held_by_queue")
         op.execute(HELD)
         op.execute("DROP INDEX CONCURRENTLY IF EXISTS runs_held")
@@ -33,7 +42,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         op.execute("DROP INDEX CONCURRENTLY IF EXISTS runs_by_queue")
         op.execute("CREATE INDEX CONCURRENTLY IF NOT EXISTS runs_held ON runs (worker) WHERE worker IS NOT NULL")
         op.execute("DROP INDEX CONCURRENTLY IF EXISTS runs_held_by_queue")

@@ -1,8 +1,17 @@
-"""Which servers there are, for whoever looks how a deployment stands."""
+"""Which servers there are, for whoever looks how a deployment stands.
+
+Revision ID: 0035
+Revises: 0034
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0035"
+down_revision = "0034"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

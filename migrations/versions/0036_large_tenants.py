@@ -1,10 +1,18 @@
 """A tenant may live in several cells: in which it began, in which nothing begins any more, and the events that are on
 their way to all of them.
+
+Revision ID: 0036
+Revises: 0035
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0036"
+down_revision = "0035"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -1,8 +1,17 @@
-"""The people behind a run beside its requester, and the senders of events."""
+"""The people behind a run beside its requester, and the senders of events.
+
+Revision ID: 0037
+Revises: 0036
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0037"
+down_revision = "0036"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -1,8 +1,17 @@
-"""A version of a workflow can be retired: no run, child or fork begins with it any more."""
+"""A version of a workflow can be retired: no run, child or fork begins with it any more.
+
+Revision ID: 0038
+Revises: 0037
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0038"
+down_revision = "0037"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -1,8 +1,17 @@
-"""Slots that a run which is stopped leaves to the one in whose place it begins."""
+"""Slots that a run which is stopped leaves to the one in whose place it begins.
+
+Revision ID: 0039
+Revises: 0038
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0039"
+down_revision = "0038"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

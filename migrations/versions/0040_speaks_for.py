@@ -1,8 +1,17 @@
-"""A key says for whom the tokens that it makes may decide."""
+"""A key says for whom the tokens that it makes may decide.
+
+Revision ID: 0040
+Revises: 0039
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0040"
+down_revision = "0039"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -1,8 +1,17 @@
-"""Archives know which opinions they have, and restoring one forgets again who was forgotten since."""
+"""Archives know which opinions they have, and restoring one forgets again who was forgotten since.
+
+Revision ID: 0041
+Revises: 0040
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0041"
+down_revision = "0040"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

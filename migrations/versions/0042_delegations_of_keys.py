@@ -1,8 +1,17 @@
-"""A delegation ends with the key by which it was made. And `hai_engine` revokes keys and notes their use, no more."""
+"""A delegation ends with the key by which it was made. And `hai_engine` revokes keys and notes their use, no more.
+
+Revision ID: 0042
+Revises: 0041
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0042"
+down_revision = "0041"
+branch_labels = None
+depends_on = None
 
 _IF_THERE = "DO $$ BEGIN IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'hai_engine') THEN {} END IF; END $$"
 

@@ -1,8 +1,17 @@
-"""Runs have a summary: the line by which lists show them."""
+"""Runs have a summary: the line by which lists show them.
+
+Revision ID: 0043
+Revises: 0042
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0043"
+down_revision = "0042"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -1,10 +1,18 @@
 """A delegation ends with the session or the issuer's token by which it was made. Earlier ones last a
 quarter at most, too, and links in mails 72 hours.
+
+Revision ID: 0044
+Revises: 0043
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0044"
+down_revision = "0043"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

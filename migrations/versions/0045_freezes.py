@@ -1,8 +1,17 @@
-"""Freezes: what operators let nobody begin, and the runs with steps that one of them holds."""
+"""Freezes: what operators let nobody begin, and the runs with steps that one of them holds.
+
+Revision ID: 0045
+Revises: 0044
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0045"
+down_revision = "0044"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:
@@ -32,7 +41,7 @@ def upgrade() -> None:
     )
     """)
     op.execute("ALTER TABLE runs ADD COLUMN IF NOT EXISTS held text")
-    with op.autocommit_block():
+    with op.get_context().autocommit_block():
         op.execute("DROP INDEX CONCURRENTLY IF EXISTS runs_held")
         op.execute("CREATE INDEX CONCURRENTLY runs_held ON runs (held, id) WHERE held <> ''")
 

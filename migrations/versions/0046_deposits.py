@@ -1,8 +1,17 @@
-"""Deposits: starts and events that another program writes in a transaction of its own, by one function."""
+"""Deposits: starts and events that another program writes in a transaction of its own, by one function.
+
+Revision ID: 0046
+Revises: 0045
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0046"
+down_revision = "0045"
+branch_labels = None
+depends_on = None
 
 _WALLED = ("deposits", "depositors")
 _DEPOSIT = "hai_deposit(text, text, text, text)"

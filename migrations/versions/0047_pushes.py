@@ -1,8 +1,17 @@
-"""Push notifications of A2A: the addresses that clients want to be called at when a run changes."""
+"""Push notifications of A2A: the addresses that clients want to be called at when a run changes.
+
+Revision ID: 0047
+Revises: 0046
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0047"
+down_revision = "0046"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -1,8 +1,17 @@
-"""Chat, both ways: the cards that show questions, their buttons, and the accounts of people."""
+"""Chat, both ways: the cards that show questions, their buttons, and the accounts of people.
+
+Revision ID: 0048
+Revises: 0047
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0048"
+down_revision = "0047"
+branch_labels = None
+depends_on = None
 
 _WALLED = ("chat_cards", "chat_buttons", "chat_accounts")
 

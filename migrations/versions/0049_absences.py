@@ -1,8 +1,17 @@
-"""Absences: who is away on which days, and who decides for them."""
+"""Absences: who is away on which days, and who decides for them.
+
+Revision ID: 0049
+Revises: 0048
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0049"
+down_revision = "0048"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

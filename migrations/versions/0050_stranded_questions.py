@@ -1,8 +1,17 @@
-"""Open questions that nobody can decide, and since when."""
+"""Open questions that nobody can decide, and since when.
+
+Revision ID: 0050
+Revises: 0049
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0050"
+down_revision = "0049"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

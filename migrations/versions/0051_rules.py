@@ -1,8 +1,17 @@
-"""Standing rules: decisions that people have given ahead, and the votes by them."""
+"""Standing rules: decisions that people have given ahead, and the votes by them.
+
+Revision ID: 0051
+Revises: 0050
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0051"
+down_revision = "0050"
+branch_labels = None
+depends_on = None
 
 _WALLED = ("rules", "rule_uses")
 

@@ -1,8 +1,17 @@
-"""Results of backtests that publications demand."""
+"""Results of backtests that publications demand.
+
+Revision ID: 0053
+Revises: 0052
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0053"
+down_revision = "0052"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

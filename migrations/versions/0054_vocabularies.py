@@ -1,8 +1,17 @@
-"""Since when the database has the vocabulary that a release writes: decisions from before are another one's."""
+"""Since when the database has the vocabulary of the log that a release writes: decisions from before are another one's.
+
+Revision ID: 0054
+Revises: 0053
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0054"
+down_revision = "0053"
+branch_labels = None
+depends_on = None
 
 ABI = 12  # of `hai_flow/engine/events`; a revision for the next one adds its row
 

@@ -1,8 +1,17 @@
-"""Seeded questions that have to be refused, and who opened a question before deciding it."""
+"""Seeded questions that have to be refused, and who opened a question before deciding it.
+
+Revision ID: 0055
+Revises: 0054
+"""
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0055"
+down_revision = "0054"
+branch_labels = None
+depends_on = None
 
 _TABLES = ("canaries", "openings")
 

@@ -3,11 +3,19 @@
 The row that stood in the way of an insertion may be gone when it is read: its run has begun. That was taken for a row
 with another body. With `SET LOCAL hai.hint = 'off'` there is no NOTIFY, which transactions that are prepared
 (two-phase commit) may not have, and for which PostgreSQL commits one transaction behind the other.
+
+Revision ID: 0057
+Revises: 0056
 """
 
 from __future__ import annotations
 
-from hai_flow.store.postgres import op
+from alembic import op
+
+revision = "0057"
+down_revision = "0056"
+branch_labels = None
+depends_on = None
 
 
 def upgrade() -> None:

@@ -43,7 +43,7 @@ LEFT_OUT: Final = shutil.ignore_patterns(
 )
 OURS: Final = ("hai_flow", "tests", "migrations")
 PRELOADED: Final = (
-    "asyncpg", "asyncio", "cel_expr_python", "email.message", "fastapi", "hypothesis", "immutables",
+    "alembic.command", "asyncpg", "asyncio", "cel_expr_python", "email.message", "fastapi", "hypothesis", "immutables",
     "jsonschema_rs", "msgspec", "pydantic", "rich", "sqlalchemy.ext.asyncio", "structlog", "yaml",
 )  # fmt: skip
 TEST_SECONDS: Final = 60  # longer than any test takes that is chosen here, also on a machine with much to do

@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
 import pytest
+import sqlalchemy as sa
+from alembic.script import ScriptDirectory
 
-from hai_flow.store.postgres import migrations, op, revisions
-from tests.support.online_migrations import faults_in, watch_commits
+from hai_flow.store.postgres import migrations, revisions
+from tests.support.online_migrations import faults_in, watch_transactions
 from tests.support.waiting import until
 
 VERSIONS = sorted((revisions.directory() / "versions").glob("*.py"))
@@ -109,16 +112,24 @@ INSERT INTO slots (tenant, slot, run_id) SELECT tenant, id::text, id FROM born
 
 def in_order() -> list[str]:
     """All of them, oldest first."""
-    return sorted(revisions.list_revisions())
+    scripts = ScriptDirectory.from_config(migrations._config())
+    return [script.revision for script in scripts.walk_revisions()][::-1]
 
 
 async def test_every_revision_runs_beside_the_first_release(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults: list[str] = []
+    make = migrations.create_async_engine
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        engine = make(*arguments, **options)
+        watch_transactions(engine.sync_engine, faults.append)
+        return engine
+
     first, *later = in_order()
     await migrations.upgrade(empty_database_url, first)
-    monkeypatch.setattr(op, "commit", watch_commits(faults.append))
+    monkeypatch.setattr(migrations, "create_async_engine", watched)
     async with Release(empty_database_url).at_work() as release:
         for revision in later:
             await migrations.upgrade(empty_database_url, revision)
@@ -127,22 +138,25 @@ async def test_every_revision_runs_beside_the_first_release(
     assert await revisions.current(empty_database_url) == revisions.head()
 
 
-async def test_a_transaction_that_reads_a_table_which_it_holds_is_seen(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transaction_that_reads_a_table_which_it_holds_is_seen(database_url: str) -> None:
     """By the same means as above: else that test could not fail."""
     faults: list[str] = []
-    monkeypatch.setattr(op, "commit", watch_commits(faults.append))
-    connection = await asyncpg.connect(database_url)
 
-    async def carry_out(statement: str) -> None:
-        await op.carry_out(connection, lambda: op.execute(statement), "SELECT 1")
+    async def work() -> None:
+        engine = migrations.create_async_engine(
+            "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(database_url)
+        )
+        watch_transactions(engine.sync_engine, faults.append)
+        async with engine.begin() as connection:
+            await connection.execute(sa.text(BIRTH.replace("$1", f"'{uuid4()}'").replace("$2", f"'{uuid4()}'")))
+        async with engine.begin() as connection:
+            await connection.execute(sa.text("ALTER TABLE runs ADD CONSTRAINT x CHECK (seq > 0) NOT VALID"))
+        assert faults == []
+        async with engine.begin() as connection:
+            await connection.execute(sa.text("ALTER TABLE runs ADD CONSTRAINT y CHECK (seq > 0)"))
+        await engine.dispose()
 
-    await carry_out(BIRTH.replace("$1", f"'{uuid4()}'").replace("$2", f"'{uuid4()}'"))
-    await carry_out("ALTER TABLE runs ADD CONSTRAINT x CHECK (seq > 0) NOT VALID")
-    assert faults == []
-    await carry_out("ALTER TABLE runs ADD CONSTRAINT y CHECK (seq > 0)")
-    await connection.close()
+    asyncio.run(work())
     assert faults == ["table runs was read under AccessExclusiveLock"]
 
 

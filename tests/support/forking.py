@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import IO, Any, Final
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNTIME: Final = ("hai_flow.runtime.runtime", "tests.support.effects", "uvloop")
+RUNTIME: Final = ("alembic.command", "hai_flow.runtime.runtime", "tests.support.effects", "uvloop")
 SERVER: Final = (
     *RUNTIME, "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow.cli.runs.control", "hai_flow.cli.people.decide",
     "hai_flow.cli.serve.dev", "hai_flow.cli.runs.show", "hai_flow.embedded", "tests.support.rehearsed",

@@ -4,12 +4,10 @@ transactions."""
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
-import asyncpg
-
-from hai_flow.store.postgres import op
+import sqlalchemy as sa
 
 _CREATED: Final = re.compile(r"\bCREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 _INDEX: Final = re.compile(
@@ -24,7 +22,7 @@ _READS_ALL: Final = {
     r"\bTYPE\b": "changes a column's type, which writes the table anew",
     r"\bUNIQUE\b|\bPRIMARY KEY\b(?!.*\bUSING INDEX\b)": "builds an index while it holds the table",
 }
-_OTHER_WORDS: Final = re.compile(r"\bop\.(?!(?:execute|autocommit_block|is_sharded)\b)(\w+)")
+_OTHER_WORDS: Final = re.compile(r"\bop\.(?!execute\b|get_context\b)(\w+)")
 
 
 def faults_in(source: str) -> list[str]:
@@ -58,14 +56,11 @@ GROUP BY 1 ORDER BY 1
 """
 
 
-def watch_commits(tell: Callable[[str], Any]) -> Callable[[asyncpg.Connection], Awaitable[None]]:
-    """In place of `op.commit`: calls `tell` with a sentence for each table that the transaction has read while it
-    locked out all others."""
-    commit = op.commit
+def watch_transactions(engine: sa.Engine, tell: Callable[[str], Any]) -> None:
+    """Call `tell` with a sentence for each table that a transaction of `engine` read while it locked out all others."""
 
-    async def look_and_commit(connection: asyncpg.Connection) -> None:
-        for table, modes in await connection.fetch(_READ_WHILE_HELD):
+    def look(connection: sa.Connection) -> None:
+        for table, modes in connection.exec_driver_sql(_READ_WHILE_HELD).fetchall():
             tell(f"table {table} was read under {modes}")
-        await commit(connection)
 
-    return look_and_commit
+    sa.event.listen(engine, "commit", look)

@@ -78,7 +78,7 @@ _CITUS_COMMIT: Final = "could not commit transaction"
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
-    """The SQLSTATE that `error`, or what it was raised from, carries; None when it carries none."""
+    """The SQLSTATE that `error` (asyncpg's, or SQLAlchemy's wrapper of it) carries; None when it carries none."""
     while error is not None:
         state = getattr(error, "sqlstate", None)
         if isinstance(state, str):

@@ -14,19 +14,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import time
-from collections.abc import AsyncGenerator, Iterator
-from types import ModuleType
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 import asyncpg
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
-from hai_flow.store.postgres import database_roles, op, revisions
+from hai_flow.store.postgres import database_roles, revisions
 from hai_flow.store.postgres.error_classes import sqlstate_of
 
 LOCK_KEY: Final = 0x4841_4946_4C4F_57  # "HAIFLOW"
+LOCK_TIMEOUT: Final = "200ms"
 UPGRADE_SECONDS_MAX: Final = 60.0  # without getting on: a lock that is not given back
 OTHERS_SECONDS_MAX: Final = 3600.0  # another process may be building an index of a big table
 _LOCK_NOT_AVAILABLE: Final = "55P03"
@@ -40,34 +46,50 @@ async def upgrade(dsn: str, revision: str = "head") -> None:
     everybody behind it wait too; it gives up its place and tries again. Raises `StoreError` after a minute of that, and
     after an hour in which another process was migrating.
     """
-    await _migrate(dsn, revisions.head() if revision == "head" else revision, upwards=True)
+    await _migrate(dsn, lambda config: command.upgrade(config, revision), upwards=True)
 
 
 async def downgrade(dsn: str, revision: str) -> None:
     """Take the database back to `revision` ("base" is the empty schema). For tests and for a rollback by hand."""
-    await _migrate(dsn, None if revision == "base" else revision, upwards=False)
+    await _migrate(dsn, lambda config: command.downgrade(config, revision), upwards=False)
+
+
+def is_sharded(connection: sa.Connection | None) -> bool:
+    """Whether Citus keeps the tables of the session's schema, whole, on some node: it does not take every statement."""
+    assert connection is not None, "revisions are carried out, not written down"
+    has_catalog = connection.exec_driver_sql("SELECT to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL").scalar_one()
+    query = "SELECT EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = current_schema()::regnamespace)"
+    return bool(has_catalog and connection.exec_driver_sql(query).scalar_one())
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(revisions.directory()).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
 
 
 class _OtherMigrates(Exception):
     """Another process holds the advisory lock."""
 
 
-async def _migrate(dsn: str, revision: str | None, *, upwards: bool) -> None:
+async def _migrate(dsn: str, run: Callable[[Config], None], upwards: bool) -> None:
     began = time.monotonic()
     while True:
         try:
-            return await _migrate_once(dsn, revision, upwards=upwards)
+            return await _migrate_once(dsn, run, upwards)
         except _OtherMigrates:
             if time.monotonic() - began > OTHERS_SECONDS_MAX:
                 raise StoreError(
                     f"the migration got no lock for {OTHERS_SECONDS_MAX:.0f} s: another process is migrating this "
                     "database (pg_locks, locktype advisory); see what it waits for"
                 ) from None
-        except asyncpg.PostgresError as error:
-            state = sqlstate_of(error)
+        except (DBAPIError, asyncpg.LockNotAvailableError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            state = sqlstate_of(cause)
             if state == _INSUFFICIENT_PRIVILEGE:
                 raise StoreError(
-                    f"the role of the database's URL may not make the schema: {str(error).splitlines()[0]}. Make "
+                    f"the role of the database's URL may not make the schema: {str(cause).splitlines()[0]}. Make "
                     "it the owner of the database, or GRANT CREATE, USAGE ON SCHEMA public to it"
                 ) from error
             if state != _LOCK_NOT_AVAILABLE:
@@ -80,64 +102,42 @@ async def _migrate(dsn: str, revision: str | None, *, upwards: bool) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _migrate_once(dsn: str, revision: str | None, *, upwards: bool) -> None:
-    async with _alone(dsn):
-        connection = await asyncpg.connect(dsn)
-        try:
-            current = await revisions.read(connection)
-            if upwards and current not in (None, *revisions.list_revisions()):
-                return  # a newer release has migrated it to a revision that this one has never heard of
-            if current is None:
-                await connection.execute(_VERSIONS)
-            for number, half in _list_steps(current, revision, upwards=upwards):
-                change = getattr(_load(number), half)
-                here = number if upwards else revisions.find_previous(number)
-                note = "" if here is None else f"INSERT INTO alembic_version (version_num) VALUES ('{here}')"
-                await op.carry_out(connection, change, f"DELETE FROM alembic_version; {note}")
-        finally:
-            await connection.close()
-        if upwards:
-            await _ensure_roles(dsn)
+async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) -> None:
+    config = _config()
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
+    )
+    sa.event.listen(engine.sync_engine, "begin", _be_patient_for_a_moment)
 
+    def migrate(connection: sa.Connection) -> bool:
+        left_alone = upwards and _is_newer(connection)
+        connection.commit()  # each revision is to have a transaction of its own
+        if not left_alone:
+            config.attributes["connection"] = connection
+            run(config)
+        return not left_alone
 
-_VERSIONS: Final = """
-CREATE TABLE IF NOT EXISTS alembic_version (
-  version_num varchar(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))
-"""
-"""The table has the name and the shape that it had when Alembic kept it: earlier releases look there."""
-
-
-def _list_steps(current: str | None, target: str | None, *, upwards: bool) -> Iterator[tuple[str, str]]:
-    """The revisions to carry out, each with the function that does it. A revision is named by a number of four
-    digits."""
-    numbers = sorted(revisions.list_revisions())
-    for each in filter(None, (current, target)):
-        if each not in numbers:
-            raise StoreError(f"expected a revision from {numbers[0]} to {numbers[-1]}, found {each}")
-    begin, end = current or "", target or ""
-    if upwards:
-        yield from ((number, "upgrade") for number in numbers if begin < number <= end)
-    else:
-        yield from ((number, "downgrade") for number in reversed(numbers) if end < number <= begin)
-
-
-def _load(revision: str) -> ModuleType:
-    (path,) = (revisions.directory() / "versions").glob(f"{revision}_*.py")
-    spec = importlib.util.spec_from_file_location(f"revision_{path.stem}", path)
-    assert spec is not None, path
-    assert spec.loader is not None, path
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    try:
+        async with _alone(dsn):
+            async with engine.connect() as connection:
+                migrated = await connection.run_sync(migrate)
+            if migrated and upwards:
+                await _ensure_roles(dsn)
+    finally:
+        await engine.dispose()
 
 
 async def _ensure_roles(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute(f"SET lock_timeout = '{op.LOCK_TIMEOUT}'")
+        await connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
         await database_roles.ensure(connection)
     finally:
         await connection.close()
+
+
+def _be_patient_for_a_moment(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
 
 
 @contextlib.asynccontextmanager
@@ -158,3 +158,9 @@ async def _alone(dsn: str) -> AsyncGenerator[None]:
             yield
     finally:
         await connection.close()
+
+
+def _is_newer(connection: sa.Connection) -> bool:
+    """Whether the database is at a revision that this release has never heard of: a newer release migrated it."""
+    revision = MigrationContext.configure(connection).get_current_revision()
+    return revision is not None and revision not in revisions.list_revisions()

@@ -26,7 +26,7 @@ import sys
 from typing import Any, Final
 
 PRELOADED: Final = (
-    "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow_chaos.tools",
+    "alembic.command", "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow_chaos.tools",
     "hai_flow.cli.serve.processes",
     "hai_flow.models.chat",
     "hai_flow.runtime.runtime", "hai_flow.steps.http.runner", "hai_flow.telemetry.watching", "mcp",
