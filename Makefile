@@ -69,7 +69,6 @@ chaos: ## Break a deployment for twelve minutes, see whether it keeps its promis
 	python3 cli.py install
 	.venv/bin/hai-flow chaos --minutes 12 --servers 3 --workers 4 --runs 2000 $(if $(SEED),--seed $(SEED))
 	TEST_CUTS=10000 $(if $(SEED),TEST_SEED=$(SEED)) .venv/bin/python -m pytest -n0 tests/foreign/test_foreign.py
-	TEST_PROGRAMS=20000 .venv/bin/python -m pytest -n0 tests/definition/test_guards.py
 
 conformance-mcp: ## The official conformance kit of MCP over a server with workflows for it (Node comes with the environment)
 	python3 cli.py test tests/clients/test_mcp_conformance.py -n0

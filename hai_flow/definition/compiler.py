@@ -26,7 +26,7 @@ from hai_flow.definition.checks.yaml_pitfalls import check_plain_values
 from hai_flow.definition.children import Children, find_no_child
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import build_state_schema, read_declarations
-from hai_flow.definition.futile import check_declared_deadlines, check_schema
+from hai_flow.definition.futile import check_declared_deadlines, check_limits, check_schema
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.scope import END, Visibility, build_names
@@ -143,7 +143,12 @@ def _is_another_kind(reader: Reader) -> bool:
 
 
 def _plan(
-    source: bytes, readers: list[Reader], children: Children, modules: Modules, parts: Sequence[Part], note: NoteNames
+    source: bytes,
+    readers: list[Reader],
+    children: Children,
+    modules: Modules,
+    parts: Sequence[Part],
+    note: NoteNames,
 ) -> plan.Plan | None:
     """The plan; None, or one with holes in it, where findings say so. `readers` gets one for each file that is used."""
     reader = readers[0]
@@ -178,6 +183,7 @@ def _plan(
     check_document_catch(context, drafts.catch, drafts.steps)
     check_secrets(reader, fields)
     check_declared_deadlines(context, fields)
+    check_limits(context, drafts.steps)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
     compiled = _make_plan(source, fields, context, catch, output, default_notify, summary)
@@ -238,11 +244,17 @@ _FOR_THE_END: Final = frozenset((
 _OF_SUMMARY: Final = frozenset(("input", "state", "run", "thread"))
 
 
+def _explain_summary(name: str) -> tuple[str, str]:
+    """Why no step may be named in the `summary`."""
+    message = f"lists show it at any time of a run, also before `{name}`: read `input`, or `state` that a step has set"
+    return "summary.names", message
+
+
 def _summary(context: StepContext, fields: Mapping[str, Json], names: Names) -> plan.Template | None:
     """The line that lists show. It is filled at any time of a run, so it reads nothing that is only sometimes there."""
     if "summary" not in fields:
         return None
-    template = context.template(fields["summary"], ("summary",), names, text=True)
+    template = context.template(fields["summary"], ("summary",), replace(names, explain=_explain_summary), text=True)
     others = sorted(template.roots - _OF_SUMMARY)
     if others:
         message = (

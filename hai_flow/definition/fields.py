@@ -349,6 +349,10 @@ def _duration_hint(text: str) -> str:
     """A word on what has no length that always is the same."""
     if re.fullmatch(r"P?\s*[0-9.]+\s*(mo|M|y|Y|months?|years?)", text.strip()):
         return "; months and years are written as days, such as 30d or 365d"
+    days = re.fullmatch(r"([0-9]{1,3})[ -]?(?:business|work|bank|week)[ -]?days?", text.strip().lower())
+    if days is not None:
+        word = "working day" if days[1] == "1" else "working days"
+        return f"; write `{days[1]} {word}`, in `deadline` and `remind` of questions to people"
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", text):
         return "; it is a length, not a date"
     return ""

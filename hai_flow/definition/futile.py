@@ -3,14 +3,16 @@ never taken, keys that are the same for every round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition.checks.unraised import check_codes
+from hai_flow.definition.checks.unused import list_written_names
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.names.wording import shorten, suggestion
-from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.raw_steps import LEAVING, StepDraft
 from hai_flow.definition.yaml.document import Path
 from hai_flow.values import Json
 
@@ -21,6 +23,8 @@ _BOUNDS: Final = (
 _ASKING: Final = frozenset(("ask", "approve", "approval"))
 _UNCHANGING: Final = frozenset(("input", "run", "thread"))
 _DEPTH_MAX: Final = 50
+
+_STATE: Final = re.compile(r"\bstate\.([A-Za-z_]\w*)")
 
 
 def check_schema(context: StepContext, schema: Json, at: Path, depth: int = 0) -> None:
@@ -106,8 +110,27 @@ def check_step(context: StepContext, step: StepDraft) -> None:
             check(context, step)
     if not _ASKING.isdisjoint(step.fields):
         _report_same_people(context, step)
+        _report_unwritten(context, step)
     if step.catch or "retry" in step.fields:
         check_codes(context, step)
+
+
+def _report_unwritten(context: StepContext, step: StepDraft) -> None:
+    """Report a question that is taken back by `state` which nothing writes."""
+    for verb in _ASKING & step.fields.keys():
+        fields = step.fields[verb]
+        condition = fields.get("withdraw_when") if isinstance(fields, Mapping) else None
+        names = _STATE.findall(condition) if isinstance(condition, str) else []
+        declared = [context.declared.state.get(name) for name in names]
+        if not names or any(each is None or each.client for each in declared):
+            continue
+        document = context.reader.document.value
+        if set(names).isdisjoint(list_written_names({key: document[key] for key in document if key != "state"})):
+            message = (
+                f"this can't change while people are asked: nothing sets `{names[0]}`; let another branch `set` it, "
+                "give it `client: true`, or write `withdraw_when: {event: ...}`"
+            )
+            context.reader.warning((*step.at, verb, "withdraw_when"), "withdraw.never", message)
 
 
 def _report_same_cases(context: StepContext, step: StepDraft) -> None:
@@ -152,6 +175,9 @@ def _report_unchanging(context: StepContext, step: StepDraft) -> None:
         value = step.params.get(word)
         at = (*step.at, "repeat", word)
         condition = step.conditions.get(word)
+        if word == "while" and str(value).strip().lower() == "false":
+            message = "the loop never runs: `while` is never true; read `state` or `index`, or take the loop out"
+            context.reader.warning(at, "repeat.unchanging", message)
         if not isinstance(value, str) or condition is None:
             continue
         if condition.roots and condition.roots <= _UNCHANGING and not condition.steps:
@@ -225,6 +251,34 @@ def check_declared_deadlines(context: StepContext, fields: Mapping[str, Json]) -
     _report_late(context, fields, ("defaults",), ("defaults",))
     for name in tools if isinstance(tools, Mapping) else ():
         _report_late(context, fields, ("tools", name, "frontend"), ("tools", name, "frontend"))
+
+
+def check_limits(context: StepContext, steps: Sequence[StepDraft]) -> None:
+    """Report a limit on steps or calls that every run reaches before its end."""
+    limits = context.declared.limits
+    certain = list(_iter_certain_steps(steps))
+    calls = sum(step.verb == "call" for step in certain)
+    for word, limit, count, noun in (
+        ("steps", limits.steps, len(certain), "steps"), ("tool_calls", limits.tool_calls, calls, "calls"),
+    ):  # fmt: skip
+        if limit is not None and count > limit:
+            message = f"every run that comes to its end begins {count} {noun}, and fails at {limit}; raise the limit"
+            context.reader.warning(("limits", word), "limits.shorter", message)
+
+
+def _iter_certain_steps(steps: Sequence[StepDraft]) -> Iterator[StepDraft]:
+    """The steps that every run begins, as far as that is easily known; of blocks those inside."""
+    for step in steps:
+        if any(each.verb in ("return", *LEAVING) for each in (step, *step.inside())):
+            return
+        if "if" in step.fields or step.verb in ("switch", "repeat", "for_each"):
+            continue
+        is_join = step.verb == "parallel" and step.fields.get("join", "all") == "all"
+        if step.verb == "try" or is_join:
+            for body in step.blocks.values():
+                yield from _iter_certain_steps(body)
+        elif step.verb != "parallel":
+            yield step
 
 
 def _report_late(context: StepContext, fields: Mapping[str, Json], inside: Path, at: Path) -> None:

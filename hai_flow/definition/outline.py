@@ -102,7 +102,10 @@ class _Outliner:
             return verbs[0]
         if verbs:
             names = " and ".join(f"`{verb}`" for verb in verbs)
-            message = f"expected exactly one verb in a step, found {names}; make it {len(verbs)} steps"
+            remedy = f"make it {len(verbs)} steps"
+            if "approve" in verbs and not {"call", "http", "run"}.isdisjoint(verbs):
+                remedy = "people decide before a call by `approval: {from: ...}` beside it"
+            message = f"expected exactly one verb in a step, found {names}; {remedy}"
             self.reader.error((*at, verbs[1]), "step.two_verbs", message, key=True)
             return ""
         self._report_no_verb(raw, at)

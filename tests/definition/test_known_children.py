@@ -32,7 +32,7 @@ def children(name: str, version: int | None) -> Child | None:
         ("[{run: pay@2, with: {order: '${{ run.id }}'}}]", ""),
         ("[{run: pay@3, with: {whatever: 1}}]", ""),  # not known
         ("[{run: pay}]", "the workflow `pay` needs the argument `order`"),
-        ("[{run: pay, with: {order: 1}}]", "the argument does not fit the workflow `pay`"),
+        ("[{run: pay, with: {order: 1}}]", "the argument `order` does not fit the workflow `pay`"),
         ("[{run: pay@2, with: {order: a, nn: 1}}]", "has no argument `nn`; did you mean `n`?"),
         (
             "[{id: c, run: pay, with: {order: a}}, {say: '${{ steps.c.output.payed }}'}]",

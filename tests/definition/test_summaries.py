@@ -31,7 +31,7 @@ def test_a_line_over_what_is_always_there_has_no_finding(line: str) -> None:
     ("line", "code", "words"),
     [
         ("${{ now }}", "summary.names", "found `now`"),
-        ("${{ steps.a.output }}", "expression.later_step", "a"),
+        ("${{ steps.a.output }}", "summary.names", "before `a`"),
         ("a\\nb", "summary.line", "one line"),
         ("${{ input.card }}", "pii.shown", "lists of runs show"),
         ("${{ secrets.KEY }}", "expression.unknown_name", "secret"),

@@ -338,7 +338,7 @@ async def test_models_are_offered_the_operations_with_their_schemas() -> None:
         ("shop.getOrders, with: {id: x}", "did you mean `getOrder`?"),
         ("shop.getOrder", "needs the argument `id`"),
         ("shop.getOrder, with: {id: x, page: 1}", "has no argument `page`"),
-        ("shop.getOrder, with: {id: [1]}", "the argument does not fit the operation"),
+        ("shop.getOrder, with: {id: [1]}", "the argument `id` does not fit the operation"),
         ("shop.elsewhere", "only what stands in the document itself is read"),
         ("shop.cookies", "needs the cookie `session`"),
     ],

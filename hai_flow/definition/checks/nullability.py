@@ -36,6 +36,9 @@ def _collect_facts(tree: Tree, outcome: bool) -> Guards:
             return _collect_facts(operand, not outcome)
         case Call(function="_&&_" | "_||_", arguments=(left, right)) if outcome == (tree.function == "_&&_"):
             return _collect_facts(left, outcome) | _collect_facts(right, outcome)
+        case Call(function="@in", arguments=(read, Listing(elements=values))) if not outcome:
+            denied = (fact(Call(tree.offset, "_==_", None, (read, value)), False) for value in values)
+            return fact(tree, outcome).union(*denied)
         case _:
             return fact(tree, outcome)
 
@@ -111,6 +114,8 @@ class Doubts:
                     self.doubts += _check_enums(tree, self.chains, self.names)
                 if isinstance(tree, Call) and tree.function == "sum":
                     self._check_addends(tree, items)
+                if isinstance(tree, Call) and tree.function == "timestamp":
+                    self._check_instant(tree, items)
                 for child in children(tree):
                     self._visit(child, known, items)
 
@@ -123,6 +128,13 @@ class Doubts:
         self._visit(loop.start, known, items)
         for part in (loop.condition, loop.step, loop.result):
             self._visit(part, known, inner)
+
+    def _check_instant(self, call: Call, items: Mapping[str, Look]) -> None:
+        """Doubt an instant that is made of a date alone, which has no hour."""
+        schema = self._look(call.operands[0], items).schema
+        if isinstance(schema, Mapping) and schema.get("format") == "date":
+            message = 'a date alone is no instant; write timestamp(x + "T00:00:00Z"), or another hour and offset'
+            self.doubts.append(ExpressionFault(call.operands[0].offset, "expression.mismatch", message))
 
     def _check_addends(self, total: Call, items: Mapping[str, Look]) -> None:
         """Doubt a sum of what is certainly no number."""

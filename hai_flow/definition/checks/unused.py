@@ -79,7 +79,7 @@ def _variables(fields: Mapping[str, Json], rest: Mapping[str, Json]) -> Iterator
     if not isinstance(declared, Mapping) or any(_WHOLE_STATE.search(each) or _COMPUTED.search(each) for each in texts):
         return
     used = {one or other for text in texts for one, other in _READ.findall(text)}
-    used |= set(_written(rest)) | set(_iter_predicted(rest))
+    used |= set(list_written_names(rest)) | set(_iter_predicted(rest))
     for name, variable in declared.items():
         shared = isinstance(variable, Mapping) and any(word in variable for word in ("client", "keep", "show"))
         if name not in used and not shared:
@@ -87,7 +87,7 @@ def _variables(fields: Mapping[str, Json], rest: Mapping[str, Json]) -> Iterator
             yield Unused(("state", name), message)
 
 
-def _written(value: Any) -> Iterator[str]:
+def list_written_names(value: Any) -> Iterator[str]:
     """The names of variables that a `set` anywhere in the value writes."""
     if isinstance(value, Mapping):
         assignments = value.get("set")
@@ -99,10 +99,10 @@ def _written(value: Any) -> Iterator[str]:
                 if isinstance(operation, Mapping) and isinstance(operation.get(word), str):
                     yield operation[word].removeprefix("/").split("/")[0]
         for each in value.values():
-            yield from _written(each)
+            yield from list_written_names(each)
     elif isinstance(value, list):
         for each in value:
-            yield from _written(each)
+            yield from list_written_names(each)
 
 
 def _iter_predicted(value: Any) -> Iterator[str]:

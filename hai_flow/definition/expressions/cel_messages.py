@@ -220,7 +220,9 @@ def _format_overload(function: str, types: str) -> str:
     if operator == "?_:":
         return f"both sides of `? :` must have one type, found ({operands}); wrap one in dyn(...)"
     hint = ""
-    if operator in ("<", "<=", ">", ">=", "-", "*", "/", "%"):
+    if operator == "%" and operands.startswith("string"):
+        hint = "; texts are joined by +, or write a text with holes"
+    elif operator in ("<", "<=", ">", ">=", "-", "*", "/", "%"):
         other = next((each for each in operands.split(", ") if each in ("int", "double")), None)
         if "string" in operands.split(", ") and other is not None:
             hint = f"; write {other}(x) around the text"
@@ -228,6 +230,8 @@ def _format_overload(function: str, types: str) -> str:
             hint = _suggest_other_side(operands.split(", "))
     elif operator == "in" and (listed := re.fullmatch(r"string, list\((int|double)\)", operands)):
         hint = f"; write {listed[1]}(x) around the text, or texts into the list"
+    elif operands.startswith("map(") and operator[:1].isalpha():
+        hint = "; name a field of it: an item of a `for_each` is {key, status, output, error}, so write x.output"
     elif operator == "sum":
         hint = "; it adds the numbers of a list: rows.map(r, r.amount).sum()"
     return f"`{operator}` can't be applied to ({operands}){hint}"

@@ -332,7 +332,13 @@ def _check_free(source: str, name: Name, names: Names) -> ExpressionFault:
     if name.name in names.visible:
         hint = f"; did you mean `steps.{name.name}.output`?"
     alone = not source[name.offset + len(name.name) :].lstrip().startswith((".", "[", "("))
-    hint = names.explain_let(name.name) or hint or _suggest_name(name.name, alone=alone)
+    macro = re.search(r"\.(filter|map|all|exists|exists_one|sort_by|group_by)\($", source[: name.offset].rstrip())
+    if macro is not None:
+        call = f"{macro[1]}({name.name}, ...)"
+        message = f"there is no name `{name.name}`; name the item first, and compute with it behind a comma: {call}"
+        return ExpressionFault(name.offset, "expression.unknown_name", message)
+    foreign = _ELSEWHERE_CALLED.get(name.name, "") if name.name[:1].isupper() else ""
+    hint = names.explain_let(name.name) or foreign or hint or _suggest_name(name.name, alone=alone)
     return ExpressionFault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")
 
 
@@ -346,7 +352,11 @@ _ELSEWHERE_CALLED: Final = {
         ("needs", "jobs", "tasks", "nodes", "outputs", "xcom", "results"),
         "; what a step gives is `steps.ID.output`",
     ),
-    **dict.fromkeys(("body", "payload", "request", "headers"), "; what an event or a request brings is `event.data`"),
+    **dict.fromkeys(("body", "payload", "request", "data"), "; what an event or a request brings is `event.data`"),
+    "headers": "; those of a webhook are `event.headers`, those of an answer `response.headers`",
+    "Math": "; functions of numbers are `math.round`, `math.floor`, `math.ceil`, `math.abs`, `math.greatest`",
+    **dict.fromkeys(("Date", "datetime", "moment", "time"), "; the time is `now`, one in a text `timestamp(x)`"),
+    "JSON": "; values keep their types in holes, and become JSON in a text",
     **dict.fromkeys(
         ("args", "params", "parameters", "inputs", "variables"), "; values of a run are `input` and `state`"
     ),

@@ -142,8 +142,11 @@ class Visibility(Mapping[str, str]):
             return
         if self.before is not None and any(frame.owner is self.before for frame in target.chain):
             yield _Reason("no iteration has run before the first one")
+        is_behind = not self.at_end
         for frame in inside:
-            yield from _iter_frame_reasons(self.outline, frame, target)
+            if not (is_behind and _are_others_ended(frame)):
+                yield from _iter_frame_reasons(self.outline, frame, target)
+            is_behind = is_behind and not frame.is_loop
             yield from _certain(_exit_before(frame.owner, target))
         loop = self.chain[-1].owner if self.at_end and self.chain else None
         yield from _certain(_exit_before(loop, target, verbs=("continue",)))
@@ -271,6 +274,19 @@ def _iter_frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -
         yield _Reason(f"`{owner.id}` around it has a `catch`")
 
 
+def _are_others_ended(frame: Enclosure) -> bool:
+    """Whether nothing but this case, or branch, of a block is left where the flow goes on behind it: every other one
+    ends in `return`, `fail`, `break` or `continue`."""
+    block = frame.owner
+    if block is None or frame.is_handler or "if" in block.fields or _is_caught(block):
+        return False
+    if block.verb == "switch":
+        is_one_of_two = any(number not in block.cases for number in block.blocks)  # there is a default
+    else:
+        is_one_of_two = block.verb == "parallel" and block.fields.get("join") == "any"
+    return is_one_of_two and all(is_end_certain(steps) for body, steps in block.blocks.items() if body != frame.body)
+
+
 def _collect_finished_ids(guards: Guards) -> set[str]:
     """The ids of the steps that are known to have finished."""
     return {str(each[1]) for each in guards if each[:1] == ("steps",) and each[2:3] in (("output",), ("approval",))}
@@ -279,6 +295,20 @@ def _collect_finished_ids(guards: Guards) -> set[str]:
 def _is_true(step: StepDraft, guards: Guards) -> bool:
     """Whether the `if` of a step was true."""
     return step.condition is not None and entails(guards, step.condition.proof)
+
+
+def _is_status(step: StepDraft, word: str, equal: bool, guards: Guards) -> bool:
+    """Whether the status of a step is known to be this word, or not to be."""
+    return (None, "equal", f"steps.{step.id}.status", repr(word), equal) in guards
+
+
+def _has_not_failed(step: StepDraft, guards: Guards) -> bool:
+    """Whether a step is known not to have failed: by its status, or because it has no error."""
+    no_error = {
+        (None, "true", f"steps.{step.id}.error?", "", False),
+        (None, "equal", f"steps.{step.id}.error", repr(None), True),
+    }
+    return _is_status(step, "failed", False, guards) or not no_error.isdisjoint(guards)
 
 
 def _is_behind(step: StepDraft, target: StepDraft) -> bool:
@@ -319,11 +349,10 @@ def _is_not_taken(outline: Outline, switch: StepDraft, body: str, guards: Guards
     if _is_false(switch, body, guards):
         return True
     for step in switch.blocks[body]:
-        unfinished = (None, "equal", f"steps.{step.id}.status", repr("finished"), False)
         absent = (None, "true", f"steps.{step.id}.output?", "", False)
         runs = not any(_iter_step_reasons(step, "output", elsewhere=True)) and step.id in outline.ids
         before = [each for each in switch.blocks[body] if each.order < step.order]
-        if runs and not before and (unfinished in guards or absent in guards):
+        if runs and not before and (_is_status(step, "finished", False, guards) or absent in guards):
             return True
     return False
 
@@ -352,21 +381,24 @@ def _explain_step(target: StepDraft, member: str, *, elsewhere: bool) -> str | N
 
 def _iter_step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> Iterator[_Reason]:
     if member == "error":
-        unfinished = (None, "equal", f"steps.{target.id}.status", repr("finished"), False)
         is_performed = "if" not in target.fields
         yield _Reason(
-            "it is there only where the step has failed", lambda guards: is_performed and unfinished in guards
+            "it is there only where the step has failed",
+            lambda guards: is_performed and _is_status(target, "finished", False, guards),
         )
         return
     if "if" in target.fields:
-        yield _Reason("the step has an `if`", lambda guards: _is_true(target, guards))
+        yield _Reason(
+            "the step has an `if`",
+            lambda guards: _is_true(target, guards) or _is_status(target, "skipped", False, guards),
+        )
     if member == "approval":
         gate = target.fields.get("approval")
         if isinstance(gate, Mapping) and "when" in gate:
             yield _Reason("its approval has a `when`")
         return
     if target.verb not in ("approve", "for_each") and _is_caught(target):
-        yield _Reason("the step has a `catch`")
+        yield _Reason("the step has a `catch`", lambda guards: _has_not_failed(target, guards))
     custom = [option for option in target.handlers if option not in ("approve", "reject")]
     if elsewhere and target.verb != "approve" and not all(is_end_certain(target.handlers[option]) for option in custom):
         yield _Reason(f"the effect is not performed when the decision is `{custom[0]}`")

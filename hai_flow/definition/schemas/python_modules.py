@@ -98,6 +98,7 @@ class _ModuleReading:
             match node:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     function, names, marked = _function(node, self._annotations)
+                    names = names if marked else [each for each in names if not each.startswith("_")]  # else private
                     function = replace(function, unsure=True) if maybe or node.name in self.functions else function
                     self.functions.update(dict.fromkeys(names, function))
                     self.registered.update(names if marked else ())

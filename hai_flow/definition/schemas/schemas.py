@@ -548,6 +548,16 @@ def _children(path: Path, schema: Mapping[str, Json]) -> Iterator[tuple[Path, Js
             yield (*path, keyword), value
 
 
+_MEANT_KEYWORDS: Final = {
+    **dict.fromkeys(("options", "choices", "values", "allowed"), "enum"),
+    **dict.fromkeys(("label", "name", "placeholder"), "title"),
+    **dict.fromkeys(("regex", "match"), "pattern"),
+    **dict.fromkeys(("help", "hint"), "description"),
+    "min": "minimum", "max": "maximum", "fields": "properties", "nullable": "type: [string, 'null']",
+}  # fmt: skip
+"""The names that other forms have for a keyword."""
+
+
 def _check_schema(path: Path, schema: Json, root: Json, fault: Report) -> None:
     if isinstance(schema, bool):
         return
@@ -558,7 +568,8 @@ def _check_schema(path: Path, schema: Json, root: Json, fault: Report) -> None:
         return
     for keyword in schema:
         if keyword not in KEYWORDS and not keyword.startswith("x-"):
-            hint = suggestion(keyword, KEYWORDS)
+            meant = _MEANT_KEYWORDS.get(keyword)
+            hint = f"; write `{meant}`" if meant else suggestion(keyword, KEYWORDS)
             if not hint and (isinstance(schema[keyword], Mapping) or schema[keyword] in _TYPES):
                 hint = f"; if it is a property, write it under `properties`: `{keyword}: {{type: ...}}`"
             fault((*path, keyword), "schema.unknown_keyword", f"`{keyword}` is no keyword of JSON Schema{hint}")

@@ -40,7 +40,7 @@ def compile_call(context: StepContext, draft: StepDraft, names: Names) -> plan.C
     if isinstance(stream, Mapping):
         stream = context.reader.fields(DOCUMENT_SHAPES["stream"], stream, (*draft.at, "stream"), "`stream`")
     name, _, function = value.partition(".")
-    if not is_tool(context, value if "${{" in value else name, at):
+    if not is_tool(context, value if "${{" in value else name, at, function):
         return None
     tool = context.declared.tools.get(name)
     if function and not re.fullmatch(r"[A-Za-z0-9_./-]+", function):
@@ -154,15 +154,20 @@ def _check_growing(context: StepContext, tool: plan.FrontendTool, argument: str,
         context.reader.error(at, "stream.argument", message)
 
 
-def is_tool(context: StepContext, name: str, at: Path) -> bool:
+def is_tool(context: StepContext, name: str, at: Path, function: str = "") -> bool:
     if "${{" in name:
         message = "the name of a tool is literal: holes are not filled here; use a `switch` with one `call` each"
         context.reader.error(at, "tool.hole", message)
         return False
     if name in context.declared.tools or context.declared.incomplete:
         return True
+    targets = {getattr(tool, "target", ""): each for each, tool in context.declared.tools.items()}
+    module, _, attribute = f"{name}.{function}".rpartition(".")
     hint = (
-        suggestion(name, context.declared.tools) or "; declare it under `tools` (what is not declared can't be called)"
+        f"; write `call: {targets[module]}.{attribute}`: the tool `{targets[module]}` is that module"
+        if module in targets
+        else suggestion(name, context.declared.tools)
+        or "; declare it under `tools` (what is not declared can't be called)"
     )
     context.reader.error(at, "tool.unknown", f"there is no tool `{shorten(name)}`{hint}")
     return False
@@ -257,7 +262,7 @@ def _check_argument(context: StepContext, who: str, root: Json, schema: Json, va
     for fault in JsonSchema({**schema, **definitions}).findings(value)[:1]:
         report = context.reader.refuse if code == "run" else context.reader.error
         place = (*at, *path_inside(value, fault["path"]))
-        report(place, f"{code}.argument", f"the argument does not fit {who}: {fault['message']}")
+        report(place, f"{code}.argument", f"the argument `{at[-1]}` does not fit {who}: {fault['message']}")
 
 
 def _check_null(

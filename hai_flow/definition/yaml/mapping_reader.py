@@ -216,7 +216,8 @@ class Reader:
         place: _Place,
     ) -> None:
         words = shape.words
-        reported: set[str] = {"when", "steps"} if "else" in value and "when" in words else set()
+        is_last = ("else" in value or "otherwise" in value) and "when" in words
+        reported: set[str] = {"when", "steps"} if is_last else set()
         missing = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
         for detail in details:  # a key that is misspelt is not missing as well
             if detail["type"] == "extra_forbidden" and (meant := _guess_key(str(detail["loc"][0]), words)) in missing:
@@ -255,13 +256,15 @@ def _explain_unknown_key(key: str, place: _Place) -> str:
     if key in place.elsewhere:
         remedy = _MISPLACED.get(key) or f"its keys are {', '.join(keys)}"
         return f"`{key}` does not apply to {where}; {remedy}"
-    if key == "else" and "switch" in where:
-        return "unknown key `else` in a case of `switch`; the last case is `- default: true` with its `steps`"
+    if key in ("else", "otherwise") and "switch" in where:
+        return f"unknown key `{key}` in a case of `switch`; the last case is `- default: true` with its `steps`"
     if key.startswith("x-"):
         hint = "there are no keys of one's own: put an anchor (`&`) where it is used first"
         return f"unknown key `{key}` in {where}; {hint}"
     if key == "env" and "tool" in where:
         return "a Python tool has no `env`: it reads os.environ itself; only an `mcp` command takes one"
+    if (words := _OF_OTHERS.get((where, key))) is not None:
+        return f"unknown key `{key}` in {where}; {words}"
     if key == "name" and {"id", "title"} <= {*keys}:
         return f"unknown key `name` in {where}; people see the `title` of a step, others read it by its `id`"
     meant = _suggest_synonym(key, keys) or ("" if (level := _suggest_level(key, place)) else _suggest_near(key, keys))
@@ -290,6 +293,23 @@ _MISPLACED: Final = {
     "with": "it holds the arguments of `call` and `run`; the keys of this verb stand under it",
     "on_reject": "it stands beside `approve` or `approval`",
     "input": "a child run takes its input as `with`",
+    "detach": "it stands on `run`, whose workflow then goes on by itself",
+    "stream": "it stands on `call` and `http`, and inside of `llm` and `agent`",
+    "undo": "it stands at the steps inside that have an effect",
+    "join": "it says how many branches of a `parallel` have to finish; put these into one",
+    "continue_on_error": "it stands on call, http, llm, agent and run; here write `catch: [{steps: [...]}]`",
+}
+_DECIDED_TOGETHER: Final = "the first answer counts; where people decide together write an `approve` step"
+_OF_A_CALL: Final = "it belongs to the `approval` of a call, which people see before anything is sent"
+# Keys of a neighbour: (where, key) -> the remedy.
+_OF_OTHERS: Final = {
+    **{
+        ("`ask`", key): _DECIDED_TOGETHER
+        for key in ("quorum", "veto", "reject_when", "options", "combine", "exclude", "reasons", "evidence")
+    },
+    **{("`approve`", key): _OF_A_CALL for key in ("still", "edit", "rules")},
+    ("`approve`", "when"): "the step has an `if`, beside `approve`",
+    ("`approval`", "evidence"): "people see the arguments of the call; more stands in its `message`",
 }
 
 NO_ELSE: Final = (
@@ -476,6 +496,8 @@ def _quote_hint(kind: str, key: str, found: Json, shape: Shape) -> str:
     if kind == "dict_type" and key == "wait" and isinstance(found, (str, int, float)):
         meant = guess_duration(f"{found}s" if not isinstance(found, str) else found)
         return f"; write `wait: {{for: {meant or '10m'}}}`"
+    if kind == "list_type" and isinstance(found, str) and key in ("notify", "remind"):
+        return f"; write `{key}: [{as_yaml(found)}]`"
     if kind in ("dict_type", "list_type") and key in _EXAMPLES:
         return f"; write {_suggest_example(shape, key)}"
     if kind == "bool_type" and isinstance(found, str) and (word := _BOOLEANS.get(found.lower())):
