@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.children import Child, child_of
-from hai_flow.definition.compiler import read_workflow
+from hai_flow.definition.compiler import Earlier, read_workflow
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.wording import suggestion
@@ -64,6 +64,7 @@ class Workflows:
         *,
         root: Path | None = None,
         cache: dict[tuple[str, bytes], Plan | None] | None = None,
+        before: Mapping[str, Earlier] | None = None,
     ) -> None:
         self._sources = dict(sources)
         self._modules = modules
@@ -72,6 +73,7 @@ class Workflows:
         self._under_way: list[str] = []
         self._folders: dict[Path, _Folder] = {}
         self._interfaces: dict[tuple[str, bytes], Plan | None] = {} if cache is None else cache
+        self._before = before or {}  # earlier texts
         self.names: dict[str, tuple[StepContext, Types]] = {}
         """The steps and declarations of the files that were compiled, and the types of what expressions may name."""
 
@@ -138,7 +140,12 @@ class Workflows:
 
             try:
                 self._entries[file] = read_workflow(
-                    self._sources[file], file, children=child, modules=self._modules.find, note=note
+                    self._sources[file],
+                    file,
+                    children=child,
+                    modules=self._modules.find,
+                    note=note,
+                    before=self._before.get(file),
                 )
             finally:
                 self._under_way.pop()

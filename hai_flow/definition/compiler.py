@@ -37,6 +37,7 @@ from hai_flow.definition.raw_steps import Outline, is_end_certain
 from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.steps import collect_types, compile_catch, compile_list
+from hai_flow.definition.unchanged import UnchangedSteps
 from hai_flow.definition.yaml.document import Document, parse, parse_once
 from hai_flow.definition.yaml.fixes import complete_findings
 from hai_flow.definition.yaml.include_keys import KIND, Part, list_service_names, split_source
@@ -46,6 +47,8 @@ from hai_flow.definition.yaml.mapping_reader import Reader, TooMany
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 
+Earlier: TypeAlias = "tuple[StepContext, Types] | tuple[()]"
+"""What `note` got for an earlier text of a file; (): there is none, but this one is to be used again."""
 NoteNames: TypeAlias = "Callable[[StepContext, Types], None]"
 
 _SECTIONS = {"defaults": ("retry", "timeout", "deadline"), "limits": ("duration", "tokens", "cost_usd", "tool_calls")}
@@ -90,9 +93,11 @@ def read_workflow(
     modules: Modules = unread,
     stored: bool = False,
     note: NoteNames = _note_nothing,
+    before: Earlier | None = None,
 ) -> tuple[plan.Plan | None, list[Finding]]:
     """The plan of a workflow, None where a finding is an error; and every finding, in document order. Never raises.
-    `note` gets the steps and declarations, also of a document with errors, unless it can't be read as a mapping."""
+    `note` gets the steps and declarations, also of a document with errors, unless it can't be read as a mapping.
+    `before`: an earlier text of the same file, of which what is unchanged is not compiled again."""
     document, parts = _documents(source, file)
     reader = Reader(document, stored=stored)
     readers = [reader]
@@ -100,7 +105,7 @@ def read_workflow(
     # Without a whole tree (the scanner stopped) every further finding would be about the part that could not be read.
     if (document.value is not None or not document.findings) and not _is_another_kind(reader):
         with suppress(TooMany):
-            compiled = _plan(source, readers, children, modules, parts, note)
+            compiled = _plan(source, readers, children, modules, parts, note, before)
             check_plain_values(reader)
     findings = [finding for each in readers for finding in _sort_findings(each)]
     if any(finding.severity == "error" for finding in findings):
@@ -149,6 +154,7 @@ def _plan(
     modules: Modules,
     parts: Sequence[Part],
     note: NoteNames,
+    before: Earlier | None,
 ) -> plan.Plan | None:
     """The plan; None, or one with holes in it, where findings say so. `readers` gets one for each file that is used."""
     reader = readers[0]
@@ -161,6 +167,11 @@ def _plan(
         modules, compile_list,
     )  # fmt: skip
     types = collect_types(context)
+    if before is not None:
+        context.used = tuple(part.text for part in parts)
+        context.unchanged = UnchangedSteps(context, types, before[0].unchanged if before else None)
+    if before:
+        types.reuse(before[1])
     note(context, types)
     top = build_names(types, Visibility(drafts, (), 0))
     default_notify = notify(context, fields.get("defaults", {}), ("defaults",), top)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.children import Children
@@ -14,6 +14,9 @@ from hai_flow.definition.names.scope import Visibility, move_names
 from hai_flow.definition.raw_steps import Chain, Outline, StepDraft
 from hai_flow.definition.schemas.python_modules import Modules
 from hai_flow.definition.yaml.mapping_reader import Reader
+
+if TYPE_CHECKING:
+    from hai_flow.definition.unchanged import UnchangedSteps
 
 CompileList: TypeAlias = "Callable[[StepContext, Sequence[StepDraft], Names], Names]"
 
@@ -31,6 +34,8 @@ class StepContext(Parts):
         self.children = children
         self.modules = modules
         self.steps: dict[str, plan.Step] = {}
+        self.used: tuple[bytes, ...] = ()  # the files that the document uses
+        self.unchanged: UnchangedSteps | None = None
         self._compile_list = compile_list
         self._order: dict[str, int] = {}
 
@@ -50,6 +55,10 @@ class StepContext(Parts):
         """Add a step to the plan. Steps stand in it by `order`."""
         self.steps[step.path] = step
         self._order[step.path] = order
+
+    def order(self, step: plan.Step) -> int:
+        """The order of a step that was added."""
+        return self._order[step.path]
 
     def sort_steps(self) -> dict[str, plan.Step]:
         """The steps of the plan by path, in document order; the body of a loop stands behind the loop."""

@@ -28,10 +28,13 @@ from hai_flow.values import Json
 def compile_list(context: StepContext, drafts: Sequence[StepDraft], names: Names) -> Names:
     """Compile the steps of a list and all that is inside of them. `names` are those around it; returns those behind
     it."""
+    unchanged = context.unchanged if drafts is context.outline.steps else None
     for draft in drafts:
-        denials = _compile_step(
-            context, draft, move_names(names, Visibility(context.outline, draft.chain, draft.order, draft))
-        )
+        here = move_names(names, Visibility(context.outline, draft.chain, draft.order, draft))
+        if unchanged is None:
+            denials = _compile_step(context, draft, here)
+        else:
+            denials = unchanged.compile(_compile_step, draft, here)
         denials |= _collect_cases_not_taken(draft)
         names = with_facts(names, denials) if denials else names
         if draft.verb == "let":

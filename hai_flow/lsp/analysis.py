@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.checking.workflows import Workflows
+from hai_flow.definition.compiler import Earlier
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.plan import Plan
@@ -65,7 +66,9 @@ class Analyst:
         modules = ModuleFiles(texts, imports=self._imports)
         if len(self._cache) > 1000:
             self._cache.clear()
-        workflows = Workflows(sources, modules, cache=self._cache)
+        last = None if before is None else before.names
+        earlier: Earlier = () if last is None else (last.context, last.types)
+        workflows = Workflows(sources, modules, cache=self._cache, before={file: earlier})
         findings = tuple(workflows.findings(file))
         names = _take_names(workflows, file, text) or (before.names if before is not None else None)
         is_valid = not any(each.severity == "error" for each in findings)

@@ -64,6 +64,8 @@ NULL_INSTEAD: Final = "x-null-instead"
 
 SoundPath: TypeAlias = tuple[tuple[Segment, ...], bool]  # the path, and whether its last property is optional
 
+_SOURCES_MAX: Final = 20_000  # that many expressions are kept from text to text
+
 
 @dataclass(frozen=True, slots=True)
 class Types:
@@ -84,6 +86,12 @@ class Types:
     """Sound holes that are paths, by their source: most documents name few things often."""
     sound_sources: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Sound expressions that read no step, compiled, by their source and what holds at their place."""
+
+    def reuse(self, before: Types) -> None:
+        """Take over what was compiled of expressions that read no step, where all that they read is as it was."""
+        if before.input == self.input and before.state == self.state and len(before.sound_sources) < _SOURCES_MAX:
+            self.sound.update(before.sound)
+            self.sound_sources.update(before.sound_sources)
 
     def look(self, path: Sequence[Segment]) -> Look:
         """`path` as the schemas see it."""

@@ -1,0 +1,152 @@
+"""Steps that an editor has not changed are not compiled again from key to key.
+
+What a step at the top of a document compiles to follows from its own text, from all of the document but its steps, from
+the names that its place has, from the steps that it may name, and from the answers about Python modules and child
+workflows. Where all of that is as it was in the text before, so are its steps of the plan. A step with a finding is
+compiled anew each time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import StepContext
+from hai_flow.definition.names.known_names import Guards, Names
+from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.raw_steps import StepDraft
+
+_WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_ALIAS: Final = re.compile(r"(?:^|[\s\[{,])[*&][A-Za-z0-9_]", re.MULTILINE)
+
+_Compile: TypeAlias = Callable[[StepContext, StepDraft, Names], Guards]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledDraft:
+    """A step with all inside, the steps of the plan that it became (each with its order behind the first), what holds
+    behind it, and all that this followed from."""
+
+    draft: StepDraft
+    line: int
+    text: str
+    words: frozenset[str]
+    place: tuple[Any, ...]
+    answers: tuple[tuple[str, tuple[Any, ...], Any], ...]
+    steps: tuple[tuple[plan.Step, int], ...]
+    denials: Guards
+
+
+class UnchangedSteps:
+    """The steps at the top of one text. `before`: those of an earlier text of the same file, which are used again."""
+
+    def __init__(self, context: StepContext, types: Types, before: UnchangedSteps | None) -> None:
+        document, tops = context.reader.document, context.outline.steps
+        self._context = context
+        self._types = types
+        self._around = (
+            {key: value for key, value in document.value.items() if key != "steps"},
+            context.outline.fail_codes,
+            context.outline.tolerated,
+            context.used,
+        )
+        self._tops = {step.id: top for top in tops for step in (top, *top.inside())}
+        self._texts: dict[str, str] = {}  # by the path of the step
+        lines = document.text.split("\n")
+        begins = [document.position(draft.at)[0] for draft in tops]
+        faulty = {finding.line for finding in (*document.findings, *context.reader.findings)}
+        for draft, begin, end in zip(tops, begins, (*begins[1:], len(lines) + 1), strict=False):
+            text = "\n".join(lines[begin - 1 : end - 1])
+            if text and faulty.isdisjoint(range(begin, end)) and _ALIAS.search(text) is None:
+                self._texts[draft.path] = text
+        if len(set(begins)) < len(begins):  # several steps on one line
+            self._texts.clear()
+        self._before = before.compiled if before is not None and before._around == self._around else {}
+        self.compiled: dict[str, CompiledDraft] = {}
+
+    def compile(self, compile_step: _Compile, draft: StepDraft, names: Names) -> Guards:
+        """Put the steps of a draft into the plan, compiled by `compile_step` where they have to be. Returns what holds
+        behind it."""
+        text = self._texts.get(draft.path)
+        if text is None:
+            return compile_step(self._context, draft, names)
+        earlier = self._before.get(draft.path)
+        if earlier is not None and self._is_unchanged(earlier, text, draft, names):
+            self._reuse(earlier, draft)
+        else:
+            earlier = None
+        return earlier.denials if earlier is not None else self._compile(compile_step, text, draft, names)
+
+    def _is_unchanged(self, earlier: CompiledDraft, text: str, draft: StepDraft, names: Names) -> bool:
+        return (
+            earlier.text == text
+            and earlier.draft.fields == draft.fields
+            and earlier.place == self._place(earlier.words, draft, names)
+            and all(getattr(self._context, kind)(*asked) == answer for kind, asked, answer in earlier.answers)
+        )
+
+    def _reuse(self, earlier: CompiledDraft, draft: StepDraft) -> None:
+        moved = self._context.line(draft) - earlier.line
+        for step, behind in earlier.steps:
+            here = msgspec.structs.replace(step, line=step.line + moved) if moved else step
+            self._context.add(here, 2 * draft.order + behind)
+        for one, other in zip(_with_inside(draft), _with_inside(earlier.draft), strict=True):
+            one.condition, one.conditions = other.condition, other.conditions
+            one.key, one.cases = other.key, other.cases
+        self.compiled[draft.path] = earlier
+
+    def _compile(self, compile_step: _Compile, text: str, draft: StepDraft, names: Names) -> Guards:
+        context, answers = self._context, list[tuple[str, tuple[Any, ...], Any]]()
+        findings, steps = len(context.reader.findings), len(context.steps)
+        modules, children = context.modules, context.children
+
+        def note(kind: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+            def answer(*asked: Any) -> Any:
+                answers.append((kind, asked, ask(*asked)))
+                return answers[-1][2]
+
+            return answer
+
+        context.modules, context.children = note("modules", modules), note("children", children)
+        try:
+            denials = compile_step(context, draft, names)
+        finally:
+            context.modules, context.children = modules, children
+        if len(context.reader.findings) == findings:
+            words = frozenset(_WORD.findall(text))
+            added = list(context.steps.values())[steps:]
+            self.compiled[draft.path] = CompiledDraft(
+                draft,
+                context.line(draft),
+                text,
+                words,
+                self._place(words, draft, names),
+                tuple(answers),
+                tuple((step, context.order(step) - 2 * draft.order) for step in added),
+                denials,
+            )
+        return denials
+
+    def _place(self, words: frozenset[str], draft: StepDraft, names: Names) -> tuple[Any, ...]:
+        """The place of a step, and what is known there of each step that one of its words may name."""
+        types = self._types
+        tables: Sequence[Mapping[str, Any]] = (types.outputs, types.approvals, types.results)
+        steps = []
+        for id in sorted(words & self._tops.keys()):
+            top = self._tops[id]
+            text = None if top is draft else self._texts.get(top.path, object())  # object(): like no other
+            known = [table.get(id) for table in tables]
+            steps.append(
+                (id, top.path, top.order < draft.order, text, known, id in types.ungated, id in types.mindless)
+            )
+        return draft.id, draft.next, names.roots, names.guarded, dict(names.types.roots), steps
+
+
+def _with_inside(draft: StepDraft) -> Iterator[StepDraft]:
+    yield draft
+    yield from draft.inside()

@@ -1,0 +1,110 @@
+"""What an editor has not changed is not compiled again, and findings and steps are still those of the whole text."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from hai_flow.checking.modules import ModuleFiles
+from hai_flow.definition.compiler import Earlier, read_workflow
+from hai_flow.definition.context import StepContext
+from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.plan import Plan
+from hai_flow.errors import Finding
+from tests.support.examples import by_night
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+TEXTS: Final = [
+    *(path.read_text() for path in sorted((ROOT / "workflows").rglob("*.flow.yaml"))),
+    *(path.read_text() for path in sorted((ROOT / "tests/authoring/fourth_trial").glob("*.flow.yaml"))),
+    *(path.read_text() for path in sorted((ROOT / "hai_flow/templates/recipes").glob("*.flow.yaml"))),
+]
+
+
+def read(text: str, modules: ModuleFiles, before: Earlier | None) -> tuple[list[Finding], Any, Earlier]:
+    """The findings, what can be seen of the plan, and what a later text may use again."""
+    noted: list[Earlier] = []
+
+    def note(context: StepContext, types: Types) -> None:
+        noted.append((context, types))
+
+    compiled, findings = read_workflow(text.encode(), "a.flow.yaml", modules=modules.find, note=note, before=before)
+    return findings, None if compiled is None else list_steps(compiled), noted[0] if noted else before or ()
+
+
+def list_steps(compiled: Plan) -> list[Any]:
+    return [
+        (
+            each.path,
+            each.id,
+            each.line,
+            each.next,
+            each.parent,
+            type(each.verb),
+            each.timeout,
+            each.catch,
+            each.handlers,
+        )
+        for each in compiled.steps.values()
+    ]
+
+
+def edit(text: str, chance: random.Random) -> str:
+    """The text after one change, as hands make it."""
+    lines = text.split("\n")
+    at = chance.randrange(len(lines))
+    words = re.findall(r"[A-Za-z_]\w*", text)
+    match chance.randrange(7):
+        case 0:
+            del lines[at]
+        case 1:
+            lines.insert(at, lines[at])
+        case 2:
+            lines[at] = lines[at] + chance.choice((" ", "x", "  # a remark", ": 1"))
+        case 3:
+            lines[at] = re.sub(r"[A-Za-z_]\w*", chance.choice(words), lines[at], count=1)
+        case 4:
+            lines.insert(at, "# a remark")
+        case 5:
+            old = chance.choice(words)
+            return re.sub(rf"\b{old}\b", chance.choice((chance.choice(words), f"{old}x")), text)
+        case _:
+            first, last = sorted(chance.sample(range(len(lines) + 1), 2))
+            last = min(last, first + 4)
+            moved = lines[first:last]
+            del lines[first:last]
+            there = chance.randrange(len(lines) + 1)
+            lines[there:there] = moved
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("number", range(by_night(200, 12)))
+def test_findings_and_steps_after_random_edits_are_those_of_the_whole_text(number: int) -> None:
+    chance = random.Random(number)
+    modules = ModuleFiles(["a.flow.yaml"], imports=False)
+    text, earlier, reused = chance.choice(TEXTS), (), 0
+    for _ in range(25):
+        findings, steps, earlier = read(text, modules, earlier)
+        assert (findings, steps) == read(text, modules, None)[:2], text
+        unchanged = earlier[0].unchanged if earlier else None
+        reused += 0 if unchanged is None else len(unchanged.compiled)
+        texts = (edit(text, chance), edit(text, chance), text)
+        text = next((each for each in texts if chance.random() < 0.7 and read(each, modules, None)[1]), texts[0])
+        if chance.random() < 0.2:
+            text = chance.choice(TEXTS)
+    assert reused
+
+
+def test_only_the_step_that_was_typed_in_is_compiled_again() -> None:
+    head = "hai: flow/v1\nname: a\nversion: 1\n"
+    head += "input: {type: object, properties: {n: {type: integer, default: 1}}}\nsteps:\n"
+    text = head + "".join(f"  - id: s{n}\n    say: ${{{{ input.n + {n} }}}}\n" for n in range(20))
+    modules = ModuleFiles(["a.flow.yaml"], imports=False)
+    _, _, first = read(text, modules, ())
+    _, _, second = read(text.replace("input.n + 7 ", "input.n + 77 "), modules, first)
+    before, after = first[0].unchanged.compiled, second[0].unchanged.compiled  # type: ignore[misc, union-attr]
+    assert [path for path in after if after[path] is not before[path]] == ["s7"]
