@@ -48,7 +48,7 @@ from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 
 Earlier: TypeAlias = "tuple[StepContext, Types] | tuple[()]"
-"""What `note` got for an earlier text of a file; (): there is none, but this one is to be used again."""
+"""The arguments of `note` for an earlier text of a file; (): there is none, but this one is to be used again."""
 NoteNames: TypeAlias = "Callable[[StepContext, Types], None]"
 
 _SECTIONS = {"defaults": ("retry", "timeout", "deadline"), "limits": ("duration", "tokens", "cost_usd", "tool_calls")}
@@ -97,7 +97,7 @@ def read_workflow(
 ) -> tuple[plan.Plan | None, list[Finding]]:
     """The plan of a workflow, None where a finding is an error; and every finding, in document order. Never raises.
     `note` gets the steps and declarations, also of a document with errors, unless it can't be read as a mapping.
-    `before`: an earlier text of the same file, of which what is unchanged is not compiled again."""
+    `before`: an earlier text of the same file, whose unchanged steps are not compiled again."""
     document, parts = _documents(source, file)
     reader = Reader(document, stored=stored)
     readers = [reader]

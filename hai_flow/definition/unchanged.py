@@ -1,7 +1,7 @@
 """Steps that an editor has not changed are not compiled again from key to key.
 
-What a step at the top of a document compiles to follows from its own text, from all of the document but its steps, from
-the names that its place has, from the steps that it may name, and from the answers about Python modules and child
+The compiled form of a step at the top of a document follows from its own text, from all of the document but its steps,
+from the names that its place has, from the steps that it may name, and from the answers about Python modules and child
 workflows. Where all of that is as it was in the text before, so are its steps of the plan. A step with a finding is
 compiled anew each time.
 """
@@ -29,8 +29,8 @@ _Compile: TypeAlias = Callable[[StepContext, StepDraft, Names], Guards]
 
 @dataclass(frozen=True, slots=True)
 class CompiledDraft:
-    """A step with all inside, the steps of the plan that it became (each with its order behind the first), what holds
-    behind it, and all that this followed from."""
+    """A step with all inside, the steps of the plan that it became (each with its order behind the first), the facts
+    behind it (`denials`), and all that this followed from."""
 
     draft: StepDraft
     line: int
@@ -70,7 +70,7 @@ class UnchangedSteps:
         self.compiled: dict[str, CompiledDraft] = {}
 
     def compile(self, compile_step: _Compile, draft: StepDraft, names: Names) -> Guards:
-        """Put the steps of a draft into the plan, compiled by `compile_step` where they have to be. Returns what holds
+        """Put the steps of a draft into the plan, compiled by `compile_step` where they have to be. Returns the facts
         behind it."""
         text = self._texts.get(draft.path)
         if text is None:
@@ -87,7 +87,7 @@ class UnchangedSteps:
             earlier.text == text
             and earlier.draft.fields == draft.fields
             and earlier.place == self._place(earlier.words, draft, names)
-            and all(getattr(self._context, kind)(*asked) == answer for kind, asked, answer in earlier.answers)
+            and all(getattr(self._context, kind)(*arguments) == answer for kind, arguments, answer in earlier.answers)
         )
 
     def _reuse(self, earlier: CompiledDraft, draft: StepDraft) -> None:
@@ -106,8 +106,8 @@ class UnchangedSteps:
         modules, children = context.modules, context.children
 
         def note(kind: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-            def answer(*asked: Any) -> Any:
-                answers.append((kind, asked, ask(*asked)))
+            def answer(*arguments: Any) -> Any:
+                answers.append((kind, arguments, ask(*arguments)))
                 return answers[-1][2]
 
             return answer
@@ -133,16 +133,16 @@ class UnchangedSteps:
         return denials
 
     def _place(self, words: frozenset[str], draft: StepDraft, names: Names) -> tuple[Any, ...]:
-        """The place of a step, and what is known there of each step that one of its words may name."""
+        """The place of a step, and the types there of each step that one of its words may name."""
         types = self._types
         tables: Sequence[Mapping[str, Any]] = (types.outputs, types.approvals, types.results)
         steps = []
         for id in sorted(words & self._tops.keys()):
             top = self._tops[id]
             text = None if top is draft else self._texts.get(top.path, object())  # object(): like no other
-            known = [table.get(id) for table in tables]
+            outputs = [table.get(id) for table in tables]
             steps.append(
-                (id, top.path, top.order < draft.order, text, known, id in types.ungated, id in types.mindless)
+                (id, top.path, top.order < draft.order, text, outputs, id in types.ungated, id in types.mindless)
             )
         return draft.id, draft.next, names.roots, names.guarded, dict(names.types.roots), steps
 

@@ -55,6 +55,30 @@ scope.bug(
     by=f"{_WORDS}::test_the_output_of_a_step_whose_failure_is_data_must_be_guarded",
 )
 _MISTAKES: Final = "tests/authoring/test_further_mistakes.py"
+_GUARDS: Final = "tests/definition/test_guards.py"
+believed = Room("hai_flow/definition/names/scope.py", _GUARDS, _MISTAKES)
+believed.bug(
+    "a step is believed to have run because one other case ends the list",
+    ("return is_one_of_two and all(is_end_certain", "return is_one_of_two and any(is_end_certain"),
+    by=f"{_GUARDS}::test_a_guard_that_proves_nothing_is_doubted",
+)
+believed.bug(
+    "a status that is not `failed` proves nothing",
+    ('    return _is_status(step, "failed", False, guards) or', "    return False or"),
+    by=f"{_MISTAKES}::test_nothing_is_found_in_an_unusual_file_that_is_right",
+)
+_UNCHANGED: Final = "tests/lsp/test_unchanged.py"
+unchanged = Room("hai_flow/definition/unchanged.py", _UNCHANGED)
+unchanged.bug(
+    "a step is used again although a step that it names was changed",
+    ("            and earlier.place == self._place(earlier.words, draft, names)\n", ""),
+    by=f"{_UNCHANGED}::test_findings_and_steps_after_random_edits_are_those_of_the_whole_text",
+)
+unchanged.bug(
+    "a step that has moved keeps the line on which it was",
+    ("moved = self._context.line(draft) - earlier.line", "moved = 0"),
+    by=f"{_UNCHANGED}::test_findings_and_steps_after_random_edits_are_those_of_the_whole_text",
+)
 futile = Room("hai_flow/definition/futile.py", _MISTAKES)
 futile.bug(
     "a wait beyond the limit of its run is not found",

@@ -88,7 +88,7 @@ class Types:
     """Sound expressions that read no step, compiled, by their source and what holds at their place."""
 
     def reuse(self, before: Types) -> None:
-        """Take over what was compiled of expressions that read no step, where all that they read is as it was."""
+        """Take over the compiled expressions that read no step, where all that they read is as it was."""
         if before.input == self.input and before.state == self.state and len(before.sound_sources) < _SOURCES_MAX:
             self.sound.update(before.sound)
             self.sound_sources.update(before.sound_sources)

@@ -59,7 +59,7 @@ class Visibility(Mapping[str, str]):
         outline = self.outline
         lists = (outline.steps, *(clause.steps for clause in outline.catch), outline.finally_)
         steps = (each for steps in lists for step in steps for each in (step, *step.inside()))
-        lets = [each for each in steps if each.verb == "let" and name in each.fields["let"]]
+        lets = [each for each in steps if each.verb == "let" and name in each.fields.get("let", ())]
         if not lets:
             return ""
         if lets[0] is self.own:

@@ -305,7 +305,7 @@ _OF_A_CALL: Final = "it belongs to the `approval` of a call, which people see be
 _OF_OTHERS: Final = {
     **{
         ("`ask`", key): _DECIDED_TOGETHER
-        for key in ("quorum", "veto", "reject_when", "options", "combine", "exclude", "reasons", "evidence")
+        for key in ("quorum", "veto", "reject_when", "combine", "exclude", "reasons", "evidence")
     },
     **{("`approve`", key): _OF_A_CALL for key in ("still", "edit", "rules")},
     ("`approve`", "when"): "the step has an `if`, beside `approve`",
