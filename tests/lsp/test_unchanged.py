@@ -83,7 +83,7 @@ def edit(text: str, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("number", range(by_night(200, 12)))
-def test_findings_and_steps_after_random_edits_are_those_of_the_whole_text(number: int) -> None:
+def test_after_random_edits_all_is_as_if_it_were_read_anew(number: int) -> None:
     chance = random.Random(number)
     modules = ModuleFiles(["a.flow.yaml"], imports=False)
     text, earlier, reused = chance.choice(TEXTS), (), 0

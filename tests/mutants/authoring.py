@@ -72,12 +72,12 @@ unchanged = Room("hai_flow/definition/unchanged.py", _UNCHANGED)
 unchanged.bug(
     "a step is used again although a step that it names was changed",
     ("            and earlier.place == self._place(earlier.words, draft, names)\n", ""),
-    by=f"{_UNCHANGED}::test_findings_and_steps_after_random_edits_are_those_of_the_whole_text",
+    by=f"{_UNCHANGED}::test_after_random_edits_all_is_as_if_it_were_read_anew",
 )
 unchanged.bug(
     "a step that has moved keeps the line on which it was",
     ("moved = self._context.line(draft) - earlier.line", "moved = 0"),
-    by=f"{_UNCHANGED}::test_findings_and_steps_after_random_edits_are_those_of_the_whole_text",
+    by=f"{_UNCHANGED}::test_after_random_edits_all_is_as_if_it_were_read_anew",
 )
 futile = Room("hai_flow/definition/futile.py", _MISTAKES)
 futile.bug(
