@@ -30,6 +30,7 @@ from .support import names, value_of
         ("input.tags[0].matches('(')", "missing )"),
         ("matches(input.tags[0], '(?=b)')", "perl operator"),
         ("now.getHours('Europe/Berln')", "a time zone"),
+        ("now.getHours('GMT+2')", "`Etc/GMT-2`, whose sign is turned around"),
         ("int('x') + 1", "a whole number"),
         ("[1].map(x, timestamp('today'))", "expects an instant"),
     ],

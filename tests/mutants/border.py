@@ -202,6 +202,11 @@ document.bug(
     ("        if control is None:\n            return event.value", "        if True:\n            return event.value"),
     by=f"{_UNSEEN}::test_a_nul_by_an_escape_is_a_finding_at_its_text_also_in_a_key",
 )
+document.bug(
+    "a tag, or a mark of Arabic, in a key is no finding",
+    ('    "\\U0001d159\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"\n', ""),
+    by=f"{_UNSEEN}::test_a_sign_that_spoils_a_key_is_named_with_its_code_and_column",
+)
 signs = Room("hai_flow/primitives/signs.py", _SIGNS)
 signs.bug(
     "a joiner is hidden wherever it stands",

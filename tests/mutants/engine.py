@@ -110,6 +110,7 @@ zones = Room("hai_flow/definition/names/zones.py", "tests/definition/test_schedu
 zones.bug(
     "the sign of Etc/GMT is not turned", ('turned = "-" if offset["sign"] == "+" else "+"', 'turned = offset["sign"]')
 )
+zones.bug("a zone of half an hour from UTC gets no place", ("else _BETWEEN.get((ahead, minutes))", "else None"))
 secret = Room("hai_flow/definition/names/known_names.py", "tests/definition/test_literal_arguments.py")
 secret.bug(
     "a secret may be computed, or have a default",

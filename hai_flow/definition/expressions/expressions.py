@@ -25,6 +25,7 @@ from hai_flow.definition.names.holes import end_of_hole, split_holes
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import list_properties
 from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.names.zones import guess_zone
 from hai_flow.values import Json
 
 
@@ -284,7 +285,7 @@ _LITERALS: Final = {
     "double": _LiteralArgument("a number", "double"),
     "bool": _LiteralArgument("true or false", "bool"),
     **{
-        f"get{part}": _LiteralArgument("a time zone such as Europe/Berlin", "getHours", 1)
+        f"get{part}": _LiteralArgument("a time zone such as Europe/Berlin", "getHours", 1, hint=guess_zone)
         for part in ("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours", "Minutes", "Seconds")
     },
 }

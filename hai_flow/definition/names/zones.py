@@ -23,8 +23,14 @@ _EXAMPLES: Final = {
     3: "Europe/Istanbul", 4: "Asia/Dubai", 5: "Asia/Karachi", 7: "Asia/Bangkok", 8: "Asia/Shanghai", 9: "Asia/Tokyo",
     10: "Australia/Sydney", 12: "Pacific/Auckland",
 }  # fmt: skip
+_BETWEEN: Final = {
+    (-9, 30): "Pacific/Marquesas", (-3, 30): "America/St_Johns", (3, 30): "Asia/Tehran", (4, 30): "Asia/Kabul",
+    (5, 30): "Asia/Kolkata", (5, 45): "Asia/Kathmandu", (6, 30): "Asia/Yangon", (8, 45): "Australia/Eucla",
+    (9, 30): "Australia/Darwin", (10, 30): "Australia/Lord_Howe", (12, 45): "Pacific/Chatham",
+}  # fmt: skip
+"""Places whose time is no whole number of hours from UTC."""
 _LIKENESS: Final = 0.8  # what is less alike may be the name of another place
-_UTC: Final = frozenset(("Z", "ZULU", "UT"))
+_UTC: Final = frozenset(("Z", "ZULU", "UT", "UTC"))
 _AMBIGUOUS: Final = {
     "ist": "Asia/Kolkata, Europe/Dublin or Asia/Jerusalem", "cst": "America/Chicago or Asia/Shanghai",
     "ast": "America/Halifax or Asia/Riyadh", "gst": "Asia/Dubai or Atlantic/South_Georgia",
@@ -66,7 +72,7 @@ def check_zone(name: str) -> str | None:
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{_guess_zone(name)}"
+        return f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{guess_zone(name)}"
     return None
 
 
@@ -80,7 +86,8 @@ def check_sign(name: str) -> str | None:
     return f"`{name}` is UTC{real}{hours}, for its sign is turned around; UTC{sign}{hours} is `Etc/GMT{real}{hours}`"
 
 
-def _guess_zone(name: str) -> str:
+def guess_zone(name: str) -> str:
+    """What to write in place of a name that is no zone, as the end of a sentence."""
     offset = _OFFSET.fullmatch(name.strip())
     if offset is not None:
         return _find_zone(offset)
@@ -103,11 +110,7 @@ def _guess_zone(name: str) -> str:
 def _find_zone(offset: re.Match[str]) -> str:
     hours, minutes = int(offset["hours"]), int(offset["minutes"] or 0)
     ahead = hours if offset["sign"] == "+" else -hours
-    place = (
-        _EXAMPLES.get(ahead)
-        if not minutes
-        else {(5, 30): "Asia/Kolkata", (9, 30): "Australia/Darwin"}.get((ahead, minutes))
-    )
+    place = _EXAMPLES.get(ahead) if not minutes else _BETWEEN.get((ahead, minutes))
     turned = "-" if offset["sign"] == "+" else "+"
     fixed = f"`Etc/GMT{turned}{hours}`, whose sign is turned around" if not minutes and 0 < hours <= 12 else ""
     if not hours and not minutes:

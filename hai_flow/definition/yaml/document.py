@@ -50,8 +50,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff
 # Signs that look like a space, or like nothing, and are none to YAML: it reads `-\u00a0say` as one word.
 _BREAKS: Final = "\x85\u2028\u2029"  # line breaks of YAML 1.1, which no editor takes for one
 _UNSEEN = (
-    f"{_BREAKS}\u00a0\u00ad\u034f\u115f\u1160\u1680\u180e\u2000-\u200f"
-    "\u202a-\u202f\u205f-\u2064\u2066-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff"
+    f"{_BREAKS}\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200f"
+    "\u202a-\u202f\u205f-\u2064\u2066-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _SPOILT = re.compile(rf"[{_UNSEEN}]")
 # In an unquoted text: where it begins with one, or has one behind the `-` of an item or the colon of a key.
@@ -755,7 +756,7 @@ def _find_replacement(sign: str) -> str:
     """What belongs in the place of a sign: a space, or nothing where the sign has no width."""
     return (
         ""
-        if sign in "\u00ad\u034f\u180e\ufeff"
+        if sign in "\u00ad\u034f\u061c\u17b4\u17b5\u180e\ufeff"
         or "\u200b" <= sign <= "\u200f"
         or (sign >= "\u202a" and sign not in "\u202f\u205f\u2800\u3000\u3164")
         else " "
