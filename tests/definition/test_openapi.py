@@ -112,6 +112,25 @@ def test_what_stands_beside_a_reference_counts_since_3_1() -> None:
 
 
 @pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"type": "int"}, 5, "five"),
+        ({"type": "any"}, [5], None),
+        ({"type": "array", "items": [{"type": "string"}]}, ["a"], [1]),
+        ({**OBJECT, "properties": {"n": {"type": "string", "required": True}}}, {"n": "a"}, {}),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": True}, 4, 3),
+        ({"type": "string", "minLength": "1", "pattern": "(?<a>", "enum": "a"}, "", 1),
+        ({**OBJECT, "additionalProperties": "false", "description": ["a"]}, {"x": 1}, 1),
+        ({"$recursiveAnchor": True, "$schema": "http://a.example/draft-04", "type": "string"}, "a", 1),
+    ],
+)
+def test_what_binds_nothing_in_a_schema_takes_no_operation_away(schema: Any, right: Any, wrong: Any) -> None:
+    for each in (operation(schema), operation(to("X"), {"X": schema})):
+        assert fits(each, right)
+        assert wrong is None or not fits(each, wrong)
+
+
+@pytest.mark.parametrize(
     ("reference", "words"),
     [
         ("https://a.example/x.json#/X", "only what stands in the document itself is read"),

@@ -16,11 +16,12 @@ from mcp_types import JSONRPCResponse
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Tool
+from hai_flow.definition.schemas.foreign_schemas import compile_schema, read_schema
 from hai_flow.errors import OutcomeLost
 from hai_flow.steps.mcp.messages import list_notes
 from hai_flow.steps.mcp.messages import read as read_message
 from hai_flow.steps.mcp.runner import McpRunner
-from hai_flow.steps.mcp.schemas import compile_schema, read_schema, read_tool
+from hai_flow.steps.mcp.schemas import read_tool
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.runtime.conftest import make as make
 from tests.steps.test_mcp import call, failure, runner_of, step_of

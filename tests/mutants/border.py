@@ -297,11 +297,20 @@ results.bug(
     ('in (True, "true", "True")', "is True"),
     by=f"{_MCP}::test_a_result_that_says_in_any_form_that_it_failed_is_a_failure",
 )
-tool_schemas = Room("hai_flow/steps/mcp/schemas.py", _MCP)
+tool_schemas = Room("hai_flow/definition/schemas/foreign_schemas.py", _MCP)
 tool_schemas.bug(
     "a bound of 64 bits takes its function away",
     ("                and _can_be_held(value)\n", ""),
     by=f"{_MCP}::test_a_schema_of_another_time_means_what_it_meant",
+)
+openapi = Room("hai_flow/definition/tools/openapi.py", "tests/definition/test_openapi.py")
+openapi.bug(
+    "a definition in another dialect takes its operations away",
+    (
+        "read_part(self._convert(self._find_part(self._references[name]), used, 0))",
+        "self._convert(self._find_part(self._references[name]), used, 0)",
+    ),
+    by="tests/definition/test_openapi.py::test_what_binds_nothing_in_a_schema_takes_no_operation_away",
 )
 results.bug(
     "a picture that is no Base64 loses the text beside it",

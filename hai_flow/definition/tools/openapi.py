@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from hai_flow import values
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.plan import BodyKind, DescribedCallback, Operation, Placed
+from hai_flow.definition.schemas.foreign_schemas import read_part
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import parse
 from hai_flow.primitives.json_pointers import escape, unescape
@@ -229,7 +230,7 @@ class ApiDocument:
     def _whole(self, schema: Json) -> Json:
         """A schema as JSON Schema has it, with all that it refers to."""
         used: set[str] = set()
-        converted = self._convert(schema, used, 0)
+        converted = read_part(self._convert(schema, used, 0))
         if not used or not isinstance(converted, dict):
             return converted
         definitions: dict[str, Json] = {}
@@ -250,7 +251,7 @@ class ApiDocument:
         definition = self._definitions.get(name)
         if definition is None:
             used: set[str] = set()
-            converted = self._convert(self._find_part(self._references[name]), used, 0)
+            converted = read_part(self._convert(self._find_part(self._references[name]), used, 0))
             definition = self._definitions[name] = _Definition(converted, frozenset(used))
         return definition
 
@@ -346,10 +347,7 @@ def _place_parameter(place: str, name: str, parameter: Mapping[str, Json]) -> Pl
 
 
 def _as_of_2020(schema: dict[str, Json], *, nullable: bool) -> dict[str, Json]:
-    """A schema of OpenAPI 3.0 as JSON Schema 2020-12: `nullable` and exclusive bounds are written differently there."""
-    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
-            schema[exclusive] = schema.pop(bound)
+    """A schema of OpenAPI 3.0 as JSON Schema 2020-12: `nullable` is written differently there."""
     if nullable and isinstance(schema.get("type"), str):
         schema["type"] = [schema["type"], "null"]
         if isinstance(schema.get("enum"), list) and None not in schema["enum"]:

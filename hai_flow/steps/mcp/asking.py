@@ -17,10 +17,10 @@ from typing import Any, Final, Literal, Protocol, cast
 import mcp_types as types
 import msgspec
 
+from hai_flow.definition.schemas.foreign_schemas import read_form
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.asked_forms import FORM_BYTES_MAX, find_form_fault
 from hai_flow.steps.mcp.receipts import CallReceipt
-from hai_flow.steps.mcp.schemas import read_form
 from hai_flow.steps.runner import Answer
 from hai_flow.values import Json, NotJson, storable
 

@@ -12,12 +12,12 @@ import mcp_types as types
 from pydantic import TypeAdapter
 
 from hai_flow import foreign, values
+from hai_flow.definition.schemas.foreign_schemas import compile_schema
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.files import kind_of
 from hai_flow.steps.mcp.messages import list_notes
-from hai_flow.steps.mcp.schemas import compile_schema
 from hai_flow.values import Json, storable
 
 Resource: TypeAlias = types.TextResourceContents | types.BlobResourceContents

@@ -429,8 +429,9 @@ def classify(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Effect:
 
 
 def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> OfferedFunction:
+    from hai_flow.definition.schemas.foreign_schemas import read_schema
     from hai_flow.steps.mcp.results import DESCRIPTION_CHARS_MAX
-    from hai_flow.steps.mcp.schemas import compile_output_schema, read_schema
+    from hai_flow.steps.mcp.schemas import compile_output_schema
 
     result = compile_output_schema(offered)
     return OfferedFunction(
