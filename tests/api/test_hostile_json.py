@@ -71,7 +71,7 @@ class _Unstarted(Runtime):
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-async def test_no_route_reads_hostile_json_with_a_fault_of_its_own_without_a_database(kind: str) -> None:
+async def test_no_route_has_a_fault_of_its_own_reading_hostile_json(kind: str) -> None:
     settings = Settings(publish=True)
     app = create_app(settings, _Unstarted("postgresql://nowhere", settings, performs=False), act_as=True)
     transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False, client=("127.0.0.1", 1))

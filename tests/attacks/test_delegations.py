@@ -474,7 +474,7 @@ def exclude_by_another_key(place: Place, theirs: dict[str, str], other: str, gai
     assert decide(place.ask()) == (200, "approve"), "what excludes no auditor they still decide"
 
 
-def test_an_open_socket_ends_with_the_next_input_once_its_person_has_another_role(place: Place) -> None:
+def test_an_open_socket_ends_with_the_next_input_after_a_change_of_roles(place: Place) -> None:
     boss = f"user:{unique('boss')}"
     theirs, item = place.people.person(boss, roles=BOSS), audited(place)
     address = str(place.api.base_url).replace("http", "ws", 1).rstrip("/") + "/api/aui/ws/interactive"

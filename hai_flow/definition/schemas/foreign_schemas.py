@@ -1,8 +1,8 @@
 """Schemas of others, of servers of the Model Context Protocol and of OpenAPI, read as JSON Schema 2020-12.
 
-Servers write what their language's library writes: draft 4 to 2019-09, the types of their own language, references to
-definitions that are not there. Each such form has one meaning in 2020-12, or none at all; what has none does not bind.
-So a schema that is read here never refuses what the server would take for a reason that the server did not give. Pure.
+Servers write as the library of their language does: draft 4 to 2019-09, the types of that language, references to
+definitions that are not there. Each form has one meaning in 2020-12, or none at all, and then it does not bind. So a
+schema that is read here refuses no value for a reason that the server did not give. Pure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DEPTH_MAX: Final = 60
 def read_schema(raw: Any) -> dict[str, Json]:
     """The schema that a server has written, as one of 2020-12; of an object that may hold anything, where it is none.
 
-    Raises NotJson where it holds what no run can hold.
+    Raises NotJson where it holds a value that no run can hold.
     """
     if not isinstance(raw, Mapping):
         return dict(NOTHING)
@@ -62,13 +62,13 @@ def read_part(raw: Json) -> Json:
 
 
 def compile_schema(raw: Json) -> JsonSchema:
-    """`raw`, a schema of a server, compiled. Raises NotJson, or what the library of schemas raises."""
+    """`raw`, a schema of a server, compiled. Raises NotJson, or an error of the library of schemas."""
     return schemas.compile_cached(values.dumps(values.check(read_schema(raw))))
 
 
 def read_form(raw: Any) -> dict[str, Json]:
-    """The form of a question as `read_schema`, without what a form of ours can't have: keywords of other libraries, and
-    defaults that do not fit. Raises NotJson as that does."""
+    """The form of a question as `read_schema`, without the parts that a form of ours can't have: keywords of other
+    libraries, and defaults that do not fit. Raises NotJson as that does."""
     return _SchemaReader(raw, is_form=True).schema(raw, 0) if isinstance(raw, Mapping) else dict(NOTHING)
 
 
@@ -82,7 +82,7 @@ class _SchemaReader:
         self._is_part = is_part
 
     def schema(self, raw: Any, depth: int) -> dict[str, Json]:
-        """A schema, without what binds nothing."""
+        """A schema, without keywords that bind nothing."""
         result: dict[str, Json] = {}
         if depth > _DEPTH_MAX:
             return result
@@ -234,7 +234,7 @@ def _fits_itself(schema: Mapping[str, Json]) -> bool:
 
 def _can_be_held(value: Any) -> bool:
     """Whether a run can hold a value: of an integer beyond 2^53 it has the digits, as text, so that no bound of that
-    size, and no choice among such numbers, says anything of it."""
+    size, and no choice among these numbers, says anything of it."""
     try:
         values.check(value)
     except values.NotJson:
