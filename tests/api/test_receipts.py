@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import random
@@ -183,9 +184,25 @@ def test_the_verifiers_agree_without_anything_of_ours(house: House, edited: str,
         assert "the texts" in (said.stdout + said.stderr).lower()
 
 
-def test_each_single_byte_that_is_changed_is_found(house: House, edited: str) -> None:
+def holds_in_typescript(texts: list[str], jwks: str, folder: Path) -> list[bool]:
+    """Whether the verifier in TypeScript, which one process loads once, accepts each of the texts."""
+    (folder / "texts.json").write_text(json.dumps([texts, jwks]))
+    program = """
+    const { verify } = await import(process.argv[1]);
+    const [texts, keys] = JSON.parse((await import("node:fs")).readFileSync(process.argv[2], "utf8"));
+    const holds = await Promise.all(texts.map((text) => verify(text, keys).then(() => true, () => false)));
+    console.log(JSON.stringify(holds));
+    """
+    verifier = (ROOT / "clients" / "receipts" / "verify_receipt.ts").as_uri()
+    command = [rig.node(), "--input-type=module", "-e", program, verifier, str(folder / "texts.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    holds: list[bool] = json.loads(done.stdout)
+    return holds
+
+
+def test_each_single_byte_that_is_changed_is_found(house: House, edited: str, tmp_path: Path) -> None:
     jwks, chance, before = house.jwks, random.Random(7), edited.encode()
-    known = signing.keys_of(jwks, "keys")
+    known, texts = signing.keys_of(jwks, "keys"), [edited]
     for _ in range(500):
         changed = bytearray(before)
         changed[chance.randrange(len(before))] ^= 1 << chance.randrange(8)
@@ -195,6 +212,9 @@ def test_each_single_byte_that_is_changed_is_found(house: House, edited: str) ->
             verify_outside(changed.decode(), jwks)
         with pytest.raises((UnprovenReceipt, signing.NotVerified, UnicodeDecodeError)):
             verify_inside(bytes(changed), known)
+        with contextlib.suppress(UnicodeDecodeError):
+            texts.append(changed.decode())
+    assert holds_in_typescript(texts, jwks, tmp_path) == [True] + [False] * (len(texts) - 1)
 
 
 def test_there_is_no_receipt_before_the_end(house: House) -> None:
@@ -240,16 +260,18 @@ def test_a_stranger_finds_neither_question_nor_receipt(house: House, edited: str
     assert (answer.status_code, answer.json()["code"]) == (404, "pending_unknown")
 
 
-def test_random_decisions_are_proven_by_their_receipts(house: House) -> None:
-    chance = random.Random(11)
+def test_random_decisions_are_proven_by_their_receipts(house: House, tmp_path: Path) -> None:
+    chance, receipts = random.Random(11), list[str]()
     for _ in range(RUNS):
         amount, outcome = chance.randrange(1, 10**6), chance.choice(["approve", "edit", "reject"])
         id = house.asked(amount=amount)
         edits = {"edits": {"amount": chance.randrange(1, 10**6)}} if outcome == "edit" else {}
         house.decide(chance.choice(["ann", "bob"]), id, "reject" if outcome == "reject" else "approve", **edits)
-        content = verify_outside(house.receipt(id), house.jwks)
+        receipts.append(house.receipt(id))
+        content = verify_outside(receipts[-1], house.jwks)
         assert bool(content["executed"]) == (outcome != "reject")
         assert all(each["arguments"] == content["decision"]["arguments"] for each in content["executed"])
+    assert holds_in_typescript(receipts, house.jwks, tmp_path) == [True] * RUNS
 
 
 def test_a_new_key_signs_at_once_and_old_receipts_hold(house: House, edited: str) -> None:

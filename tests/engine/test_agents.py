@@ -145,12 +145,12 @@ _BESIDE = [("read", []), ("reversible", []), ("external", ["external"] * 2), ("i
 def test_calls_of_one_answer_but_reads_ask_as_the_gravest_of_them(effect: str, asked: list[str], tool: str) -> None:
     declared = f"{{{tool}, effect: reversible}}"
     play = Play(flow().replace("{python: acme.mail, effect: write}", declared))
-    calls = (call("mail.send", effect="reversible"), call("web.search", effect="read"), call("srv.do", effect=effect))
-    play.succeed("chat[0]/model", answer(*calls))
+    reads = call("web.search", effect="read"), call("srv.look", effect="read")
+    play.succeed("chat[0]/model", answer(call("mail.send", effect="reversible"), *reads, call("srv.do", effect=effect)))
     questions = [pending.opened for pending in play.state.pendings.values()]
     assert [each.effect for each in questions] == asked
     assert all(each.policy.get("confirm", False) is (effect == "irreversible") for each in questions)
-    assert len(play.open) == 3 - len(asked)
+    assert len(play.open) == 4 - len(asked)
     play.replayed()
 
 
