@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import httpx2
 import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
+from hai_flow.wire.mcp import IDEMPOTENCY_KEY
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
@@ -346,6 +351,71 @@ def test_mcp_client_asks_and_consumes_by_tools(house: House) -> None:
         refused = call("request_approval", action="transfer", arguments={})
         assert "input.invalid" in refused["content"][0]["text"]
         assert "approval_unknown" in call("consume_approval", approval_id="none")["content"][0]["text"]
+
+
+def test_a_client_of_the_mcp_sdk_is_told_a_no_an_edit_and_an_end(house: House) -> None:
+    headers = house.people.person("agent:bot", roles=ROLES["agent:bot"])
+    edited = {**TRANSFER, "amount": 41000}
+
+    @contextlib.asynccontextmanager
+    async def connect() -> AsyncIterator[Callable[..., Awaitable[tuple[bool, Any]]]]:
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            streamable_http_client(f"{house.server.url}/mcp", http_client=http) as (read, write),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+
+            async def call(name: str, key: str | None = None, **arguments: Any) -> tuple[bool, Any]:
+                meta: Any = None if key is None else {IDEMPOTENCY_KEY: key}
+                result: Any = await session.call_tool(name, arguments, meta=meta)
+                return bool(result.is_error), result.structured_content or result.content[0].text
+
+            yield call
+
+    def list_open() -> set[str]:
+        page = house.call("user:oli", "GET", "/v1/pendings", params={"limit": 100}).json()
+        return {each["run_id"] for each in page["items"]}
+
+    async def play() -> None:
+        request = {"action": "transfer", "arguments": TRANSFER, "policy": {**BOSS, "edit": True}}
+        async with connect() as call:
+            _, asked = await call("request_approval", **request, seconds=0)
+            house.decide(house.look(asked["id"]), decision="reject", reason="too much")
+            assert (await call("consume_approval", approval_id=asked["id"], arguments=TRANSFER))[0]
+            assert house.look(asked["id"])["status"] == "rejected"
+
+            _, asked = await call("request_approval", **request, seconds=0)
+            house.decide(house.look(asked["id"]), edits={"arguments": edited})
+            refused, why = await call("consume_approval", approval_id=asked["id"], arguments=TRANSFER)
+            assert (refused, "approval_digest" in why) == (True, True)
+            refused, yes = await call("consume_approval", approval_id=asked["id"], arguments=edited)
+            assert (refused, yes["status"], yes["arguments"], yes["edited"]) == (False, "consumed", edited, True)
+
+            _, asked = await call("request_approval", **request, expires_in="1s", seconds=30)
+            assert asked["status"] == "expired"
+            assert (await call("consume_approval", approval_id=asked["id"], arguments=TRANSFER))[0]
+
+        key = "the-call-of-a-client-that-is-killed"
+        before = list_open()
+
+        async def wait_for_people() -> None:
+            async with connect() as call:
+                await call("request_approval", key, **request, seconds=50)
+
+        killed = asyncio.ensure_future(wait_for_people())
+        new = await asyncio.to_thread(wait, lambda: list_open() - before)
+        killed.cancel()
+        await asyncio.gather(killed, return_exceptions=True)
+        (waiting,) = new
+        async with connect() as call:
+            _, again = await call("request_approval", key, **request, seconds=0)
+            assert again["id"] == waiting
+            await asyncio.to_thread(house.decide, house.look(waiting))
+            answers = [await call("consume_approval", approval_id=waiting, arguments=TRANSFER) for _ in range(2)]
+        assert [refused for refused, _ in answers] == [False, True]
+
+    asyncio.run(play())
 
 
 @pytest.mark.parametrize("moment", ["asked", "approved", "consumed"])
