@@ -188,13 +188,13 @@ def holds_in_typescript(texts: list[str], jwks: str, folder: Path) -> list[bool]
     """Whether the verifier in TypeScript, which one process loads once, accepts each of the texts."""
     (folder / "texts.json").write_text(json.dumps([texts, jwks]))
     program = """
-    const { verify } = await import(process.argv[1]);
-    const [texts, keys] = JSON.parse((await import("node:fs")).readFileSync(process.argv[2], "utf8"));
+    const { verify } = await import(process.argv[2]);
+    const [texts, keys] = JSON.parse((await import("node:fs")).readFileSync(process.argv[1], "utf8"));
     const holds = await Promise.all(texts.map((text) => verify(text, keys).then(() => true, () => false)));
     console.log(JSON.stringify(holds));
     """
     verifier = (ROOT / "clients" / "receipts" / "verify_receipt.ts").as_uri()
-    command = [rig.node(), "--input-type=module", "-e", program, verifier, str(folder / "texts.json")]
+    command = [rig.node(), "--input-type=module", "-e", program, str(folder / "texts.json"), verifier]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     holds: list[bool] = json.loads(done.stdout)
     return holds
