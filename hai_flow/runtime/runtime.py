@@ -343,7 +343,7 @@ class Runtime(Service):
             self.triggers,
         ]
         pulse = Pulse(self.database, self.served if self.performs else None, settings.poll_seconds)
-        pulse.looks += [self.freezes.look, self.delivery.look, self.triggers.look]
+        pulse.looks += [self.committer.look, self.freezes.look, self.delivery.look, self.triggers.look]
         self.replica = None
         if settings.database_replica_url is not None:
             self.replica = Replica(settings.database_replica_url, self.database, lag_max=settings.replica_lag_seconds)

@@ -134,6 +134,16 @@ async def test_a_process_that_does_nothing_is_right_again_soon(
     await until(lambda: is_right_again(runtime, eye))
 
 
+async def test_the_pulse_of_a_process_that_does_nothing_reads_the_clock_for_it(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    put_ahead(runtime)
+    runtime.committer.clock.heard_at -= committer.CLOCK_SECONDS / 2
+    monkeypatch.setattr(clock, "read_clock", pytest.fail)
+    await until(lambda: is_right_again(runtime, eye))
+
+
 async def test_what_is_asked_after_a_commit_has_a_right_deadline(make: Make, eye: Connection) -> None:
     runtime = await make()
     put_ahead(runtime)

@@ -49,6 +49,7 @@ from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Cache, Queues
 from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.submission import CommitCarrier, Outcome, RunCreation, Streamed, Submission
+from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres import clock
 from hai_flow.store.postgres.database import Database
 
@@ -206,6 +207,13 @@ class Committer(Service):
         run = run_beside_loop if is_large(command) else run_by_work
         return await run(decide, plan, state, command, now, limits)
 
+    def look(self, due: DueWork | None, asked_at: float) -> None:
+        """What the pulse has found, the database's clock among it; None: it could not ask. So a process that commits
+        nothing need not ask for the clock alone."""
+        now = time.monotonic()
+        if due is not None and due.now is not None and now >= self.clock.heard_at + CLOCK_SECONDS / 2:
+            self.clock.read(instants.milliseconds(due.now), asked_at, now)
+
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""
         return self.clock.at(time.monotonic())
@@ -303,7 +311,8 @@ class Committer(Service):
             submission.fail(StoreError(message))
 
     async def _run_clock(self) -> None:
-        """Read the database's clock if no commit has for a while: it may have been set to another time."""
+        """Read the database's clock if neither a commit nor the pulse has for a while: it may have been set to another
+        time."""
         while True:
             await asyncio.sleep(self.clock.heard_at + CLOCK_SECONDS - time.monotonic())
             try:
@@ -316,7 +325,4 @@ class Committer(Service):
     async def _ask_clock(self) -> None:
         async with self.database.api.acquire() as connection:
             sent = time.monotonic()
-            self._take_in_clock(instants.milliseconds(await clock.read_clock(connection)), sent, time.monotonic())
-
-    def _take_in_clock(self, database_ms: int, sent: float, arrived: float) -> None:
-        self.clock.read(database_ms, sent, arrived)
+            self.clock.read(instants.milliseconds(await clock.read_clock(connection)), sent, time.monotonic())

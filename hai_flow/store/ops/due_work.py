@@ -25,7 +25,7 @@ class DueWork(NamedTuple):
     `cards` (of chats) whose run has changed, and `absences` that begin or end; when the next free run and the next
     schedule are to be looked at, None: there is none. `watched`: the workflows of whose ends others are told, each
     behind its tenant. `freezes`: the version of the freezes; `to_release`: whether a freeze that is over still holds
-    steps.
+    steps; `now`: the database's clock.
 
     A process that performs nothing asks for these alone up to here."""
 
@@ -34,6 +34,7 @@ class DueWork(NamedTuple):
     watched: frozenset[tuple[UUID, str]]
     freezes: int = 0
     to_release: bool = False
+    now: datetime | None = None
     records: bool = False
     promises: bool = False
     lost: bool = False
@@ -50,7 +51,8 @@ _OF_ALL: Final = f"""
   EXISTS (SELECT FROM signals WHERE due_at <= now()),
   ARRAY(SELECT DISTINCT tenant::text || ' ' || type FROM event_triggers WHERE kind = 'run'),
   {FREEZE_VERSION},
-  {ANY_TO_RELEASE}
+  {ANY_TO_RELEASE},
+  clock_timestamp()
 """
 _OF_PERFORMERS: Final = f"""{_OF_ALL},
   EXISTS (SELECT FROM audit_unsealed),
