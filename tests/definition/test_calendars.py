@@ -71,7 +71,7 @@ def test_a_deadline_lies_on_a_working_day_behind_as_many_as_it_counts(
     assert cut.add(instants.milliseconds(begin), count) == instants.milliseconds(due)
 
 
-def test_a_week_of_one_working_day_keeps_the_holidays_that_its_deadline_reaches() -> None:
+def test_a_week_of_one_working_day_keeps_the_holidays_in_reach() -> None:
     since = instants.milliseconds(datetime(2026, 3, 2, tzinfo=UTC))
     calendar = Calendar("UTC", weekdays=(6,), holidays=("2026-09-06", "2031-01-05"))
     cut = calendar.ahead(since, 27)

@@ -13,6 +13,7 @@ const REASONS: readonly (readonly [RegExp, Said])[] = [
   [/^the absences go round in a circle: (.+) to (\S+)/, (chain, last) => `外出代理形成循环：${(chain ?? "").split(" to ").map(plainName).join(" → ")} → ${names(last ?? "")}`],
   [/^more than (\d+) people in a row are away for (\S+)/, (n, who) => `${names(who ?? "")} 的代理人接连外出，超过 ${n} 人`],
   [/^it needs (\d+) more people, and (\d+) can decide/, (n, able) => `还需 ${n} 人，只有 ${able} 人可以决定`],
+  [/^nobody with a key or in the file of channels matches (.+)/, (whom) => `没有持有密钥或列入渠道文件的人符合 ${names(whom ?? "")}`],
   [/^nobody with a key matches (.+)/, (whom) => `没有持有密钥的人符合 ${names(whom ?? "")}`],
   [/^(\S+), or somebody by whom the vote came to \S+, is excluded from it \(([^)]*)\)/, (who, by) => `${names(who ?? "")} 或其委托人已被排除（${names(by ?? "")}）`],
   [/^(\S+) is excluded from it \(([^)]*)\)/, (who, by) => `${names(who ?? "")} 已被排除（${names(by ?? "")}）`],

@@ -99,9 +99,11 @@ class Staff:
             return None
         if able:
             return f"it needs {needed} more people, and {len(able)} can decide"
-        matched = [each for each in faults if each]
-        whom = "nobody with a key or in the file of channels" if self.roster.file.people else "nobody with a key"
-        return "; ".join(matched[:3]) or f"{whom} matches {', '.join(rules.from_)}"
+        if matched := [each for each in faults if each]:
+            return "; ".join(matched[:3])
+        if self.roster.file.people:
+            return f"nobody with a key or in the file of channels matches {', '.join(rules.from_)}"
+        return f"nobody with a key matches {', '.join(rules.from_)}"
 
     def _give_voice(
         self, person: c.Principal, holdings: Mapping[str, Holding], faults: dict[str, None]
