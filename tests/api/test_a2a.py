@@ -125,6 +125,24 @@ def test_a_wrong_message_is_refused_at_its_place(http: httpx2.Client, params: An
     assert answered["error"]["data"][0]["domain"] == "a2a-protocol.org"
 
 
+@pytest.mark.parametrize(
+    ("place", "fields"),
+    [
+        ("/configuration", {"configuration": 7}),
+        ("/configuration/returnImmediately", {"configuration": {"returnImmediately": "x"}}),
+        ("/configuration/blocking", {"configuration": {"blocking": 0}}),
+        ("/historyLength", {"configuration": {"historyLength": 1.5}}),
+        ("metadata/hai-flow/workflow", {"metadata": {"hai-flow/workflow": 7}}),
+    ],
+)
+def test_a_message_whose_wishes_are_wrong_starts_nothing(http: httpx2.Client, place: str, fields: Any) -> None:
+    context = unique("context")
+    params = {**message({"data": {"name": "Ann"}}, contextId=context), **fields}
+    answered = rpc(http, "SendMessage", params, "/workflows/greet/a2a")
+    assert (code(answered), place in answered["error"]["message"]) == (-32602, True)
+    assert not rpc(http, "ListTasks", {"contextId": context})["result"]["tasks"]
+
+
 def test_files_unknown_methods_and_versions_have_codes_of_their_own(http: httpx2.Client) -> None:
     assert code(rpc(http, "SendMessage", message({"url": "https://a.example/x"}), "/workflows/greet/a2a")) == -32005
     assert code(rpc(http, "CreateTaskPushNotificationConfig", {})) == -32602
@@ -256,7 +274,14 @@ def test_tasks_are_listed_by_context_and_state_page_by_page(http: httpx2.Client)
     rest = http.get("/a2a/tasks", params={**params, "pageToken": page["nextPageToken"]}).json()
     assert [each["id"] for each in rest["tasks"]] == [first["id"]]
     assert not rpc(http, "ListTasks", {**params, "status": "TASK_STATE_WORKING"})["result"]["tasks"]
-    for wrong in ({"pageSize": 1000}, {"pageSize": "x"}, {"status": "GOOD"}, {"contextId": 7}, {"pageToken": "x"}):
+    newest = others[1]["status"]["timestamp"]
+    assert [
+        each["id"] for each in rpc(http, "ListTasks", {**params, "statusTimestampAfter": newest})["result"]["tasks"]
+    ] == [others[1]["id"]]
+    for wrong in (
+        {"pageSize": 1000}, {"pageSize": 1.5}, {"status": "GOOD"}, {"contextId": 7}, {"pageToken": "x"},
+        {"statusTimestampAfter": "yesterday"},
+    ):  # fmt: skip
         assert code(rpc(http, "ListTasks", wrong)) == -32602
 
 

@@ -15,12 +15,13 @@ import mcp_types as types
 import pytest
 from mcp.client import Client
 
+from hai_flow.api.mcp.server import is_brief
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.testing.apart import NotPlayed, play_apart
 from hai_flow.testing.documents.reader import read_suite
 from hai_flow.wire.mcp import RESULT_SCHEMA, content_of, describe_result
 from tests.support.hai_client import unique
-from tests.support.mcp_caller import FORMS, NOTHING, WITH_TASKS, Caller, accept
+from tests.support.mcp_caller import FORMS, NOTHING, TASKS, VERSION, WITH_TASKS, Caller, accept
 from tests.support.server import ROOT, YAML, ServerProcess
 from tests.support.waiting import until
 
@@ -54,6 +55,10 @@ steps:
 """
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
 Fact = TypeVar("Fact")
+OTHER_REVISION = {
+    types.PROTOCOL_VERSION_META_KEY: "2026-07-27", types.CLIENT_CAPABILITIES_META_KEY: {},
+    types.CLIENT_INFO_META_KEY: {"name": "test", "version": "1"},
+}  # fmt: skip
 SUPPORT = {"HAI-Act-As": "user:sue,role:support"}
 
 
@@ -240,6 +245,47 @@ def test_a_header_that_names_another_task_is_refused(http: httpx2.Client) -> Non
     assert caller.answered.status_code == 400
     assert caller.result("tasks/get", {"taskId": task})["status"] == "working"
     caller.result("tasks/cancel", {"taskId": task})
+
+
+@pytest.mark.parametrize("version", [VERSION, "2025-06-18", None])
+@pytest.mark.parametrize(
+    ("expected", "message"),
+    [
+        (-32600, []), (-32600, [{"jsonrpc": "2.0", "id": 1, "method": "ping"}]), (-32600, 7),
+        (-32600, {"id": 1, "method": "ping"}), (-32600, {"jsonrpc": "2.0", "id": 1, "method": 7}),
+        (-32600, {"jsonrpc": "2.0", "id": None, "method": "ping"}),
+        (-32600, {"jsonrpc": "2.0", "id": 1.5, "method": "ping"}),
+        (-32600, {"jsonrpc": "2.0", "id": True, "method": "ping"}),
+        (-32020, {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": OTHER_REVISION}}),
+    ],
+)  # fmt: skip
+def test_a_message_that_is_none_or_lies_about_its_revision_is_refused_in_each_era(
+    http: httpx2.Client, version: str | None, expected: int, message: Any
+) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/list"}
+    headers |= {} if version is None else {"MCP-Protocol-Version": version}
+    answer = http.post("/mcp", json=message, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, expected)
+
+
+def test_only_what_is_answered_at_once_and_hears_nothing_before_needs_no_stream() -> None:
+    def request(method: str, name: str = "", **meta: Any) -> dict[str, Any]:
+        named = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}, **meta}
+        return {"method": method, "params": {"name": name, "_meta": named}}
+
+    assert all(map(is_brief, (request("tasks/get"), request("tools/call", "greet"))))
+    waiting = request("tools/call", "greet", **{"io.modelcontextprotocol/clientCapabilities": {}})
+    hearing = (
+        request("tools/call", "greet", progressToken=1),
+        request("tasks/get", **{types.LOG_LEVEL_META_KEY: "info"}),
+    )
+    assert not any(map(is_brief, (waiting, request("tools/call", "wait_run"), *hearing, {"method": "tasks/get"}, 7)))
+
+
+@pytest.mark.parametrize("version", ["refund_order@1", 7, ""])
+def test_a_call_that_names_a_version_of_another_workflow_starts_nothing(http: httpx2.Client, version: Any) -> None:
+    caller = Caller(http)
+    assert caller.refusal("greet", {"name": "Ann"}, meta={"hai-flow/workflow": version}) == "request.invalid"
 
 
 def test_tasks_without_the_capability_are_refused_with_what_is_missing(http: httpx2.Client) -> None:

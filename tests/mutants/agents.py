@@ -57,6 +57,16 @@ operations.bug(
     by=f"{_A2A}::test_answers_to_other_tasks_and_contexts_are_refused",
 )
 operations.bug(
+    "tasks from before the instant are listed",
+    (" and task.state.at >= since:", ":"),
+    by=f"{_A2A}::test_tasks_are_listed_by_context_and_state_page_by_page",
+)
+operations.bug(
+    "a wish that is none is passed over",
+    ("        if not isinstance(configuration.get(name), bool | None):", "        if False:"),
+    by=f"{_A2A}::test_a_message_whose_wishes_are_wrong_starts_nothing",
+)
+operations.bug(
     "the same message begins another task",
     (
         '                f"a2a:{self._access.principal.id}:{message.id}:{message.digest}",',
@@ -113,6 +123,26 @@ server.bug(
     "a header may name another task",
     ("        if named != id:", "        if False:"),
     by=f"{_MCP}::test_a_header_that_names_another_task_is_refused",
+)
+server.bug(
+    "a request with an id that is none is dropped",
+    ("not isinstance(id, str | int) or isinstance(id, bool)", "False"),
+    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused_in_each_era",
+)
+server.bug(
+    "a request of one revision is answered as one of another",
+    ("if isinstance(named, str) and named != version and", "if False and"),
+    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused_in_each_era",
+)
+server.bug(
+    "a call that waits has no stream to be heard on",
+    (' and params.get("name") != "wait_run"', ""),
+    by=f"{_MCP}::test_only_what_is_answered_at_once_and_hears_nothing_before_needs_no_stream",
+)
+server.bug(
+    "the version of another workflow that a call names is passed over",
+    ("if version is not None and (not isinstance", "if False and (not isinstance"),
+    by=f"{_MCP}::test_a_call_that_names_a_version_of_another_workflow_starts_nothing",
 )
 audiences = Room("hai_flow/api/mcp_resource.py", "tests/attacks/test_mcp.py")
 audiences.bug(

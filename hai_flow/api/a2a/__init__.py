@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, Response
 
 from hai_flow import values
 from hai_flow.api.a2a.agent_card import PATH, build_card_of_server, build_extended_card
-from hai_flow.api.a2a.operations import CalledAgent, piece_of, read_history_length
+from hai_flow.api.a2a.operations import CalledAgent, piece_of, read_history_length, should_return_at_once
 from hai_flow.api.a2a.push_configs import (
     CREATE,
     DELETE,
@@ -257,6 +257,8 @@ class _A2aExchange:
         """Perform the operation. Raises Fault and Rejected."""
         agent = self._agent
         if method in ("SendMessage", "SendStreamingMessage"):
+            # What is wrong with it is found before anything begins.
+            at_once, history = should_return_at_once(params), read_history_length(params)
             config = find_push_config(params, old=self._old)
             if config is not None:
                 await demand_reachable(self._access.settings, config)
@@ -265,16 +267,15 @@ class _A2aExchange:
                 await store_push_config(access, UUID(task.state.run_id), config)
             if method == "SendStreamingMessage":
                 return await self._stream(access, task, after=None, to_the_end=False)
-            if not self._should_return_at_once(params):
+            if not at_once:
                 task = await agent.settle(access, task)
-            return self._result({"task": self._task(task, params)})
-        if method == "GetTask":
-            _, task = await agent.look(params.get("id"))
-            return self._result(self._task(task, params))
+            return self._result({"task": a2a.task_of(task, history=history)})
+        if method in ("GetTask", "CancelTask"):
+            history = read_history_length(params)
+            task = await agent.cancel(params) if method == "CancelTask" else (await agent.look(params.get("id")))[1]
+            return self._result(a2a.task_of(task, history=history))
         if method == "ListTasks":
             return self._result(await agent.list_tasks(params))
-        if method == "CancelTask":
-            return self._result(self._task(await agent.cancel(params), params))
         if method == "SubscribeToTask":
             access, task = await agent.look(params.get("id"))
             if task.is_over:
@@ -285,15 +286,6 @@ class _A2aExchange:
         if method in METHODS:
             return self._raw_result(await perform_on_push_configs(agent, method, params, old=self._old))
         raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
-
-    def _task(self, shown: RunView, params: Mapping[str, Any]) -> dict[str, Any]:
-        return a2a.task_of(shown, history=read_history_length(params))
-
-    def _should_return_at_once(self, params: Mapping[str, Any]) -> bool:
-        configuration = params.get("configuration")
-        if not isinstance(configuration, Mapping):
-            return False
-        return configuration.get("returnImmediately") is True or configuration.get("blocking") is False
 
     def _place(self) -> int | None:
         """The place behind which a client goes on that has lost its stream."""

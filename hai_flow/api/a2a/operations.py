@@ -17,6 +17,7 @@ from hai_flow.api.requests.profiles import read_by
 from hai_flow.api.rest.runs.runs import StartBody, begin, list_runs
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
+from hai_flow.primitives import instants
 from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.values import Json
 from hai_flow.wire import a2a
@@ -27,6 +28,7 @@ BLOCKING_SECONDS: Final = 50.0
 """How long a send waits for its task to end or to ask somebody; it then returns the task as it is."""
 PAGE_MAX: Final = 100
 PAGE: Final = 20
+_ANY_STATE: Final = (None, "", "TASK_STATE_UNSPECIFIED")
 
 
 class CalledAgent:
@@ -119,6 +121,8 @@ class CalledAgent:
         """A page of the caller's tasks, the newest first. Raises Fault and Rejected."""
         size = _number(params.get("pageSize"), PAGE, "pageSize")
         states = _statuses(params.get("status"))
+        since, history = _read_since(params.get("statusTimestampAfter")), read_history_length(params) or 0
+        artifacts = params.get("includeArtifacts") in (True, "true")
         context, token = params.get("contextId"), params.get("pageToken")
         if not isinstance(context, str | None) or not isinstance(token, str | None):
             raise a2a.invalid("/contextId and /pageToken: expected texts.")
@@ -129,9 +133,7 @@ class CalledAgent:
         for run in page["items"]:
             with contextlib.suppress(a2a.Fault, Rejected):
                 _, task = await self.look(run["id"])
-                if params.get("status") in (None, "", a2a.state_of(task)):
-                    history = _number(params.get("historyLength"), 0, "historyLength", least=0)
-                    artifacts = params.get("includeArtifacts") in (True, "true")
+                if params.get("status") in (*_ANY_STATE, a2a.state_of(task)) and task.state.at >= since:
                     tasks.append(a2a.task_of(task, history=history, artifacts=artifacts))
         return {"tasks": tasks, "nextPageToken": page["next_cursor"] or "", "pageSize": size, "totalSize": len(tasks)}
 
@@ -179,20 +181,29 @@ def _same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
     return one is not None and one["state"] == other["state"] and parts[0] == parts[1]
 
 
-def _number(value: Json, default: int, name: str, least: int = 1) -> int:
+def _number(value: Json, default: int, name: str, least: int = 1, most: int = PAGE_MAX) -> int:
     if value in (None, "", 0) and least:
         return default
     try:
         number = default if value is None else int(value)
     except (TypeError, ValueError, OverflowError):
         number = -1
-    if isinstance(value, bool) or not least <= number <= PAGE_MAX:
-        raise a2a.invalid(f"/{name}: expected {least} to {PAGE_MAX}.")
+    if isinstance(value, bool) or (isinstance(value, float) and value != number) or not least <= number <= most:
+        raise a2a.invalid(f"/{name}: expected a whole number, {least} to {most}.")
     return number
 
 
+def _read_since(value: Json) -> int:
+    if value in (None, ""):
+        return 0
+    try:
+        return instants.read_rfc3339(value if isinstance(value, str) else "")
+    except ValueError:
+        raise a2a.invalid("/statusTimestampAfter: expected an instant like 2026-03-02T09:00:00Z.") from None
+
+
 def _statuses(state: Json) -> Any:
-    if state in (None, "", "TASK_STATE_UNSPECIFIED"):
+    if state in _ANY_STATE:
         return None
     if not isinstance(state, str) or state not in a2a.STATUSES:
         raise a2a.invalid(f"/status: expected one of {', '.join(a2a.STATUSES)}.")
@@ -207,6 +218,21 @@ def piece_of(seq: int, data: bytes, *, last: bool) -> StreamItem:
 
 def read_history_length(params: Mapping[str, Json]) -> int | None:
     """How many messages a client wants with a task; None: all."""
-    holder: Any = params.get("configuration")
-    length = holder.get("historyLength") if isinstance(holder, Mapping) else params.get("historyLength")
-    return None if length is None else _number(length, 0, "historyLength", least=0)
+    length = _configuration_of(params).get("historyLength", params.get("historyLength"))
+    return None if length is None else _number(length, 0, "historyLength", least=0, most=2**31 - 1)
+
+
+def should_return_at_once(params: Mapping[str, Json]) -> bool:
+    """Whether the client of a send waits for nothing. Raises Fault where it does not say so."""
+    configuration = _configuration_of(params)
+    for name in ("returnImmediately", "blocking"):
+        if not isinstance(configuration.get(name), bool | None):
+            raise a2a.invalid(f"/configuration/{name}: expected true or false.")
+    return configuration.get("returnImmediately") is True or configuration.get("blocking") is False
+
+
+def _configuration_of(params: Mapping[str, Json]) -> Mapping[str, Json]:
+    configuration = params.get("configuration")
+    if not isinstance(configuration, Mapping | None):
+        raise a2a.invalid("/configuration: expected an object.")
+    return configuration or {}

@@ -77,6 +77,7 @@ _HEARS: Final = frozenset({"progressToken", types.LOG_LEVEL_META_KEY})
 """Members of `_meta` by which a client wants to hear something before the answer."""
 HEADER_MISMATCH: Final = -32020
 INVALID_PARAMS: Final = -32602
+INVALID_REQUEST: Final = -32600
 MISSING_CAPABILITY: Final = -32021
 INSTRUCTIONS: Final = (
     "Each tool that is named after a workflow starts a run of it, which may wait for people, for days. A result with "
@@ -147,11 +148,16 @@ class McpEndpoint:
         """Answer one message. The manager, and what it begins, live as long as the request: nothing of it is shared."""
         access: Access = scope[ACCESS]
         headers, principal = Headers(scope=scope), _principal_of(access)
-        if headers.get("mcp-protocol-version") in (None, *HANDSHAKE_PROTOCOL_VERSIONS) and isinstance(message, dict):
+        version = headers.get("mcp-protocol-version")
+        if (refusal := find_envelope_fault(message, version)) is not None:
+            await refusal(scope, receive, send)
+            return
+        if version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
             id, method = headers.get(HEADER), message.get("method")
             session = None if id is None else self._sessions.resume(principal, id)
             if id is not None and session is None and method != "initialize":
-                await _session_not_found(scope, receive, send)
+                unknown = _refuse(404, INVALID_PARAMS, "Session not found: begin one with `initialize`.")
+                await unknown(scope, receive, send)
                 return
             if method is None and isinstance(message.get("id"), str):
                 await (await self._take_response(access, message))(scope, receive, send)
@@ -165,7 +171,7 @@ class McpEndpoint:
         manager = StreamableHTTPSessionManager(
             self._server,
             stateless=True,
-            json_response=STREAM not in scope and _is_brief(message),
+            json_response=STREAM not in scope and is_brief(message),
             max_request_body_size=access.settings.request_bytes_max,
         )
         async with manager.run():
@@ -185,8 +191,7 @@ class McpEndpoint:
         except Unreadable:  # the process that waits asks again, or its caller does
             fault = None
         if fault is not None:
-            error = {"code": INVALID_PARAMS, "message": fault}
-            return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+            return _refuse(400, INVALID_PARAMS, fault)
         if response.get("action") != "accept" or not isinstance(response.get("content"), Mapping):
             self._sessions.put_off(id)
             await access.cells.home.committer.hints.tell(hints.build_put_off_payload(id))
@@ -255,8 +260,10 @@ class McpEndpoint:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}")
         if tool.needs_tasks and not client.tasks:
             raise _no_tasks(f"The workflow {tool.stored.name} is for clients with the tasks extension.")
-        pinned = _meta(ctx).get(WORKFLOW)
-        version = pinned if isinstance(pinned, str) and pinned.split("@")[0] == tool.stored.name else None
+        version = _meta(ctx).get(WORKFLOW)
+        if version is not None and (not isinstance(version, str) or version.split("@")[0] != tool.stored.name):
+            detail = f"_meta['{WORKFLOW}']: expected {tool.stored.name}, or a version of it."
+            raise Rejected(422, "request.invalid", detail)
         with _Traced(ctx), anyio.CancelScope(shield=True):
             access, run = await mcp_runs.start(access, base, version or tool.stored, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
@@ -450,7 +457,7 @@ def _no_tasks(message: str) -> MCPError:
     return MCPError(MISSING_CAPABILITY, message, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
 
 
-def _is_brief(message: Any) -> bool:
+def is_brief(message: Any) -> bool:
     """Whether a request of the newest revision is answered at once, and hears nothing before: it needs no stream, which
     costs as much as all the rest of the SDK."""
     params = message.get("params") if isinstance(message, dict) else None
@@ -477,9 +484,27 @@ def _session(ctx: Context) -> Session | None:
     return session
 
 
-async def _session_not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    error = {"code": INVALID_PARAMS, "message": "Session not found: begin one with `initialize`."}
-    await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 404)(scope, receive, send)
+def find_envelope_fault(message: Any, version: str | None) -> Response | None:
+    """The refusal of what the SDK would not answer, or would take for another message: one that is no request, no
+    notification and no answer; a request whose id is none, which it drops; one of the newest revision whose header
+    names another (`version`), which it would answer as that one."""
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return _refuse(400, INVALID_REQUEST, "Expected one message of JSON-RPC 2.0, and no batch.")
+    method, id, params = message.get("method"), message.get("id"), message.get("params")
+    if "method" in message and not isinstance(method, str):
+        return _refuse(400, INVALID_REQUEST, "/method: expected a text.")
+    if "id" in message and (not isinstance(id, str | int) or isinstance(id, bool)):
+        return _refuse(400, INVALID_REQUEST, "/id: expected a text or a whole number.")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    named = meta.get(types.PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
+    if isinstance(named, str) and named != version and version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
+        sentence = f"MCP-Protocol-Version: expected {named[:40]!r}, as in _meta, found {version!r}."
+        return _refuse(400, HEADER_MISMATCH, sentence, id)
+    return None
+
+
+def _refuse(status: int, code: int, sentence: str, id: Any = None) -> Response:
+    return JSONResponse({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": sentence}}, status)
 
 
 def _complete(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -230,7 +230,9 @@ def _member(holder: Mapping[str, Json], name: str) -> Json:
 
 def _named(holder: Mapping[str, Json]) -> str | None:
     workflow = _member(holder, WORKFLOW)
-    return workflow if isinstance(workflow, str) and 0 < len(workflow) <= 200 else None
+    if workflow is not None and not (isinstance(workflow, str) and 0 < len(workflow) <= 200):
+        raise invalid(f"metadata/{WORKFLOW}: expected the name of a workflow, or a version of it.")
+    return workflow
 
 
 def input_of(message: Message) -> dict[str, Json]:
