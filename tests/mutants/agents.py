@@ -280,6 +280,13 @@ leaving.bug(
     ("    if any(message.target == target for message in draft.outbox):\n        return\n", ""),
     by="tests/engine/test_inquiries.py::test_a_step_that_ends_without_its_task_has_it_cancelled_once",
 )
+telling = Room("hai_flow/runtime/worker/remote_tasks.py", "tests/runtime/test_heirs.py")
+telling.bug(
+    "a task with which a fork goes on is cancelled for the run that it was forked from",
+    ("        if body.inquiry is not None and await", "        if False and await"),
+    by="tests/runtime/test_heirs.py::"
+    "test_a_task_with_which_a_fork_goes_on_is_not_cancelled_for_the_run_that_was_stopped",
+)
 cutting = Room("hai_flow/engine/completion/cancellation.py", "tests/engine/test_inquiries.py")
 cutting.bug(
     "a step that is cut off forgets its task at an agent of others",

@@ -13,8 +13,10 @@ import pytest
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.errors import Rejected
+from hai_flow.errors import AsksPerson, Rejected, StepError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.steps.a2a import peer
+from hai_flow.steps.a2a.runner import A2ARunner
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.runs import run_lists
@@ -268,3 +270,48 @@ async def test_a_fork_takes_nothing_over_that_another_fork_of_the_run_has_undone
     with pytest.raises(Rejected) as refused:
         await runtime.starts.start(LOCAL_TENANT, second.plan, second.fork, branch=second.branch)
     assert refused.value.code == "fork_undone"
+
+
+AGENT = """
+tools: {painter: {a2a: "https://agent.example/painter"}}
+steps:
+  - {id: job, call: painter, with: {text: paint}}
+"""
+ASKS = AsksPerson("Which colour?", peer.ANSWER_FORM, state='{"task": "t1", "question": "q1", "pending": null}')
+
+
+@pytest.mark.parametrize("forks", [True, False])
+async def test_a_task_with_which_a_fork_goes_on_is_not_cancelled_for_the_run_that_was_stopped(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, forks: bool
+) -> None:
+    is_back, left = asyncio.Event(), list[str | None]()
+
+    async def perform(self: A2ARunner, attempt: object, stream: object) -> None:
+        raise ASKS
+
+    async def leave(self: A2ARunner, attempt: object, inquiry: str | None) -> None:
+        if not is_back.is_set():
+            raise StepError("the agent is away", code="http.connection")
+        left.append(inquiry)
+
+    monkeypatch.setattr(A2ARunner, "perform", perform)
+    monkeypatch.setattr(A2ARunner, "leave", leave)
+    runtime = await make(performs=True)
+    run_id = await waiting(runtime, AGENT)
+    marks = await runtime.moments.marks(LOCAL_TENANT, run_id, ())
+    seq = next(mark.seq for mark in marks if mark.step is None)
+    await runtime.committer.submit(run_id, LOCAL_TENANT, c.Stop(by="user:op"))
+    await until(lambda: is_now(runtime, run_id, "stopped"))
+    if forks:
+        there, now = await state_of(runtime, run_id, seq), await state_of(runtime, run_id)
+        fork, plan = await runtime.branches.fork(uuid4(), LOCAL_TENANT, there, now, NOBODY)
+        await runtime.starts.start(LOCAL_TENANT, plan, fork, branch=Branch(run_id, None, seq))
+        await until(lambda: is_now(runtime, fork.run_id, "waiting"))
+    is_back.set()
+
+    async def is_delivered() -> bool:
+        await eye.execute("UPDATE outbox SET due_at = now()")
+        return not await eye.fetchval("SELECT count(*) FROM outbox WHERE run_id = $1", run_id)
+
+    await until(is_delivered)
+    assert left == ([] if forks else [ASKS.state])

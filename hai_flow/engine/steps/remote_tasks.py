@@ -27,13 +27,18 @@ def leave_task(draft: Draft, step: Step, code: str = "") -> None:
         return
     if any(message.target == target for message in draft.outbox):
         return
-    pendings = (pending_of(state, step.path, n) for n in range(step_state.asked - 1, -1, -1))
-    inquiry = next((each.opened.inquiry for each in pendings if each is not None and each.opened.inquiry), None)
     body = {
         "path": step.path, "key": step_state.key, "until": draft.clock + TRIED_FOR_MS,
-        "inquiry": None if inquiry is None else inquiry.state,
+        "inquiry": find_last_inquiry(state, step.path),
     }  # fmt: skip
     draft.send(CANCEL, target, body)  # a target of its own: an agent that is away holds up no other message
+
+
+def find_last_inquiry(state: RunState, path: str) -> str | None:
+    """What the agent of the step has noted with its last question; None: it has asked nothing."""
+    pendings = (pending_of(state, path, n) for n in range(state.steps[path].asked - 1, -1, -1))
+    inquiry = next((each.opened.inquiry for each in pendings if each is not None and each.opened.inquiry), None)
+    return None if inquiry is None else inquiry.state
 
 
 def _is_left_to_heir(state: RunState, path: str, step_state: StepState) -> bool:

@@ -12,17 +12,18 @@ import msgspec
 import structlog
 
 from hai_flow.engine.state.instances import resolve_step
-from hai_flow.engine.steps.remote_tasks import CANCEL
+from hai_flow.engine.steps.remote_tasks import CANCEL, find_last_inquiry
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.runtime.worker.attempt import evaluate_for_step
-from hai_flow.steps.a2a.runner import A2ARunner, is_passing
+from hai_flow.steps.a2a.runner import A2ARunner, is_passing, read_task_id
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import threads
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +61,8 @@ class RemoteTasks:
         step_state = None if state is None else state.steps.get(body.path)
         if state is None or (step_state is not None and step_state.is_open):  # a retry goes on with the task
             return
+        if body.inquiry is not None and await self._is_anothers(message, read_task_id(body.inquiry)):
+            return
         plan = await self._catalog.plan(message.tenant, bytes.fromhex(state.sha256))
         now = self._committer.now_ms()
         try:
@@ -77,6 +80,17 @@ class RemoteTasks:
                 raise
             reason = str(error) or repr(error)
             log.error("remote_task_not_cancelled", run_id=str(message.run_id), path=body.path, reason=reason)
+
+    async def _is_anothers(self, message: OutboxMessage, task_id: str) -> bool:
+        """Whether a fork of the run, or another one with the same beginning, goes on with the task."""
+        for relative in await threads.relatives(self._database.api, message.tenant, message.run_id):
+            state = await state_at(self._database, message.tenant, relative.run_id, HEAD)
+            if state is None:
+                continue
+            inquiries = [find_last_inquiry(state, path) for path, each in state.steps.items() if each.is_open]
+            if any(each is not None and read_task_id(each) == task_id for each in inquiries):
+                return True
+        return False
 
 
 def _may_be_back(error: Exception) -> bool:

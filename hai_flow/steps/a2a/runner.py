@@ -391,7 +391,7 @@ class Errand:
     async def leave(self, inquiry: str | None) -> None:
         """Cancel what is alive of the step's tasks: the one that has asked last, and those in its context. Raises
         StepError."""
-        ids = set() if inquiry is None else {str(values.loads(inquiry)["task"])}
+        ids = set() if inquiry is None else {read_task_id(inquiry)}
         with contextlib.suppress(Refused):
             ids |= {str(each.get("id")) for each in await self._list() if each.get("contextId") == self._context}
         for id in sorted(ids):
@@ -414,6 +414,11 @@ class Errand:
                 after = error.retry_after
             await self._attempt.rest(max(pause, min(after or 0.0, 300.0)))
             pause = min(2 * pause, POLL_SECONDS_MAX)
+
+
+def read_task_id(inquiry: str) -> str:
+    """The task that has asked, by what was noted with its question."""
+    return str(values.loads(inquiry)["task"])
 
 
 async def _render(evaluate: Evaluate, template: Template | None) -> Json:
