@@ -259,7 +259,7 @@ def test_a_header_that_names_another_task_is_refused(http: httpx2.Client) -> Non
         (-32020, {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": OTHER_REVISION}}),
     ],
 )  # fmt: skip
-def test_a_message_that_is_none_or_lies_about_its_revision_is_refused_in_each_era(
+def test_a_message_that_is_none_or_lies_about_its_revision_is_refused(
     http: httpx2.Client, version: str | None, expected: int, message: Any
 ) -> None:
     headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/list"}
@@ -268,7 +268,7 @@ def test_a_message_that_is_none_or_lies_about_its_revision_is_refused_in_each_er
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, expected)
 
 
-def test_only_what_is_answered_at_once_and_hears_nothing_before_needs_no_stream() -> None:
+def test_what_is_answered_at_once_and_hears_nothing_needs_no_stream() -> None:
     def request(method: str, name: str = "", **meta: Any) -> dict[str, Any]:
         named = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}, **meta}
         return {"method": method, "params": {"name": name, "_meta": named}}

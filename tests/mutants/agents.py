@@ -127,17 +127,17 @@ server.bug(
 server.bug(
     "a request with an id that is none is dropped",
     ("not isinstance(id, str | int) or isinstance(id, bool)", "False"),
-    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused_in_each_era",
+    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused",
 )
 server.bug(
     "a request of one revision is answered as one of another",
     ("if isinstance(named, str) and named != version and", "if False and"),
-    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused_in_each_era",
+    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused",
 )
 server.bug(
     "a call that waits has no stream to be heard on",
     (' and params.get("name") != "wait_run"', ""),
-    by=f"{_MCP}::test_only_what_is_answered_at_once_and_hears_nothing_before_needs_no_stream",
+    by=f"{_MCP}::test_what_is_answered_at_once_and_hears_nothing_needs_no_stream",
 )
 server.bug(
     "the version of another workflow that a call names is passed over",
@@ -284,8 +284,7 @@ telling = Room("hai_flow/runtime/worker/remote_tasks.py", "tests/runtime/test_he
 telling.bug(
     "a task with which a fork goes on is cancelled for the run that it was forked from",
     ("        if body.inquiry is not None and await", "        if False and await"),
-    by="tests/runtime/test_heirs.py::"
-    "test_a_task_with_which_a_fork_goes_on_is_not_cancelled_for_the_run_that_was_stopped",
+    by="tests/runtime/test_heirs.py::test_a_task_with_which_a_fork_goes_on_is_not_cancelled",
 )
 cutting = Room("hai_flow/engine/completion/cancellation.py", "tests/engine/test_inquiries.py")
 cutting.bug(

@@ -281,7 +281,7 @@ ASKS = AsksPerson("Which colour?", peer.ANSWER_FORM, state='{"task": "t1", "ques
 
 
 @pytest.mark.parametrize("forks", [True, False])
-async def test_a_task_with_which_a_fork_goes_on_is_not_cancelled_for_the_run_that_was_stopped(
+async def test_a_task_with_which_a_fork_goes_on_is_not_cancelled(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, forks: bool
 ) -> None:
     is_back, left = asyncio.Event(), list[str | None]()
