@@ -46,7 +46,7 @@ wecom.bug(
 slack.bug(
     "the history is asked for in JSON, and a card is there twice",
     ('"conversations.history", query, is_form=True', '"conversations.history", query'),
-    by=f"{_CHAT}::test_a_card_that_the_platform_fails_to_take_is_there_once_in_the_end",
+    by="tests/notify/test_calls.py::test_a_card_whose_answer_was_lost_is_found_in_the_history_of_slack",
 )
 slack.bug(
     "another app of the workspace may press",

@@ -14,7 +14,9 @@ import pytest
 
 from hai_flow.notify.chat import apps
 from hai_flow.notify.chat.contract import (
+    Card,
     ChatApp,
+    ChatPlace,
     Dialog,
     DialogField,
     NotSent,
@@ -24,7 +26,7 @@ from hai_flow.notify.chat.contract import (
     Response,
     UnprovenCall,
 )
-from tests.support.chats import Call, Platform, Shown, WeComPlatform
+from tests.support.chats import Call, Platform, Shown, SlackPlatform, WeComPlatform
 from tests.support.chats.world import PLATFORMS
 
 TOKEN: Final = "t" * 43
@@ -180,3 +182,12 @@ async def test_a_genuine_call_that_holds_anything_anywhere_is_read_or_not_proven
     for make in makes:
         for call in list(line.list_calls(make, monkeypatch)):
             await line.receive(call)
+
+
+async def test_a_card_whose_answer_was_lost_is_found_in_the_history_of_slack() -> None:
+    line = Line(SlackPlatform())
+    card = Card("card-1", "Approval", "Pay?")
+    for place in (ChatPlace("C0ROOM"), ChatPlace("U0ANN", is_account=True)):
+        first = await line.app.send(card, place, again=False)
+        assert await line.app.send(card, place, again=True) == first
+    assert len(line.platform.cards) == 2
