@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.primitives.json_pointers import NotAPointer, parse_pointer, pointer_of
+from hai_flow.primitives.json_pointers import NotAPointer, parse_pointer, pointer_of, read_index
 from tests.support.examples import examples
 
 
@@ -25,6 +25,24 @@ def test_a_pointer_reads_back_as_it_was_written(parts: list[str]) -> None:
 def test_a_pointer_is_read_as_the_rfc_says(pointer: str, parts: tuple[str, ...]) -> None:
     assert parse_pointer(pointer) == parts
     assert pointer_of(*parts) == pointer
+
+
+@pytest.mark.parametrize(
+    ("part", "index"),
+    [
+        ("0", 0),
+        ("12", 12),
+        ("01", None),
+        ("-", None),
+        ("", None),
+        ("\u00b2", None),
+        ("\u0663", None),
+        ("9" * 5_000, None),
+    ],
+    ids=lambda each: str(each)[:9],
+)
+def test_a_part_is_the_position_that_it_is_written_as(part: str, index: int | None) -> None:
+    assert read_index(part) == index
 
 
 @pytest.mark.parametrize("text", ["a", "a/b", None, 1])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+INDEX_DIGITS_MAX: Final = 15
+
 
 class NotAPointer(ValueError):
     """A text that is no JSON Pointer."""
@@ -19,6 +23,14 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
 def pointer_of(*parts: str | int) -> str:
     """The JSON Pointer with these parts."""
     return "".join("/" + escape(str(part)) for part in parts)
+
+
+def read_index(part: str) -> int | None:
+    """The position in a list that a part means, which may lie beyond its end; None: it means none. Of digits that are
+    not ASCII, or of thousands, Python makes no number."""
+    if not part.isascii() or not part.isdigit() or len(part) > INDEX_DIGITS_MAX or (part[0] == "0" and part != "0"):
+        return None
+    return int(part)
 
 
 def escape(part: str) -> str:

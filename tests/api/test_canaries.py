@@ -200,6 +200,7 @@ def test_a_refused_canary_is_caught_and_its_seeder_is_not_asked(
         ({"path": "nowhere"}, 404, "canary_model_unknown"),
         ({"workflow": "oversight_canary"}, 404, "canary_model_unknown"),
         ({"arguments": {"action": "pay"}}, 422, "canary_invalid"),
+        ({"arguments": {"action": "pay", "arguments": {}, "more": 1}}, 422, "canary_invalid"),
         ({"arguments": None}, 422, "canary_invalid"),
         ({"within": "soon"}, 422, "canary_invalid"),
         ({"reason": ""}, 422, "request.invalid"),

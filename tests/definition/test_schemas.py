@@ -23,6 +23,7 @@ def faults(raw: Any) -> list[tuple[tuple[str | int, ...], str]]:
         ({"$ref": "file:///etc/passwd"}, ("$ref",), "copy the schema here"),
         ({"items": {"$ref": "other.json"}}, ("items", "$ref"), "inside this schema"),
         ({"$ref": "#/$defs/x"}, ("$ref",), "leads nowhere"),
+        ({"allOf": [{}], "$ref": "#/allOf/\u00b2"}, ("$ref",), "leads nowhere"),
         ({"$schema": "http://json-schema.org/draft-07/schema#"}, ("$schema",), "2020-12"),
         ({"type": "strnig"}, ("type",), "did you mean `string`?"),
         ({"propertes": {}}, ("propertes",), "did you mean `properties`?"),

@@ -425,3 +425,13 @@ extremes.bug(
     ("            if len(extremes) > EXTREMES_MAX:\n", "            if False:\n"),
 )
 extremes.bug("500 extreme numbers are too many", ("EXTREMES_MAX: Final = 500", "EXTREMES_MAX: Final = 499"))
+
+_KEPT_BACK: Final = "tests/attacks/test_loop_time_of_personal_values.py"
+pointers = Room("hai_flow/primitives/json_pointers.py", "tests/test_json_pointers.py")
+pointers.bug("a digit that is not ASCII is a position", ("not part.isascii() or not", "not"))
+pointers.bug("a position may have thousands of digits", (" or len(part) > INDEX_DIGITS_MAX", ""))
+views = Room("hai_flow/api/requests/run_visibility.py", _KEPT_BACK)
+views.bug(
+    "the loop hides the personal values of a large run",
+    ("await run_if_large(state, mask.state, state)", "mask.state(state)"),
+)

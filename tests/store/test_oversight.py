@@ -84,6 +84,8 @@ async def fill(desk: Desk) -> None:
     await desk.ask("later", 1000, ("user:bob", "later", 300, {}), kind="approve")
     for status in ("open", "expired", "voided"):
         await desk.ask(status, 50, workflow="ship")
+    drill = await desk.ask("reject", 900, workflow="ship")  # a canary, which is counted as one
+    await canaries.add_canary(desk.db.api, TENANT, drill, ("ship", "s", None, "user:ann"), "a drill", "user:root")
 
 
 async def test_each_question_is_counted_once_by_what_became_of_it(desk: Desk) -> None:

@@ -58,7 +58,7 @@ async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, R
 async def show(access: Access, base: str, run_id: str | UUID) -> RunView:
     """The run as the caller sees it now. Raises Rejected 404."""
     state = await access.current(await access.read(run_id, Sight.QUESTIONS))
-    visible = access.seen(state)
+    visible = await access.seen(state)
     questions = [await _question(access, base, each, state) for each in visible.open_questions]
     url = base + addresses.run(state.run_id)
     return RunView(visible, [each for each in questions if each], url, access.runtime.committer.now_ms())

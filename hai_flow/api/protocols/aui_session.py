@@ -79,7 +79,7 @@ class AuiSession:
             state is None
             or pending is None
             or state.thread_id != self.id
-            or id not in self.access.seen(state).questions
+            or id not in (await self.access.seen(state)).questions
         ):
             raise Rejected(404, "pending_unknown", f"there is no interrupt {id[:100]!r} in this session.")
         answer = aui.answer_message(pending, action, payload)
@@ -89,7 +89,7 @@ class AuiSession:
     async def _find_only_interrupt(self) -> str:
         last = await self.last_run()
         state = None if last is None else await self.access.state(last.id)
-        opened = [] if state is None else [each.opened.id for each in self.access.seen(state).open_questions]
+        opened = [] if state is None else [each.opened.id for each in (await self.access.seen(state)).open_questions]
         if len(opened) != 1:
             actual = "none is" if not opened else f"{len(opened)} are"
             expected = "expected the interrupt that is answered, or in payload.message (text) what the user says"

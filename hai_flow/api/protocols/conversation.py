@@ -236,7 +236,7 @@ class Conversation:
         ours = call_answers(self.posted)
         if not ours and not posted.resume:
             return ()
-        state = self.access.seen(await self.access.state(last.id))
+        state = await self.access.seen(await self.access.state(last.id))
         answers = open_answers(self.posted, state, stale=stale)
         newest = find_newest_answer(self.posted)
         if answers or newest is None:

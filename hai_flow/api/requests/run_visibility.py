@@ -21,6 +21,7 @@ from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable, reject_unknown_run
+from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.runtime.commit.submission import Begin, Outcome
 from hai_flow.store.catalog import workflows
 from hai_flow.store.commit.projection import read_thread_entry
@@ -147,13 +148,13 @@ class RunVisibility(TenantScope):
             self._seen[run_id] = await self._look(RunFacts.of(state), state)
         return disguise_state(state)
 
-    def seen(self, state: RunState) -> RunState:
+    async def seen(self, state: RunState) -> RunState:
         """The run in `state`, which was found before, without the parts that are kept from the principal."""
         id = UUID(state.run_id)
         if not self.can_see_conversation(id):
             return strip_conversation(state, self.reader(id))
         mask = self.mask(id)
-        return state if mask is None else mask.state(state)
+        return state if mask is None else await run_if_large(state, mask.state, state)
 
     def mask(self, run_id: UUID) -> Mask | None:
         """The mask that keeps personal values of the run from the principal; None: they see all of them. Of a run that
@@ -175,7 +176,10 @@ class RunVisibility(TenantScope):
 
     async def redact_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
         """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
-        return [strip_row(run, await self.personal(run)) for run in runs]
+        return [
+            await run_by_size(len(run.input or b"") + len(run.result or b""), strip_row, run, await self.personal(run))
+            for run in runs
+        ]
 
     async def redact_question(self, run: RunFacts, opened: PendingOpened) -> PendingOpened:
         """A question of a list, without the personal values that are kept from the principal."""
@@ -184,7 +188,7 @@ class RunVisibility(TenantScope):
             return opened
         forked = run.started_by in ids_of(self.principal.who)
         mask = Mask(personal, None if forked else await self._build_reader(run.workflow))
-        return mask.pending(PendingState(opened), personal).opened
+        return (await run_if_large(opened, mask.pending, PendingState(opened), personal)).opened
 
     async def redact_entries(self, stored: Sequence[Message]) -> list[tuple[Message, Entry]]:
         """Entries of a thread's transcript, without the personal values that are kept from the principal."""
@@ -193,7 +197,10 @@ class RunVisibility(TenantScope):
             return entries
         runs = await run_lists.get_runs(self.reads, self.tenant, {each.run_id for each in stored})
         personal = {run.id: await self.personal(run) for run in runs}
-        return [(each, strip_entry(entry, personal.get(each.run_id, WHOLE))) for each, entry in entries]
+        return [
+            (each, await run_if_large(entry, strip_entry, entry, personal.get(each.run_id, WHOLE)))
+            for each, entry in entries
+        ]
 
     def can_see_conversation(self, run_id: UUID) -> bool:
         """Whether the principal sees more of the run than questions of their own. False for one that was not found."""

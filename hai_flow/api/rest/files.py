@@ -164,7 +164,7 @@ async def _find_in_questions(access: Access, digest: bytes) -> File | None:
     stored = await access.files.find(access.tenant, access.principal.id, digest)
     if stored is not None:
         async for state in iterate_runs(access, digest):
-            questions = access.seen(state).questions.values()
+            questions = (await access.seen(state)).questions.values()
             if any(digest in files_in(msgspec.json.encode(each.opened)) for each in questions):
                 return stored
     return None

@@ -90,9 +90,12 @@ def mask_value(value: Json, mark: Mark) -> Json:
     if mark is True:
         return MASK
     if isinstance(value, Mapping):
-        return {name: mask_value(inner, part(mark, name)) for name, inner in value.items()}
+        names = value if EVERY in mark else [name for name in mark if name in value]
+        masked = {name: mask_value(value[name], part(mark, name)) for name in names}
+        return masked if names is value else {**value, **masked}
     if isinstance(value, list | tuple):
-        return [mask_value(item, part(mark, 0)) for item in value]
+        of_items = part(mark, 0)
+        return [mask_value(item, of_items) for item in value] if of_items else list(value)
     return MASK
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hai_flow.primitives.json_pointers import unescape
+from hai_flow.primitives.json_pointers import read_index, unescape
 from hai_flow.values import Json
 
 
@@ -24,8 +24,9 @@ def resolve_reference(root: Json, reference: Json) -> Json:
     node = root
     for part in reference[1:].split("/")[1:]:
         key = unescape(part)
-        if isinstance(node, list) and key.isdigit() and int(key) < len(node):
-            node = node[int(key)]
+        index = read_index(key) if isinstance(node, list) else None
+        if isinstance(node, list) and index is not None and index < len(node):
+            node = node[index]
         elif isinstance(node, Mapping) and key in node:
             node = node[key]
         else:

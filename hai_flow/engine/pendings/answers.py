@@ -19,10 +19,9 @@ from hai_flow.definition.schemas.schemas import compile_cached
 from hai_flow.engine.commands import PendingAnswer
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.state.patch import PatchError, apply_patch
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
-from hai_flow.primitives.json_pointers import parse_pointer, pointer_of
+from hai_flow.primitives.json_pointers import parse_pointer, pointer_of, read_index
 from hai_flow.values import Json
 
 HAPPENED: Final = "happened"
@@ -429,22 +428,21 @@ def _apply_edits(pending: PendingState, tool: FrontendTool | None, edits: dict[s
     pointers = {_pointer(name): value for name, value in edits.items()}
     if len(pointers) != len(edits):
         raise answer_refusal(opened, "expected each edit once, found one by its name and by its pointer.")
+    names_allowed = {_pointer(name) for name in allowed} if isinstance(allowed, tuple) else ()
     for pointer, value in pointers.items():
         if (outer := _find_outer(pointer, pointers)) is not None:
             raise answer_refusal(opened, f"{pointer} is a part of {outer}, which is edited too; send one of them.")
-        if allowed is not True and pointer not in {_pointer(name) for name in allowed or ()}:
+        if allowed is not True and pointer not in names_allowed:
             listed = ", ".join(allowed or ()) or "none"
             raise answer_refusal(opened, f"{pointer} may not be edited; what may: {listed}.")
-        before = _find_value(opened, args, pointer)
+        parent, key = _find_place(opened, args, pointer)
+        before = parent[key]
         if tool is None and _describe_json_type(before) != _describe_json_type(value):
             raise answer_refusal(
                 opened,
                 f"{pointer}: expected {_describe_json_type(before)} as before, found {_describe_json_type(value)}.",
             )
-        try:
-            args = apply_patch(args, [{"op": "replace", "path": pointer, "value": value}])
-        except PatchError as error:
-            raise answer_refusal(opened, f"{pointer} can't be edited: {error}.") from None
+        parent[key] = value  # in the arguments as they were read here: thousands of edits make no thousand copies
     if tool is not None and tool.parameters is not None:
         _validate(opened, tool.parameters, args)
     return values.dumps(args).decode()
@@ -463,17 +461,21 @@ def _find_outer(pointer: str, pointers: Mapping[str, Json]) -> str | None:
     return outer or None
 
 
-def _find_value(opened: PendingOpened, args: Json, pointer: str) -> Json:
-    """The value at `pointer`: an edit replaces, it never adds."""
+def _find_place(opened: PendingOpened, args: Json, pointer: str) -> tuple[Any, Any]:
+    """The object or list, and the name or position in it, of what `pointer` names: an edit replaces, it never adds."""
+    parent: Any = None
+    key: Any = None
     node = args
     for part in parse_pointer(pointer):
+        index = read_index(part) if isinstance(node, list) else None
         if isinstance(node, dict) and part in node:
-            node = node[part]
-        elif isinstance(node, list) and part.isascii() and part.isdigit() and int(part) < len(node):
-            node = node[int(part)]
+            parent, key = node, part
+        elif isinstance(node, list) and index is not None and index < len(node):
+            parent, key = node, index
         else:
-            raise answer_refusal(opened, f"there is no argument {pointer} to edit.")
-    return node
+            raise answer_refusal(opened, f"there is no argument {pointer:.200} to edit.")
+        node = parent[key]
+    return parent, key
 
 
 def _describe_json_type(value: Json) -> str:

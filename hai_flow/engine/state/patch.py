@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hai_flow.primitives.json_pointers import NotAPointer, parse_pointer, pointer_of
+from hai_flow.primitives.json_pointers import NotAPointer, parse_pointer, pointer_of, read_index
 from hai_flow.values import Json
 
 OPERATIONS_MAX = 256
@@ -74,9 +74,9 @@ def _both_numbers(left: Json, right: Json) -> bool:
 def _index(part: str, length: int, *, insert: bool) -> int:
     if part == "-" and insert:
         return length
-    if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0"):
-        raise PatchError(f"expected a list index, found {part!r}")
-    index = int(part)
+    index = read_index(part)
+    if index is None:
+        raise PatchError(f"expected a list index, found {part!r:.100}")
     if index > (length if insert else length - 1):
         raise PatchError(f"index {index} is beyond the list's {length} items")
     return index

@@ -31,7 +31,7 @@ from hai_flow.notify.channels import App, ChatPerson, NotifyFile
 from hai_flow.notify.chat import apps, cards
 from hai_flow.notify.chat.contract import Card, ChatApp, ChatPlace, NotSent
 from hai_flow.notify.sending import SECONDS, Poster
-from hai_flow.primitives.beside_loop import run_unless_short
+from hai_flow.primitives.beside_loop import run_if_large, run_unless_short
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
@@ -261,7 +261,8 @@ class ChatCards(Service):
         if not readable:  # a room may have any readers
             personal = await self._personals.now(row.tenant, workflow)
             if personal.anything:
-                masked = mask_opened(pending.opened, personal.of(pending.opened.path))
+                opened = pending.opened
+                masked = await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
                 pending = msgspec.structs.replace(pending, opened=masked)
         base = self._link_base
         page = None if base is None else f"{base.rstrip('/')}{addresses.pending(row.pending_id)}"

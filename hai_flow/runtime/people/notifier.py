@@ -29,6 +29,7 @@ from hai_flow.notify import channels
 from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.notify.sending import SECONDS, NotSent, Sender
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
@@ -257,7 +258,10 @@ class Notifier(Service):
         if person is not None:
             return item.opened
         personal = await self._personals.now(given.tenant, item.asked.workflow)
-        return mask_opened(item.opened, personal.of(item.opened.path)) if personal.anything else item.opened
+        opened = item.opened
+        return (
+            await run_if_large(opened, mask_opened, opened, personal.of(opened.path)) if personal.anything else opened
+        )
 
     async def _link(self, given: Notification, id: str, person: Person, now: datetime) -> str | None:
         if self.config.link_base is None:

@@ -16,6 +16,7 @@ from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs.fork import begins, find_first_effects, obstacle
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, reject_unknown_run
+from hai_flow.primitives.beside_loop import LARGE_BYTES, run_by_size
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs
@@ -69,7 +70,7 @@ class Moments:
         """The run's events after `after`, commit by commit, each with the seq of its first one; `bounded`: up to
         `BYTES_MAX`. Merged commits come apart, for a run is at rest where one ended. (They may be merged meanwhile:
         none of their events comes twice.) Raises Rejected 404 where the run was removed since it was found."""
-        seq, size = after, 0
+        seq, size, on_loop = after, 0, 0
         while True:
             page = await logs.read_log(reads or self._database.api, run_id, seq, _PAGE)
             if not page and not seq:
@@ -78,7 +79,9 @@ class Moments:
                 size += len(row.events)
                 if bounded and size > BYTES_MAX:
                     return
-                events, start = e.decode_events(row.events), row.first_seq
+                on_loop += len(row.events)
+                events, start = await run_by_size(on_loop, e.decode_events, row.events), row.first_seq
+                on_loop = 0 if on_loop > LARGE_BYTES else on_loop  # the loop had its turn
                 for last in row.ends:
                     new = max(start, seq + 1)
                     if new <= last:

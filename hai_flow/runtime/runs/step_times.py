@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from hai_flow.engine import events as e
 from hai_flow.errors import reject_unknown_run
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.wire.spans import Span, Spans
 
 if TYPE_CHECKING:
@@ -46,9 +47,12 @@ class StepTimes:
             rows = await log.read_log(self.seq, COMMITS_AT_ONCE)
             if not rows:
                 raise reject_unknown_run(run_id)
-            for row in rows:
-                if row.first_seq <= end:
-                    self._take(row, end)
+            await run_by_size(sum(len(row.events) for row in rows), self._take_all, rows, end)
+
+    def _take_all(self, rows: Sequence[LogRow], end: int) -> None:
+        for row in rows:
+            if row.first_seq <= end:
+                self._take(row, end)
 
     def _take(self, row: LogRow, end: int) -> None:
         """Take the events of a row that come next: it may begin before, for commits are merged, and go beyond `end`."""

@@ -22,7 +22,7 @@ from hai_flow.definition.plan import (
 )
 from hai_flow.definition.yaml.document import Path
 from hai_flow.errors import Finding
-from hai_flow.primitives.json_pointers import unescape
+from hai_flow.primitives.json_pointers import read_index, unescape
 from hai_flow.testing.documents.names import asks_people, calls_of, effects_of, find_policy, is_request, may_call
 from hai_flow.testing.documents.triggering import triggers_meant
 from hai_flow.testing.instances import stands_at
@@ -225,9 +225,8 @@ def _place(value: Json, pointer: str) -> tuple[str | int, ...]:
     """The path that a JSON Pointer means in `value`: list positions become numbers."""
     place: list[str | int] = []
     for part in pointer.split("/")[1:]:
-        key: str | int = unescape(part)
-        if isinstance(value, list) and part.isdigit():
-            key = int(part)
+        index = read_index(part) if isinstance(value, list) else None
+        key: str | int = unescape(part) if index is None else index
         place.append(key)
         try:
             value = value[key]

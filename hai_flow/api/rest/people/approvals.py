@@ -255,7 +255,7 @@ async def find(access: Access, run_id: str) -> RunState:
     plan = await access.catalog.plan(access.tenant, row.workflow)
     if not _is_for_approvals(plan) or state.forked:
         raise unknown
-    return access.seen(state)
+    return await access.seen(state)
 
 
 async def settle(access: Access, run_id: str, seconds: float) -> RunState:

@@ -64,7 +64,7 @@ async def find_pending(access: Access, id: str) -> tuple[RunState, PendingState]
     """The pending as an answer finds it now, and its run. Raises Rejected 404."""
     run_id = run_of_pending(id)
     state = None if run_id is None else await access.find_state(run_id)
-    if state is None or id not in access.seen(state).pendings:
+    if state is None or id not in (await access.seen(state)).pendings:
         raise Rejected(404, "pending_unknown", f"there is no pending {id[:100]!r}.")
     state = await access.current(state)
     return state, state.pendings[id]

@@ -174,7 +174,7 @@ async def _sees(access: Access, subject: Subject, run_id: UUID) -> bool:
     state = await access.find_state(run_id)
     if state is None or access.can_see_conversation(run_id):
         return state is not None
-    return subject.kind == "pending" and subject.id in access.seen(state).pendings
+    return subject.kind == "pending" and subject.id in (await access.seen(state)).pendings
 
 
 async def _run_of_pending(access: Access, subject: Subject, *, decided: bool) -> UUID | None:

@@ -32,6 +32,7 @@ from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.people.inbox import InboxEntry
 from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.commit.projection import words_of
@@ -80,7 +81,9 @@ async def _filter_question(access: Access, item: InboxEntry) -> PendingState:
     if item.shows_evidence:
         return item.pending
     personal = await access.personal(_run_of(item))
-    return item.pending if personal is None else Mask(personal, None).pending(item.pending, personal)
+    if personal is None:
+        return item.pending
+    return await run_if_large(item.opened, Mask(personal, None).pending, item.pending, personal)
 
 
 def _run_of(item: InboxEntry) -> RunFacts:
@@ -104,10 +107,15 @@ async def _is_found(access: Access, item: InboxEntry, filters: Filters) -> bool:
     if filters.words in words_of(item.pending.opened):
         return True
     personal = await access.personal_of_run(_run_of(item))
-    opened = Mask(personal, None).pending(item.pending, personal).opened
+    opened = (await run_if_large(item.opened, Mask(personal, None).pending, item.pending, personal)).opened
     if not (item.shows_evidence or access.principal.sees_all):
         opened = strip_evidence_of(opened)
-    return any(_mentions(values.loads(each), filters.words) for each in (opened.args, opened.evidence) if each)
+    texts = [each for each in (opened.args, opened.evidence) if each]
+    return await run_if_large(texts, _is_in_any, texts, filters.words)
+
+
+def _is_in_any(texts: Sequence[str], words: str) -> bool:
+    return any(_mentions(values.loads(each), words) for each in texts)
 
 
 def _mentions(value: Json, words: str) -> bool:

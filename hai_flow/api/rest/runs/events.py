@@ -22,6 +22,7 @@ from hai_flow.definition.names.wording import suggestion
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.run_lists import RunRow
@@ -144,12 +145,13 @@ async def _read_forwards(
         if not commits:
             break
         for stored in commits:
-            for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
+            events = await run_by_size(len(stored.events), e.decode_events, stored.events)
+            for seq, event in enumerate(events, stored.first_seq):
                 if not place < seq <= last:
                     continue
                 if len(items) == limit or seq - after > most:
                     return items, place
-                place, visible = seq, see(event)
+                place, visible = seq, await run_by_size(len(stored.events), see, event)
                 if visible is not None and wanted.has(visible):
                     items.append(event_json(seq, visible))
     return items, None
@@ -166,8 +168,9 @@ async def _read_backwards(
         see = await make_view_of_events(access, row, start)
         entries: list[tuple[int, e.Event]] = []
         for stored in await access.history(row, last).read_log(start, _COMMITS_AT_ONCE):
-            for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
-                visible = see(event) if start < seq < place else None
+            events = await run_by_size(len(stored.events), e.decode_events, stored.events)
+            for seq, event in enumerate(events, stored.first_seq):
+                visible = await run_by_size(len(stored.events), see, event) if start < seq < place else None
                 if visible is not None and wanted.has(visible):
                     entries.append((seq, visible))
         for seq, visible in reversed(entries):

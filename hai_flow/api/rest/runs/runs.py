@@ -33,6 +33,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
@@ -297,7 +298,7 @@ async def _render_slot_awaited(access: Access, row: RunRow) -> dict[str, Any] | 
     """The slot that the run waits for; None: it has begun meanwhile."""
     state = await access.state_of(row)
     concurrency = (await access.catalog.plan(access.tenant, row.workflow)).concurrency
-    key = access.seen(state).slot
+    key = (await access.seen(state)).slot
     if state.slot is None or key is None or concurrency is None:
         return None
     holders = await access.runtime.slots.holders(access.tenant, state.slot, concurrency.limit)
@@ -324,4 +325,9 @@ async def get_snapshot(
     """The run as it was at a moment (default: now), as far as you may see it."""
     row = await access.run(run_id, Sight.QUESTIONS)
     state = await access.state_of(row, row.seq if at is None else await resolve_moment(access, row, at))
-    return JSONResponse(render_snapshot(access.seen(state), lambda pending: access.sees_evidence(state, pending)))
+    visible = await access.seen(state)
+
+    def render() -> JSONResponse:
+        return JSONResponse(render_snapshot(visible, lambda pending: access.sees_evidence(state, pending)))
+
+    return await run_if_large(visible, render)

@@ -110,7 +110,7 @@ async def get_difference(
     row = await access.run(run_id, Sight.QUESTIONS)
     first = await resolve_moment(access, row, from_, "from")
     second = row.seq if to is None else await resolve_moment(access, row, to, "to")
-    before, after = [access.seen(await access.state_of(row, seq)) for seq in (first, second)]
+    before, after = [await access.seen(await access.state_of(row, seq)) for seq in (first, second)]
     return render_difference(before, after)
 
 
