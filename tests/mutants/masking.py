@@ -18,8 +18,8 @@ marks.bug(
 marks.bug(
     "where something else stands than the mark is for it is shown",
     (
-        "        return [mask_value(item, part(mark, 0)) for item in value]\n    return MASK",
-        "        return [mask_value(item, part(mark, 0)) for item in value]\n    return value",
+        "if of_items else list(value)\n    return MASK",
+        "if of_items else list(value)\n    return value",
     ),
 )
 marks.bug("a schema's references are not followed", ("if isinstance(reference, str):", "if reference == ():"))
