@@ -29,6 +29,7 @@ const shared = {
 
 // The server's sentences about the text of a workflow, which nobody writes in an element.
 const OF_WORKFLOWS = /^ {2}"(agent|expression|for_each|http|llm|mcp|model|repeat|schedule|set|skip|step|trigger|wait_for|yaml)\..*\n/gm;
+const OF_OPERATORS = /export \{ reasonInChinese \} from "[^"]+";/; // who sees these reads the console
 
 function output(input, license) {
   return {
@@ -65,7 +66,7 @@ async function elements() {
       {
         name: "sentences",
         enforce: "pre",
-        transform: (code, id) => (id.endsWith("/server.zh.ts") ? { code: code.replace(OF_WORKFLOWS, ""), map: null } : null),
+        transform: (code, id) => (id.endsWith("/server.zh.ts") ? { code: code.replace(OF_WORKFLOWS, "").replace(OF_OPERATORS, "export const reasonInChinese = (text) => text;"), map: null } : null),
       },
     ],
     resolve: { alias: [...preact, { find: /^.*\/host\.ts$/, replacement: join(root, "src/elements/host.ts") }] },

@@ -29,6 +29,7 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 """The first that is there. A page of the headless shell costs a third."""
 
 NewPage = Callable[..., Page]
+Picture = Callable[[Page, str], None]
 
 PATIENCE = 60
 """Seconds until an answer is given up: on a machine that does much else, the server is slow and not broken."""
@@ -147,7 +148,7 @@ def page(driver: rig.Driver, server: ServerProcess) -> Iterator[NewPage]:
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> Callable[[Page, str], None]:
+def picture(tmp_path: Path) -> Picture:
     """Takes a picture of a page, for docs/console.md: into the folder that TEST_CONSOLE_PICTURES names."""
     folder = Path(os.environ.get("TEST_CONSOLE_PICTURES") or tmp_path).resolve()
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ import asyncpg
 import httpx2
 
 from tests.console.browser import PHONE
-from tests.console.conftest import NewPage
+from tests.console.conftest import NewPage, Picture
 from tests.support.hai_client import unique
 from tests.support.server import YAML
 
@@ -37,7 +37,7 @@ async def strand(dsn: str, pending: str, why: str) -> None:
 
 
 def test_absences_are_entered_listed_and_ended_and_delegates_decide(
-    page: NewPage, asked: Asked, http: httpx2.Client, server_dsn: str
+    page: NewPage, asked: Asked, http: httpx2.Client, picture: Picture
 ) -> None:
     ann, bob = unique("ann"), unique("bob")
     http.post("/v1/workflows", content=ASKS.format(name=ann), headers=YAML).raise_for_status()
@@ -71,6 +71,8 @@ def test_absences_are_entered_listed_and_ended_and_delegates_decide(
     section.role("button", "Add").click()
     section.words(f"You are away; {bob} decides for you").there()
     assert section.locator(".error").count() == 0
+    section.words("You are away").play("scrollIntoViewIfNeeded")
+    picture(shown, "absences")
 
     shown.play(["addInitScript", {"content": act_as % json.dumps(f"user:{bob}")}])
     shown.goto("/console/inbox")
@@ -88,7 +90,7 @@ def test_absences_are_entered_listed_and_ended_and_delegates_decide(
 
 
 def test_an_undecidable_question_says_why_in_list_page_and_overview(
-    page: NewPage, asked: Asked, http: httpx2.Client, server_dsn: str
+    page: NewPage, asked: Asked, http: httpx2.Client, server_dsn: str, picture: Picture
 ) -> None:
     ann = unique("ann")
     http.post("/v1/workflows", content=ASKS.format(name=ann), headers=YAML).raise_for_status()
@@ -101,7 +103,8 @@ def test_an_undecidable_question_says_why_in_list_page_and_overview(
     shown.locator("ul.faults li:has-text('can be decided by nobody') a").click()
     shown.locator(f"li:has-text('May {ann} begin?') .tag:has-text('nobody can decide')").there()
     shown.goto(f"/console/inbox/{pending['id']}?view=all")
-    shown.words(f"user:{ann} is away until").there()
+    shown.words(f"{ann} is away until").there()
+    picture(shown, "nobody")
     assert shown.axe() == []
     http.delete(f"/v1/absences/{away['id']}").raise_for_status()
     http.post(

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.console.browser import PHONE
-from tests.console.conftest import NewPage, pending_of
+from tests.console.conftest import NewPage, Picture, pending_of
 from tests.support.hai_client import unique
 
 Asked = Callable[..., dict[str, Any]]
@@ -25,7 +25,7 @@ def seed(http: httpx2.Client, asked: Asked) -> tuple[dict[str, Any], str]:
 
 
 def test_a_canary_looks_real_until_it_is_decided_and_then_says_so(
-    page: NewPage, asked: Asked, http: httpx2.Client
+    page: NewPage, asked: Asked, http: httpx2.Client, picture: Picture
 ) -> None:
     pending, reason = seed(http, asked)
     shown = page().goto(f"/console/decide/{pending['id']}")
@@ -42,6 +42,7 @@ def test_a_canary_looks_real_until_it_is_decided_and_then_says_so(
     shown.locator(f"li:has-text('{reason}')").locator(".tag.bad").there()
     shown.role("heading", "All decisions").there()
     shown.locator("tbody th:has-text('payout')").first().there()
+    picture(shown, "oversight")
     assert shown.axe() == []
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.console.browser import PHONE, Page
-from tests.console.conftest import NewPage
+from tests.console.browser import PHONE
+from tests.console.conftest import NewPage, Picture
 from tests.console.test_deciding import acting
 from tests.console.test_runs import approved, broken, ended
 
@@ -35,9 +35,7 @@ def shelf(asked: Asked, http: httpx2.Client) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_pictures_of_deciding(
-    page: NewPage, shelf: dict[str, dict[str, Any]], picture: Callable[[Page, str], None]
-) -> None:
+def test_pictures_of_deciding(page: NewPage, shelf: dict[str, dict[str, Any]], picture: Picture) -> None:
     ann = acting(page, "user:ann", f"/console/inbox/{shelf['payout']['id']}", **WIDE)
     ann.locator(".seats li.for").there()
     picture(ann, "inbox")
@@ -58,7 +56,7 @@ def test_pictures_of_deciding(
 
 
 def test_pictures_of_workflows_and_of_what_is_around_them(
-    page: NewPage, asked: Asked, http: httpx2.Client, picture: Callable[[Page, str], None]
+    page: NewPage, asked: Asked, http: httpx2.Client, picture: Picture
 ) -> None:
     wide = page(**WIDE).goto("/console/workflows")
     wide.role("link", name={"/elease/": ""}).first().there()
@@ -107,7 +105,7 @@ def test_pictures_of_runs(
     asked: Asked,
     http: httpx2.Client,
     shelf: dict[str, dict[str, Any]],
-    picture: Callable[[Page, str], None],
+    picture: Picture,
 ) -> None:
     pending = asked("release")
     shown = page(**WIDE).goto("/console/runs")
@@ -124,9 +122,7 @@ def test_pictures_of_runs(
         picture(shown, tab)
 
 
-def test_pictures_of_what_runs_have_done(
-    page: NewPage, http: httpx2.Client, asked: Asked, picture: Callable[[Page, str], None]
-) -> None:
+def test_pictures_of_what_runs_have_done(page: NewPage, http: httpx2.Client, asked: Asked, picture: Picture) -> None:
     run, failed = approved(http, asked("release")["run_id"]), broken(http)
     kinds = ended(http, http.post("/v1/runs", json={"workflow": "kinds"}).raise_for_status().json()["id"])
     shown = page(**TALL)

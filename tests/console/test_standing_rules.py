@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from tests.console.browser import PHONE, Page
-from tests.console.conftest import NewPage, pending_of
+from tests.console.conftest import NewPage, Picture, pending_of
 from tests.support.hai_client import unique
 
 Asked = Callable[..., dict[str, Any]]
@@ -26,7 +26,7 @@ def act_as(page: Page, who: str) -> None:
 
 
 def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
-    page: NewPage, asked: Asked, http: httpx2.Client
+    page: NewPage, asked: Asked, http: httpx2.Client, picture: Picture
 ) -> None:
     supplier = unique("supplier")
     pending = asked("payout", "user:cat", supplier=supplier, amount=40)
@@ -44,6 +44,7 @@ def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
     dialog.label("Maximum amount").fill("50")
     dialog.label("Maximum uses (empty: no limit)").fill("3")
     dialog.label("Why").fill("small payments")
+    picture(shown, "standing-rule")
     assert shown.axe() == []
     assert shown.evaluate("document.documentElement.scrollWidth") <= PHONE["viewport"]["width"]
     dialog.label("Until the end of").fill("2090-01-01")

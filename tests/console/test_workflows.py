@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.console.browser import PHONE
-from tests.console.conftest import NewPage
+from tests.console.conftest import NewPage, Picture
 from tests.support.hai_client import unique
 from tests.support.server import YAML
 
@@ -70,7 +70,7 @@ AFTER = """  - {id: more, if: "${{ input.amount == 8 }}", say: more}
 
 @pytest.mark.parametrize("options", [{}, {**PHONE, "locale": "zh-CN", "colorScheme": "dark"}], ids=["en", "zh, phone"])
 def test_recorded_runs_are_decided_again_under_another_version(
-    page: NewPage, http: httpx2.Client, options: dict[str, Any]
+    page: NewPage, http: httpx2.Client, options: dict[str, Any], picture: Picture
 ) -> None:
     name = unique("tried").replace("-", "_")
     before = BEFORE.replace("NAME", name)
@@ -104,6 +104,8 @@ def test_recorded_runs_are_decided_again_under_another_version(
     failing.locator("summary").click()
     assert "too.little" in failing.locator("details").text()
     assert failing.locator("a").play("getAttribute", "href") == f"/console/runs/{runs[7]}"
+    section.role("heading", {"/^(On recorded runs|用已有运行回测)$/": ""}).play("scrollIntoViewIfNeeded")
+    picture(shown, "backtest" if english else "backtest-phone")
     assert shown.axe() == []
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

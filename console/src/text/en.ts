@@ -23,6 +23,7 @@ export const en = {
     close: "Close",
     none: "none",
     colon: ": ",
+    gap: " ",
     aside: (text: string) => ` (${text})`,
     unknownTitle: "Not found",
     unknown: "Not found, or you don't have access to it.",

@@ -317,7 +317,7 @@ export const pagesEn = {
       none: "Nobody is away.",
       person: "Who is away (user:…)",
       first: "I am away from",
-      last: "until the end of",
+      last: "Until the end of",
       delegate: "Who decides for me (user:…; empty: nobody)",
       note: "Note",
       make: "Add",

@@ -265,6 +265,7 @@ function About({ pending, parameters }: { pending: Pending; parameters: Schema |
           <h2>
             {pending.status === "open" ? t.decision.args : t.decision.argsOver}
             {pending.tool && <span className="quiet"> · {pending.tool}</span>}
+            {pending.effect && " "}
             {pending.effect && <span className={`tag ${pending.effect === "irreversible" ? "warn" : ""}`}>{t.decision.effects[pending.effect]}</span>}
           </h2>
           <Value value={pending.args} schema={parameters} />
@@ -476,7 +477,9 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
       {pending.nobody_decides && (
         <div className="note warn" role="note">
           <p>
-            <b>{t.decision.nobodyDecides}</b> <Text text={reasonText(pending.nobody_decides)} />
+            <b>{t.decision.nobodyDecides}</b>
+            {t.app.gap}
+            <Text text={reasonText(pending.nobody_decides)} />
           </p>
         </div>
       )}
@@ -639,11 +642,14 @@ function WhyNot({ mine, needed }: { mine: InboxItem | null; needed: ReturnType<t
   return (
     <div className="note">
       <p>
-        <b>{t.decision.mayNot}</b> {t.decision.whyNot[why?.code ?? "not_asked"] ?? why?.reason}
+        <b>{t.decision.mayNot}</b>
+        {t.app.gap}
+        {t.decision.whyNot[why?.code ?? "not_asked"] ?? why?.reason}
       </p>
       {needed && needed.from.length > 0 && (
         <p>
-          {t.decision.whoMay((needed.people ?? needed.from).slice(0, 20).map(plainName).join(", "))}{" "}
+          {t.decision.whoMay((needed.people ?? needed.from).slice(0, 20).map(plainName).join(", "))}
+          {t.app.gap}
           {needed.exclude.length > 0 && t.decision.whoNot(needed.exclude.map((each) => (each === "requester" ? t.decision.requester : plainName(each))).join(", "))}
         </p>
       )}

@@ -51,9 +51,6 @@ export function Row({ item, current, href, picked, now, pick }: RowProps) {
             <b dir="auto" title={title}>
               {title}
             </b>
-            {item.claimed_by && <span className="tag warn">{t.inbox.claimed(plainName(item.claimed_by))}</span>}
-            {item.nobody_decides && <span className="tag bad">{t.inbox.nobody}</span>}
-            {!item.may_decide && <span className="tag">{item.on_behalf_of.length === 0 ? t.inbox.notYours : t.inbox.forWhom(item.on_behalf_of.map(plainName).join(", "))}</span>}
             {item.deadline ? (
               <time className="small" dateTime={item.deadline} title={exactly(item.deadline)}>
                 {t.inbox.due(relative(item.deadline, now))}
@@ -63,6 +60,9 @@ export function Row({ item, current, href, picked, now, pick }: RowProps) {
             )}
           </span>
           <span className="row-under quiet small" dir="auto">
+            {item.claimed_by && <span className="tag warn">{t.inbox.claimed(plainName(item.claimed_by))}</span>}
+            {item.nobody_decides && <span className="tag bad">{t.inbox.nobody}</span>}
+            {!item.may_decide && <span className="tag">{item.on_behalf_of.length === 0 ? t.inbox.notYours : t.inbox.forWhom(item.on_behalf_of.map(plainName).join(", "))}</span>}
             <span>{t.inbox.from(workflowOf(item), plainName(item.started_by))}</span>
             {line !== "" && <span className="line-of">{line}</span>}
           </span>

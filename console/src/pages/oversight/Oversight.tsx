@@ -144,7 +144,7 @@ function Table({ title, rows }: { title: string; rows: Row[] }) {
                 <td>{share(each.edited, ended)}</td>
                 <td>{share(each.expired, ended)}</td>
                 <td>{share(each.by_rule, ended)}</td>
-                <td>{each.canaries > 0 && p.counted(each.canaries, each.caught, each.missed)}</td>
+                <td className="whole">{each.canaries > 0 && p.counted(each.canaries, each.caught, each.missed)}</td>
               </tr>
             );
           })}
