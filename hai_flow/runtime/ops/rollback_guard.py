@@ -78,10 +78,10 @@ class Continuity(Service):
             if era.timeline_moved:
                 log.warning("timeline_moved", meaning=TIMELINE, seen=max(beat.at for beat in beats).isoformat())
                 await database_history.follow_timeline(connection, era)
-            if await database_history.beat(connection, era, timedelta(seconds=self._seconds)):
-                await self._note(connection, shared=True)
-            self._seen = await database_history.find_last_beat(connection)
-            await self._note(connection, shared=False)
+            written = await database_history.beat(connection, era, timedelta(seconds=self._seconds))
+            self._seen = written or await database_history.find_last_beat(connection)
+        if self._witness is not None and (written is not None or not self._witness.shared):
+            await self._note(self._witness, self._seen)
 
     async def _against(self, connection: Connection, era: Era, known: list[Beat]) -> str | None:
         if era.moved is not None:
@@ -99,16 +99,13 @@ class Continuity(Service):
             )
         return None
 
-    async def _note(self, connection: Connection, *, shared: bool) -> None:
-        """Write the last beat to the witness. `shared`: only if all machines write to it (then the process that wrote
-        the beat calls this), else only if they do not."""
-        if self._witness is None or self._witness.shared is not shared:
-            return
-        beat = await database_history.find_last_beat(connection)
+    async def _note(self, witness: Witness, beat: Beat | None) -> None:
+        """Write the last beat to the witness. To one that all machines share, only the process that wrote the beat
+        does."""
         if beat is None:
             return
         try:
-            await self._witness.write(beat)
+            await witness.write(beat)
         except Exception as error:
             log.warning("witness_not_written", error=str(error) or repr(error))
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 BEATS: Final = "beats"
-KEPT_BEATS: Final = 17_280  # a day of them, every five seconds
+KEPT_BEATS: Final = 17_280  # a day of them, every five seconds, and some more until the next removal
+_BEATS_BETWEEN_REMOVALS: Final = 120  # ten minutes
 IDS_BETWEEN: Final = 1_000_000  # of workers, between two eras
 
 
@@ -172,18 +173,21 @@ _WRITE: Final = """
 WITH set AS (
   SELECT set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true) AS to
 )
-INSERT INTO beats (era) SELECT $1 FROM set RETURNING n
+INSERT INTO beats (era) SELECT $1 FROM set RETURNING n, token, at
 """
 
 
-async def beat(connection: Connection, era: Era, every: timedelta) -> bool:
-    """Write a beat, unless some process did in the time of `every`; returns whether it was written here."""
+async def beat(connection: Connection, era: Era, every: timedelta) -> Beat | None:
+    """Write a beat; None if some process did in the time of `every`."""
     if await orphan_cleanup.take(connection, BEATS, every) is None:
-        return False
+        return None
     with raise_outcome_unknown():
-        n = await connection.fetchval(_WRITE, era.n)
-    await connection.execute("DELETE FROM beats WHERE n <= $1", n - KEPT_BEATS)
-    return True
+        row = await connection.fetchrow(_WRITE, era.n)
+    assert row is not None, "an insertion of one row returns it"
+    n, token, at = row
+    if n % _BEATS_BETWEEN_REMOVALS == 1:
+        await connection.execute("DELETE FROM beats WHERE n <= $1", n - KEPT_BEATS)
+    return Beat(era.database, era.n, n, token, at)
 
 
 async def follow_timeline(connection: Connection, era: Era) -> None:
