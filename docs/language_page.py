@@ -37,12 +37,12 @@ def _table(kind: str, names: str) -> Iterator[str]:
         case "keys":
             yield from _keys(key for name in names.split() for key in SHAPES[name].keys)
         case "verbs":
-            yield "| verb | value | does | output | fails with |"
+            yield "| verb | value | meaning | output | errors |"
             yield "|---|---|---|---|---|"
             for verb in VERBS.values():
                 yield f"| `{verb.name}` | {verb.type.word} | {verb.does} | {verb.output} | {verb.fails} |"
         case _:
-            yield "| template | is |"
+            yield "| template | content |"
             yield "|---|---|"
             for name, what in TEMPLATES.items():
                 yield f"| `{name}` | {what} |"
