@@ -36,7 +36,7 @@ SEARCHES = {
     "send an email": ("questions#send-an-email", "notifications"),
     "single sign-on": (
         "questions#use-single-sign-on-sso-oidc-openid-connect-entra-okta-keycloak",
-        "security#who-calls",
+        "security#tokens-of-an-identity-provider",
     ),
     "why is a run stuck": ("questions#find-out-why-a-run-is-stuck",),
     "loop over a list": ("questions#loop-over-a-list", "language#for_each-and-repeat"),
