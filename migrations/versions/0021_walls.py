@@ -2,7 +2,7 @@
 
 `hai_api` may read the tables below, and sees of them the rows of the tenant that is set for its transaction. For every
 other role nothing changes: the policy lets it through, and the owner's own policy costs it nothing. A role that may not
-create roles leaves that to whoever may (docs/security.md#row-security-between-tenants); the policies stand all the same.
+create roles leaves that to others (docs/security.md#row-security-between-tenants); the policies stand all the same.
 
 Revision ID: 0021
 Revises: 0020
