@@ -1,4 +1,4 @@
-"""Each row of the tables of what servers do (docs/mcp.md, docs/models.md) is tried: by a test, or by an answer of the
+"""Each row of the tables of server behaviour (docs/mcp.md, docs/models.md) is tried: by a test, or by an answer of the
 corpus. A row that is written has to be entered here."""
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ ROWS: Final[dict[str, dict[str, str]]] = {
     "docs/models.md": {
         "names a call late": "sglang: every piece of a call with another id",
         "writes several calls": "localai: one slot, no ids, the first call without arguments",
-        "says a call again": "localai: the same call again at another index",
+        "repeats a call": "localai: the same call again at another index",
         "gives one id": "localai: one id for two calls",
-        "gives answers that nobody": "vllm: behind a gateway that counts its one choice from 1",
+        "gives unrequested answers": "vllm: behind a gateway that counts its one choice from 1",
         "counts the pieces": "wrapped: the index counts the pieces of a call",
         "writes a function as": "wrapped: the name in the namespace of a template",
         "puts `null`": "together: braces first",
         "repeats in each piece": "loose: each piece of the arguments repeats all before it",
         "calls the arguments": "loose: the arguments are called `input`",
         "sends arguments only": "responses: arguments only when they are done",
-        "says two different": "localai: two forms that contradict",
+        "contradicts itself": "localai: two forms that contradict",
         "gives one argument": f"{_CORPUS}::test_a_call_that_names_two_values_of_one_argument_is_not_made",
         "announces a call": "together: a call is announced and none comes",
         "ends with a word for a whole": "together: eos",
@@ -111,7 +111,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "wants its own data": f"{_DIALECTS}::test_what_a_provider_gave_for_itself_goes_back_to_it_as_it_was",
         "refuses messages": f"{_TALKS}::test_no_message_without_content_is_sent",
         "wants the user": f"{_DIALECTS}::test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined",
-        "says in any words": "wrapped: too long: 提示词过长",
+        "reports in any words": "wrapped: too long: 提示词过长",
     },
 }
 
@@ -119,7 +119,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
 @pytest.mark.parametrize("page", ROWS)
 def test_each_row_of_what_servers_do_is_tried(page: str) -> None:
     text = (Path(__file__).parents[2] / page).read_text()
-    table = text.partition("## What servers do")[2].partition("\n## ")[0]
+    table = text.partition("## Server behaviour")[2].partition("\n## ")[0]
     rows = [line.removeprefix("| ") for line in table.splitlines() if line.startswith("| ")][1:]
     assert [row for row, begins in zip(rows, ROWS[page], strict=True) if not row.startswith(begins)] == []
 
