@@ -50,7 +50,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "puts a byte order mark": _ODD_HTTP,
         "gives its answer another type": _ODD_HTTP,
         "ends its stream, or breaks off": (f"{_HOSTILE}::test_an_answer_that_is_none_is_told_and_its_call_made_once"),
-        "says nothing": (
+        "does not answer": (
             "tests/foreign/test_silence.py::test_a_notification_that_the_server_does_not_answer_holds_up_no_call"
         ),
         "compresses its answer": (
