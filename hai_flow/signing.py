@@ -7,6 +7,7 @@ is its thumbprint (RFC 7638), so that the same key has one id everywhere.
 from __future__ import annotations
 
 import base64
+import functools
 import hmac
 import json
 from collections.abc import Mapping
@@ -215,6 +216,7 @@ def _half(jwk: Mapping[str, Any], name: str, place: str) -> bytes:
     return data
 
 
+@functools.lru_cache(maxsize=1)  # of the key that signs: to read it takes longer than to sign
 def _private(private: bytes) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # when first needed: 30 ms
 

@@ -139,7 +139,8 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
     """The routes that all applications of this process have."""
     common: list[BaseRoute] = []
     for module in (
-        runs,
+        runs,  # routes are tried in this order, and that takes time: what begins runs comes first
+        mcp,
         control,
         steps,
         events,
@@ -151,6 +152,7 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
         links,
         notifications,
         pendings,
+        a2a,
         approvals,
         receipts,
         threads,
@@ -180,7 +182,7 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
     ):
         common += module.router.routes
     common += [*delegations.of_all.routes, *workflows.router.routes, *workflows.language.routes]
-    for module in (hai, agui, copilotkit, social, aui, agent_api, mcp, a2a):
+    for module in (hai, agui, copilotkit, social, aui, agent_api):
         common += module.router.routes
     return tuple(common)
 

@@ -12,12 +12,13 @@ PostgreSQL or of another store; `world` makes the runners of effects.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 import structlog
@@ -432,6 +433,10 @@ class Runtime(Service):
             if self._beside is None:
                 await self.registry.close()
             await self.database.close()
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Do the work in a task that ends with the runtime. If it fails, that is logged."""
+        return self._spawn(work, name)
 
     @property
     def closing(self) -> bool:

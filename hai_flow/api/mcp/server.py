@@ -7,6 +7,8 @@ an answer counts once is the business of its question.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import hmac
 import json
 from collections.abc import Mapping
@@ -143,9 +145,12 @@ class McpEndpoint:
         security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS, bind_principal=_principal)
         server.middleware[:] = [RequestStateBoundary(security, default_audience="hai-flow")]
         self._server = server
+        self._managers: Mapping[bool, StreamableHTTPSessionManager] = {}
+        self._holding: asyncio.Task[Any] | None = None
+        self._held = asyncio.Event()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, message: Any) -> None:
-        """Answer one message. The manager, and what it begins, live as long as the request: nothing of it is shared."""
+        """Answer one message."""
         access: Access = scope[ACCESS]
         headers, principal = Headers(scope=scope), _principal_of(access)
         version = headers.get("mcp-protocol-version")
@@ -168,14 +173,34 @@ class McpEndpoint:
                 session_id = self._sessions.begin(principal, params.get("capabilities"))
             stream = LegacyStream(send, session_id)
             scope, send = {**scope, SESSION: session, STREAM: stream}, stream.send
-        manager = StreamableHTTPSessionManager(
-            self._server,
-            stateless=True,
-            json_response=STREAM not in scope and is_brief(message),
-            max_request_body_size=access.settings.request_bytes_max,
+            # What the SDK begins for such a message ends with it: a failure in there would end that of others, too.
+            manager = self._build_manager(access, brief=False)
+            async with manager.run():
+                await manager.handle_request(scope, receive, send)
+            return
+        if self._holding is None or self._holding.done():
+            self._held.clear()
+            home = access.cells.home
+            holding, name = self._hold_managers(access), "hold the managers of MCP"
+            self._holding = contextvars.Context().run(home.spawn, holding, name)  # it has nothing of this caller's
+        await self._held.wait()
+        await self._managers[is_brief(message)].handle_request(scope, receive, send)
+
+    def _build_manager(self, access: Access, *, brief: bool) -> StreamableHTTPSessionManager:
+        size = access.settings.request_bytes_max
+        return StreamableHTTPSessionManager(
+            self._server, stateless=True, json_response=brief, max_request_body_size=size
         )
-        async with manager.run():
-            await manager.handle_request(scope, receive, send)
+
+    async def _hold_managers(self, access: Access) -> None:
+        """Keep a manager for answers by streams and one for brief ones, for messages of the newest revision, as long as
+        the runtime runs. These are answered in the tasks of their own requests, and the managers keep nothing of them:
+        to begin and end one for each message cost a tenth of its start."""
+        streams, brief = (self._build_manager(access, brief=each) for each in (False, True))
+        async with streams.run(), brief.run():
+            self._managers = {False: streams, True: brief}
+            self._held.set()
+            await asyncio.Event().wait()
 
     def hear(self, payload: str) -> None:
         """A hint has come."""
