@@ -20,7 +20,7 @@ from hai_flow.models.failures.reports import is_report
 from hai_flow.models.vocabulary import Piece
 from hai_flow.values import Json
 
-_DONE: Final = re.compile(r"""(?:[\["<|]*DONE[\]">|]*\s*)+""", re.I)
+_DONE: Final = re.compile(r"""(?:[\["<|]*+DONE[\]">|]*+\s*+)++""", re.I)
 """`[DONE]`, the mark of the end, in the forms in which servers write it."""
 _END_EVENTS: Final = frozenset({"done", "end", "complete", "completed", "finish", "finished"})
 """The names of events that mark the end, where they say nothing else."""

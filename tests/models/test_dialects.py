@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -524,6 +525,22 @@ async def test_no_fallback_follows_a_first_piece_or_a_fault_it_would_share(acts:
         with pytest.raises(StepError):
             await Asking().of(endpoint(first), endpoint(second))
     assert second.asked == []
+
+
+async def test_a_code_of_thousands_of_digits_hides_no_words_of_a_fault() -> None:
+    report = json.dumps({"error": {"code": "9" * 5000, "message": "busy"}})
+    async with FakeModels([Raw(f"data: {report}\n\n".encode()), END]) as fake:
+        with pytest.raises(StepError, match="busy"):
+            await Asking().of(endpoint(fake))
+
+
+async def test_marks_of_the_end_with_something_else_behind_them_are_told_at_once() -> None:
+    text = 'DONE"|"' * 12 + "x"
+    started = time.process_time()
+    async with FakeModels([Raw(f"data: {text}\n\n".encode()), END]) as fake:
+        with pytest.raises(StepError):
+            await Asking().of(endpoint(fake))
+    assert time.process_time() - started < 1
 
 
 async def test_a_stream_of_another_shape_is_an_answer_that_broke_off() -> None:

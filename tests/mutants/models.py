@@ -237,6 +237,12 @@ event_stream.bug(
     by=_MEANT,
 )
 event_stream.bug(
+    "marks of the end are tried in every way in which they come apart",
+    ("|]*+DONE", "|]*DONE"),
+    ("""]">|]*+\\s*+)++""", """]">|]*\\s*)+"""),
+    by="tests/models/test_dialects.py::test_marks_of_the_end_with_something_else_behind_them_are_told_at_once",
+)
+event_stream.bug(
     "a line feed in the next chunk is a line of its own",
     ('if self._after_return and text.startswith(b"\\n"):', "if False:"),
     by=_CUT,

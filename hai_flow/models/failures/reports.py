@@ -69,7 +69,7 @@ def report_of(body: Json) -> Report:
     kinds = [str(each[name]) for each in objects for name in _KINDS if isinstance(each.get(name), str | int)]
     kinds += [f"minimax:{each['status_code']}" for each in objects if "status_code" in each and "status_msg" in each]
     kinds += [str(each[name]) for each in objects for name in ("quotaId", "quotaMetric") if name in each]
-    statuses = [int(kind) for kind in kinds if kind.isdecimal() and 400 <= int(kind) <= 599]
+    statuses = [int(kind) for kind in kinds if re.fullmatch("[45][0-9]{2}", kind)]
     statuses += [STATUSES[kind.lower()] for kind in kinds if kind.lower() in STATUSES]
     return Report(
         whole_text(text)[:SAID_CHARS_MAX], " ".join(kinds), statuses[0] if statuses else None, _wait_in(objects, text)
