@@ -406,6 +406,11 @@ def test_a_schema_of_today_stays_as_it_is() -> None:
     assert read_schema(today) == today
 
 
+@pytest.mark.parametrize("index", ["9" * 5000, "٣", "01"])
+def test_a_reference_to_a_position_that_is_no_number_leads_nowhere(index: str) -> None:
+    assert read_schema({"$ref": f"#/anyOf/{index}", "anyOf": [True, True, True, True]}) == {"anyOf": [True] * 4}
+
+
 def test_a_hint_that_can_not_be_read_is_no_hint() -> None:
     tool = read_tool({**GOOD, "annotations": {"readOnlyHint": "certainly not"}})
     assert not isinstance(tool, str)

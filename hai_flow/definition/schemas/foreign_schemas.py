@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from hai_flow import foreign, values
 from hai_flow.definition.schemas import schemas
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.primitives.json_pointers import unescape
+from hai_flow.primitives.json_pointers import read_index, unescape
 from hai_flow.values import Json
 
 NOTHING: Final[Mapping[str, Json]] = {"type": "object", "properties": {}}
@@ -163,8 +163,9 @@ class _SchemaReader:
         node: Any = self._root
         for part in reference[1:].split("/")[1:]:
             part = unescape(unquote(part))
-            if isinstance(node, list) and part.isdecimal() and int(part) < len(node):
-                node = node[int(part)]
+            index = read_index(part) if isinstance(node, list) else None
+            if isinstance(node, list) and index is not None and index < len(node):
+                node = node[index]
             elif isinstance(node, Mapping) and part in node:
                 node = node[part]
             else:
