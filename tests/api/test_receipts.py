@@ -10,13 +10,16 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import asyncpg
 import httpx2
+import mcp_types as types
 import pytest
 from hai_flow_client import Client
 from hypothesis import given, settings
@@ -24,6 +27,7 @@ from hypothesis import strategies as st
 
 from clients.receipts.verify_receipt import verify as verify_outside
 from hai_flow import signing
+from hai_flow.api.mcp import answer_signature
 from hai_flow.api.mcp.answer_signature import SIGNATURE, digest_answer
 from hai_flow.runtime.people.receipts import make_key
 from hai_flow.wire.receipt import UnprovenReceipt, check_payload, read_texts
@@ -400,3 +404,13 @@ def test_what_a_tool_answers_at_mcp_is_signed_with_a_nonce_and_a_time(
     assert digest_answer({**first, "isError": True}) != signed[0]["answer"]
     with pytest.raises(signing.NotVerified, match="the header"):
         signing.verify(first["_meta"][SIGNATURE], keys)  # which passes for no receipt
+
+
+async def test_a_large_answer_is_signed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    monkeypatch.setattr(answer_signature, "_sign", lambda *_: threads.append(threading.get_ident()) or "signature")
+    access: Any = SimpleNamespace(runtime=SimpleNamespace(receipt_keys=SimpleNamespace(find=object)))
+    call = types.CallToolRequestParams(name="pay", arguments={"words": "a" * 1_000_000})
+    signed = await answer_signature.sign_answer(access, 1, call, {"content": []})
+    assert signed["_meta"] == {SIGNATURE: "signature"}
+    assert threads != [threading.get_ident()]

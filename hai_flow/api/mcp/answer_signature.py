@@ -18,7 +18,8 @@ import rfc8785
 import structlog
 
 from hai_flow.api.requests.access import Access
-from hai_flow.signing import ANSWER_TYPE, BadKeys
+from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.signing import ANSWER_TYPE, BadKeys, SigningKeys
 
 log = structlog.get_logger(__name__)
 
@@ -27,28 +28,33 @@ NOT_COVERED: Final = frozenset({"_meta", "requestState", "resultType"})
 """The members of an answer that others write behind us: the SDK seals the state, and older revisions have no type."""
 
 
-def sign_answer(
+async def sign_answer(
     access: Access, request_id: Any, params: types.CallToolRequestParams, answer: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The answer with its signature; as it is where the deployment has no keys, or the answer no RFC 8785 form."""
+    """The answer with its signature; as it is where the deployment has no keys, or the answer no RFC 8785 form. Large
+    ones are signed beside the loop."""
     try:
         keys = access.runtime.receipt_keys.find()
         if keys is None:
             return dict(answer)
-        payload = rfc8785.dumps({
-            "nonce": uuid4().hex,
-            "at": int(time.time() * 1000),
-            "tool": params.name,
-            "request": str(request_id),
-            "arguments": sha256(rfc8785.dumps(params.arguments or {})).hexdigest(),
-            "answer": digest_answer(answer),
-        })  # fmt: skip
+        signature = await run_if_large((params.arguments, answer), _sign, keys, request_id, params, answer)
     except (BadKeys, rfc8785.CanonicalizationError, ValueError) as error:
         log.warning("mcp_answer_unsigned", tool=params.name, error=str(error))
         return dict(answer)
     meta = answer.get("_meta")
-    signature = {SIGNATURE: keys.sign(payload, ANSWER_TYPE)}
-    return {**answer, "_meta": {**(meta if isinstance(meta, Mapping) else {}), **signature}}
+    return {**answer, "_meta": {**(meta if isinstance(meta, Mapping) else {}), SIGNATURE: signature}}
+
+
+def _sign(keys: SigningKeys, request_id: Any, params: types.CallToolRequestParams, answer: Mapping[str, Any]) -> str:
+    payload = rfc8785.dumps({
+        "nonce": uuid4().hex,
+        "at": int(time.time() * 1000),
+        "tool": params.name,
+        "request": str(request_id),
+        "arguments": sha256(rfc8785.dumps(params.arguments or {})).hexdigest(),
+        "answer": digest_answer(answer),
+    })  # fmt: skip
+    return keys.sign(payload, ANSWER_TYPE)
 
 
 def digest_answer(answer: Mapping[str, Any]) -> str:

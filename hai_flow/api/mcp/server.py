@@ -256,7 +256,8 @@ class McpEndpoint:
         return types.ListToolsResult.model_validate({"tools": [*(each.described for each in workflows), *described]})
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
-        return sign_answer(build_access(ctx), ctx.request_id, params, await self._perform_call(ctx, params))
+        answer = await self._perform_call(ctx, params)
+        return await sign_answer(build_access(ctx), ctx.request_id, params, answer)
 
     async def _perform_call(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         access, base = build_access(ctx), find_address(ctx)
