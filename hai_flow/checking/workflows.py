@@ -73,7 +73,7 @@ class Workflows:
         self._under_way: list[str] = []
         self._folders: dict[Path, _Folder] = {}
         self._interfaces: dict[tuple[str, bytes], Plan | None] = {} if cache is None else cache
-        self._before = before or {}  # earlier texts
+        self._before = dict(before or {})  # earlier texts, until they are used: each would keep the one before it
         self.names: dict[str, tuple[StepContext, Types]] = {}
         """The steps and declarations of the files that were compiled, and the types of what expressions may name."""
 
@@ -145,7 +145,7 @@ class Workflows:
                     children=child,
                     modules=self._modules.find,
                     note=note,
-                    before=self._before.get(file),
+                    before=self._before.pop(file, None),
                 )
             finally:
                 self._under_way.pop()

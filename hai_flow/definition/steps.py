@@ -34,7 +34,7 @@ def compile_list(context: StepContext, drafts: Sequence[StepDraft], names: Names
         if unchanged is None:
             denials = _compile_step(context, draft, here)
         else:
-            denials = unchanged.compile(_compile_step, draft, here)
+            denials = unchanged.compile(context, _compile_step, draft, here)
         denials |= _collect_cases_not_taken(draft)
         names = with_facts(names, denials) if denials else names
         if draft.verb == "let":

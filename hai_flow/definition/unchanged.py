@@ -22,6 +22,8 @@ from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.raw_steps import StepDraft
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_APART: Final = frozenset({"steps", "name", "version", "title", "description", "summary", "output"})
+"""Keys of a document that no step depends on as a whole."""
 _ALIAS: Final = re.compile(r"(?:^|[\s\[{,])[*&][A-Za-z0-9_]", re.MULTILINE)
 
 _Compile: TypeAlias = Callable[[StepContext, StepDraft, Names], Guards]
@@ -47,10 +49,9 @@ class UnchangedSteps:
 
     def __init__(self, context: StepContext, types: Types, before: UnchangedSteps | None) -> None:
         document, tops = context.reader.document, context.outline.steps
-        self._context = context
         self._types = types
         self._around = (
-            {key: value for key, value in document.value.items() if key != "steps"},
+            {key: value for key, value in document.value.items() if key not in _APART},
             context.outline.fail_codes,
             context.outline.tolerated,
             context.used,
@@ -69,39 +70,43 @@ class UnchangedSteps:
         self._before = before.compiled if before is not None and before._around == self._around else {}
         self.compiled: dict[str, CompiledDraft] = {}
 
-    def compile(self, compile_step: _Compile, draft: StepDraft, names: Names) -> Guards:
+    def compile(self, context: StepContext, compile_step: _Compile, draft: StepDraft, names: Names) -> Guards:
         """Put the steps of a draft into the plan, compiled by `compile_step` where they have to be. Returns the facts
         behind it."""
         text = self._texts.get(draft.path)
         if text is None:
-            return compile_step(self._context, draft, names)
+            return compile_step(context, draft, names)
         earlier = self._before.get(draft.path)
-        if earlier is not None and self._is_unchanged(earlier, text, draft, names):
-            self._reuse(earlier, draft)
+        if earlier is not None and self._is_unchanged(context, earlier, text, draft, names):
+            self._reuse(context, earlier, draft)
         else:
             earlier = None
-        return earlier.denials if earlier is not None else self._compile(compile_step, text, draft, names)
+        return earlier.denials if earlier is not None else self._compile(context, compile_step, text, draft, names)
 
-    def _is_unchanged(self, earlier: CompiledDraft, text: str, draft: StepDraft, names: Names) -> bool:
+    def _is_unchanged(
+        self, context: StepContext, earlier: CompiledDraft, text: str, draft: StepDraft, names: Names
+    ) -> bool:
         return (
             earlier.text == text
             and earlier.draft.fields == draft.fields
             and earlier.place == self._place(earlier.words, draft, names)
-            and all(getattr(self._context, kind)(*arguments) == answer for kind, arguments, answer in earlier.answers)
+            and all(getattr(context, kind)(*arguments) == answer for kind, arguments, answer in earlier.answers)
         )
 
-    def _reuse(self, earlier: CompiledDraft, draft: StepDraft) -> None:
-        moved = self._context.line(draft) - earlier.line
+    def _reuse(self, context: StepContext, earlier: CompiledDraft, draft: StepDraft) -> None:
+        moved = context.line(draft) - earlier.line
         for step, behind in earlier.steps:
             here = msgspec.structs.replace(step, line=step.line + moved) if moved else step
-            self._context.add(here, 2 * draft.order + behind)
+            context.add(here, 2 * draft.order + behind)
         for one, other in zip(_with_inside(draft), _with_inside(earlier.draft), strict=True):
             one.condition, one.conditions = other.condition, other.conditions
             one.key, one.cases = other.key, other.cases
         self.compiled[draft.path] = earlier
 
-    def _compile(self, compile_step: _Compile, text: str, draft: StepDraft, names: Names) -> Guards:
-        context, answers = self._context, list[tuple[str, tuple[Any, ...], Any]]()
+    def _compile(
+        self, context: StepContext, compile_step: _Compile, text: str, draft: StepDraft, names: Names
+    ) -> Guards:
+        answers = list[tuple[str, tuple[Any, ...], Any]]()
         findings, steps = len(context.reader.findings), len(context.steps)
         modules, children = context.modules, context.children
 

@@ -77,7 +77,7 @@ class Analyst:
 
 
 def _take_names(workflows: Workflows, file: str, text: str) -> DocumentNames | None:
-    names = workflows.names.get(file)
+    names = workflows.names.pop(file, None)  # it has these objects: a circle would live until the collector looks
     if names is None or not names[0].outline.steps:
         return None
     return DocumentNames(text, names[0].reader.document, *names)

@@ -7,6 +7,7 @@ waits. Nothing of a document ends the server: a text that can't be read has a fi
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,9 @@ from hai_flow.lsp.renaming import edits_in_test, workflow_of
 T = TypeVar("T")
 
 DEBOUNCE_SECONDS: Final = 0.005
+IDLE_SECONDS: Final = 0.5
+UNCOLLECTED_MAX: Final = 500
+"""Analyses without a pause after which reference cycles are looked for all the same: each leaves a few."""
 BESIDE_MAX: Final = 2000
 GRAPH: Final = "haiFlow/graph"
 _SUFFIXES: Final = (".flow.yaml", ".flow.yml")
@@ -57,6 +61,8 @@ class FlowServer(LanguageServer):
         self.pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analysis")
         self.waiting: dict[str, asyncio.Task[None]] = {}
         self.shown: dict[str, set[str]] = {}  # URI -> those to which its findings went
+        self._uncollected = 0
+        self._pause: asyncio.TimerHandle | None = None
 
     # --- texts ----------------------------------------------------------------------------------------------------
 
@@ -99,7 +105,20 @@ class FlowServer(LanguageServer):
         if newest is None or newest is before:
             self.analyses[uri] = analysis
             self.tell(uri, analysis)
+            self.collect_later()
         return analysis
+
+    def collect_later(self) -> None:
+        """Look for reference cycles once nothing is typed: for a long document it takes as long as an analysis."""
+        self._uncollected += 1
+        if self._pause is not None:
+            self._pause.cancel()
+        seconds = 0.0 if self._uncollected > UNCOLLECTED_MAX else IDLE_SECONDS
+        self._pause = asyncio.get_running_loop().call_later(seconds, self._collect)
+
+    def _collect(self) -> None:
+        self._uncollected, self._pause = 0, None
+        gc.collect()
 
     def close_text(self, uri: str) -> None:
         """Forget a text, and take its findings back."""
@@ -237,6 +256,8 @@ def make_server(*, imports: bool = False) -> FlowServer:
         if server.workspace.root_path:
             with suppress(OSError):
                 os.chdir(server.workspace.root_path)
+        gc.freeze()
+        gc.disable()  # not within the work of a key: see `collect_later`
 
     @server.feature(t.TEXT_DOCUMENT_DID_OPEN)
     async def did_open(params: t.DidOpenTextDocumentParams) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
+import weakref
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.plan import Plan
 from hai_flow.errors import Finding
+from hai_flow.lsp.analysis import Analyst
 from tests.support.examples import by_night
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -108,3 +111,23 @@ def test_only_the_step_that_was_typed_in_is_compiled_again() -> None:
     _, _, second = read(text.replace("input.n + 7 ", "input.n + 77 "), modules, first)
     before, after = first[0].unchanged.compiled, second[0].unchanged.compiled  # type: ignore[misc, union-attr]
     assert [path for path in after if after[path] is not before[path]] == ["s7"]
+    _, _, third = read(text.replace("name: a", "name: ab\ntitle: An example"), modules, first)
+    renamed = third[0].unchanged.compiled  # type: ignore[misc, union-attr]
+    assert all(renamed[path] is before[path] for path in before)
+
+
+def test_an_earlier_text_is_freed_at_once_and_leaves_the_collector_nothing() -> None:
+    text = "hai: flow/v1\nname: a\nversion: 1\nsteps:\n" + "".join(f"  - say: x{n}\n" for n in range(20))
+    analyst = Analyst()
+    first = analyst.analyse("a.flow.yaml", text)
+    assert first.names is not None
+    names, analysis = weakref.ref(first.names.context), first
+    del first
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(3):
+            analysis = analyst.analyse("a.flow.yaml", f"{text}# {number}\n", None, analysis)
+        assert names() is None
+    finally:
+        gc.enable()

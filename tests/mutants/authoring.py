@@ -76,7 +76,7 @@ unchanged.bug(
 )
 unchanged.bug(
     "a step that has moved keeps the line on which it was",
-    ("moved = self._context.line(draft) - earlier.line", "moved = 0"),
+    ("moved = context.line(draft) - earlier.line", "moved = 0"),
     by=f"{_UNCHANGED}::test_after_random_edits_all_is_as_if_it_were_read_anew",
 )
 futile = Room("hai_flow/definition/futile.py", _MISTAKES)
