@@ -130,6 +130,26 @@ server.bug(
     by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused",
 )
 server.bug(
+    "a message of no version of JSON-RPC is answered",
+    ('if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":', "if not isinstance(message, dict):"),
+    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused",
+)
+server.bug(
+    "a batch is taken for one message",
+    ('if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":', "if False:"),
+    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused",
+)
+server.bug(
+    "a message whose method is no text is handed on",
+    ('    if "method" in message and not isinstance(method, str):', "    if False:"),
+    by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused",
+)
+server.bug(
+    "a runtime that begins again has the managers of the one that ended",
+    ("if self._holding is None or self._holding.done():", "if self._holding is None:"),
+    by="tests/api/test_mcp_managers.py::test_streams_and_managers_end_with_the_runtime_and_begin_with_it",
+)
+server.bug(
     "a request of one revision is answered as one of another",
     ("if isinstance(named, str) and named != version and", "if False and"),
     by=f"{_MCP}::test_a_message_that_is_none_or_lies_about_its_revision_is_refused",
@@ -305,4 +325,19 @@ resting.bug(
         "            self._places.leave(queue)",
     ),
     by="tests/runtime/test_queues.py::test_an_attempt_that_rests_leaves_its_place_to_others",
+)
+_WISHES: Final = "tests/api/test_a2a.py::test_a_message_whose_wishes_are_wrong_starts_nothing"
+sends = Room("hai_flow/api/a2a/__init__.py", _WISHES)
+sends.bug(
+    "a wrong historyLength is refused once the run has begun",
+    ("should_return_at_once(params), read_history_length(params)", "should_return_at_once(params), None"),
+    (
+        'return self._result({"task": a2a.task_of(task, history=history)})',
+        'return self._result({"task": a2a.task_of(task, history=read_history_length(params))})',
+    ),
+)
+tasks.bug(
+    "a name of a workflow that is no text is passed over",
+    ("if workflow is not None and not (isinstance(workflow, str) and", "if isinstance(workflow, str) and not ("),
+    by=_WISHES,
 )
