@@ -15,7 +15,16 @@ from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal
-from hai_flow.definition.personal.pii_marks import MASK, Mark, join, mark_at, mark_of_schema, mask_object, mask_value
+from hai_flow.definition.personal.pii_marks import (
+    MASK,
+    Mark,
+    join,
+    mark_at,
+    mark_of_schema,
+    mask_items,
+    mask_object,
+    mask_value,
+)
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.pendings.selectors import ids_of
@@ -171,7 +180,7 @@ class Mask:
             title=_text(event.title, of.title),
             args=_json(event.args, of.args),
             key=_text(event.key, of.touches),
-            items=mask_value(event.items, of.items) if of.items is not True else [MASK] * len(event.items),
+            items=mask_items(event.items, of.items),
         )
 
     def _step_ended(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
@@ -482,8 +491,9 @@ def _loop(loop: LoopState, of: OfStep, personal: Personal) -> LoopState:
             error=strip_personal(known.error, personal, hidden=of.touches),
         )
 
-    items = [MASK] * len(loop.items) if of.items is True else mask_value(loop.items, of.items)
-    return replace(loop, items=items, results=_mask_each(loop.results, lambda _, each: item(each)))
+    return replace(
+        loop, items=mask_items(loop.items, of.items), results=_mask_each(loop.results, lambda _, each: item(each))
+    )
 
 
 def _below(path: str, personal: Personal) -> bool:

@@ -14,11 +14,14 @@ from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.personal.personal import Personal, derive_personal
 from hai_flow.definition.personal.pii_marks import (
     EVERY,
+    ITEM,
     MASK,
     covers,
     join,
     mark_at,
     mark_of_schema,
+    mask_items,
+    mask_object,
     mask_value,
     part,
     under,
@@ -64,7 +67,7 @@ def found(steps: str, children: dict[str, Plan] | None = None) -> Personal:
         ({"type": "string", "pii": False}, False),
         ({"properties": {"a": {"pii": True}, "b": {}}}, {"a": True}),
         ({"properties": {"pii": {"type": "string"}}}, False),
-        ({"items": {"properties": {"a": {"pii": True}}}}, {EVERY: {"a": True}}),
+        ({"items": {"properties": {"a": {"pii": True}}}}, {ITEM: {"a": True}}),
         ({"additionalProperties": {"pii": True}}, {EVERY: True}),
         ({"propertyNames": {"pii": True}}, True),
         ({"anyOf": [{"type": "null"}, {"properties": {"a": {"pii": True}}}]}, {"a": True}),
@@ -112,6 +115,36 @@ def test_what_is_personal_by_either_is_masked_by_both(one: Any, other: Any, valu
 def test_a_mark_under_a_path_is_found_there(mark: Any, path: list[str | int]) -> None:
     assert mark_at(under(path, mark), path) == mark
     assert part(True, "a") is True
+
+
+@pytest.mark.parametrize(
+    ("mark", "value"),
+    [
+        ({"iban": True}, [{"iban": "X"}]),
+        ({EVERY: True}, ["X"]),
+        ({EVERY: {"iban": True}}, {"a": [{"iban": "X"}]}),
+        ({ITEM: {"iban": True}}, {"iban": "X"}),
+        ({ITEM: {"address": {"street": True}}}, {"address": {"street": "X"}}),
+        ({ITEM: {"iban": True}}, [[{"iban": "X"}]]),
+        ({ITEM: {ITEM: {"address": {"street": True}}}}, [{"address": {"street": "X"}}]),
+        ({"customer": {"iban": True}}, {"customer": [{"iban": "X"}]}),
+        ({"customer": {"iban": True}}, {"customer": "X"}),
+    ],
+)
+def test_a_value_of_another_shape_than_its_mark_is_hidden_whole(mark: Any, value: Any) -> None:
+    assert "X" not in str(mask_value(value, mark))
+    assert "X" not in str(mask_object(value, mark))
+    assert "X" not in str(mask_items([value], {ITEM: mark}))
+    assert mask_items(["X"], {"a": True}) == [MASK]  # a list stays one, and an object one
+    assert mask_object({"b": "X"}, {ITEM: True}) == {"b": MASK}
+
+
+def test_what_is_read_from_a_value_of_another_shape_is_personal() -> None:
+    assert part({"iban": True}, 0) is True
+    assert part({ITEM: {"iban": True}}, "iban") is True
+    assert (part({"iban": True}, "eur"), part({}, 0)) == (False, False)
+    assert not covers({"iban": True}, {ITEM: True})  # what nobody declared is not declared by doubt
+    assert not covers({ITEM: True}, {"iban": True})
 
 
 @given(VALUES)
@@ -177,7 +210,7 @@ def test_items_and_outputs_of_loops_keep_their_parts() -> None:
   - {id: names, say: "${{ steps.each.output[0].output.name }}"}
   - {id: numbers, say: "${{ steps.each.output[0].output.n }}"}
 """)
-    assert personal.of("each").items == {EVERY: {"name": True}}
+    assert personal.of("each").items == {ITEM: {"name": True}}
     assert (personal.of("each[0]/hello").words, personal.of("each[0]/number").words) == (True, False)
     assert (personal.of("names").words, personal.of("numbers").words) == (True, False)
 

@@ -13,14 +13,23 @@ _WHOLE: Final = "tests/wire/test_personal.py::test_of_a_run_that_is_personal_as_
 marks = Room("hai_flow/definition/personal/pii_marks.py", "tests/definition/test_personal.py")
 marks.bug(
     "a mark inside of a list is not followed",
-    ("return [mask_value(item, of_items) for item in value] if of_items else list(value)", "return list(value)"),
+    ("return [mask_value(item, mark[ITEM]) for item in value]", "return list(value)"),
 )
 marks.bug(
     "where something else stands than the mark is for it is shown",
     (
-        "if of_items else list(value)\n    return MASK",
-        "if of_items else list(value)\n    return value",
+        "mark[ITEM]) for item in value]\n    return MASK",
+        "mark[ITEM]) for item in value]\n    return value",
     ),
+)
+marks.bug(
+    "an object in the place of a list is shown",
+    ("isinstance(value, Mapping) and mark.keys() != {ITEM}", "isinstance(value, Mapping)"),
+)
+marks.bug("an item of what should be an object is not personal", ("mark.get(ITEM, True)", "mark.get(ITEM, False)"))
+marks.bug(
+    "a property of what should be a list is not personal",
+    ("return True if mark.keys() == {ITEM} else join", "return join"),
 )
 marks.bug("a schema's references are not followed", ("if isinstance(reference, str):", "if reference == ():"))
 

@@ -165,7 +165,7 @@ def test_a_run_that_goes_on_with_another_version_is_masked_as_a_whole() -> None:
 
 def test_a_mask_keeps_the_shape_and_null() -> None:
     value = {"a": {"b": [1, None, "x"], "c": "y"}, "d": None, "e": 5}
-    assert mask_value(value, {"a": {"b": {"*": True}}, "d": True, "e": True}) == {
+    assert mask_value(value, {"a": {"b": {"[]": True}}, "d": True, "e": True}) == {
         "a": {"b": [MASK, None, MASK], "c": "y"}, "d": None, "e": MASK,
     }  # fmt: skip
     assert mask_value("a text where an object should be", {"a": True}) == MASK

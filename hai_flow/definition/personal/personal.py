@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from hai_flow.definition import plan
 from hai_flow.definition.paths import is_inside, list_of, plan_path
 from hai_flow.definition.personal import pii_marks
-from hai_flow.definition.personal.pii_marks import EVERY, Mark, join, mark_of_schema, under
+from hai_flow.definition.personal.pii_marks import Mark, join, mark_of_schema, under
 from hai_flow.primitives.json_pointers import unescape
 
 Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
@@ -46,7 +46,7 @@ class OfStep:
         """The mark of a decision as expressions read it, with its values, reason, edits and votes."""
         edits: Mark = bool(self.args)
         remarks = pii_marks.record(values=self.answer, reason=self.touches)
-        return pii_marks.record(values=self.answer, reason=self.touches, edits=edits, votes=under((EVERY,), remarks))
+        return pii_marks.record(values=self.answer, reason=self.touches, edits=edits, votes=under((0,), remarks))
 
 
 NOTHING: Final = OfStep()
@@ -430,7 +430,7 @@ class Flow:
             case plan.ForEach():
                 body = self.workflow.steps.get(verb.iteration)
                 inner = self.mark(getattr(body and body.verb, "output", None), body) or self._inner(step)
-                return under((EVERY,), pii_marks.record(output=inner, error=self._inside(step)))
+                return under((0,), pii_marks.record(output=inner, error=self._inside(step)))
             case plan.Iteration():
                 return self.mark(verb.output, step) or self._inner(step)
             case plan.Switch():
@@ -459,9 +459,9 @@ class Flow:
             path = [unescape(each) for each in name.removeprefix("/").split("/")]
             value_mark = self.mark(template, step)
             if (variable := self.workflow.state.get(path[0])) is not None and variable.reduce == "append":
-                value_mark = join(value_mark, under((EVERY,), value_mark))
-            place = [EVERY if each.isdigit() or each == "-" else each for each in path]
-            state_mark = join(state_mark, under(place, value_mark))
+                value_mark = join(value_mark, under((0,), value_mark))
+            place = [0 if each.isdigit() or each == "-" else each for each in path]
+            state_mark = join(state_mark, join(under(place, value_mark), under(path, value_mark)))
         if verb.ops is not None and self.mark(verb.ops, step):
             state_mark = True
         self.state = pii_marks.shallow(state_mark)

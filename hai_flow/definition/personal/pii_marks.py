@@ -1,7 +1,7 @@
 """Marks: which parts of a value are personal. They begin where a schema says `pii: true` (docs/security.md).
 
-A mark is True (all of the value), False (nothing of it), or a mapping of the marks of its parts by name; `EVERY` is the
-mark of every item and of every other name. Marks hold no False below the top, so an empty one is nothing. Pure.
+A mark is True (all of the value), False (nothing of it), or a mapping of the marks of its parts: of an object by name
+(`EVERY`: every other name), of a list by `ITEM`. Marks hold no False below the top, so an empty one is nothing. Pure.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from hai_flow.values import Json
 
 Mark: TypeAlias = "bool | Mapping[str, Mark]"
 EVERY: Final = "*"
+ITEM: Final = "[]"
 MASK: Final = "[personal]"
 """The text in the place of a personal value."""
 
 _DEPTH_MAX: Final = 12  # a mark further down makes everything at this depth personal
 _SAME: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas")
-_ITEMS: Final = (
-    "items", "prefixItems", "contains", "unevaluatedItems", "additionalProperties", "unevaluatedProperties",
-)  # fmt: skip
+_PARTS: Final = {
+    **dict.fromkeys(("items", "prefixItems", "contains", "unevaluatedItems"), ITEM),
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties"), EVERY),
+}
 _WHOLE: Final = ("propertyNames", "contentSchema")
 
 
@@ -40,11 +42,13 @@ def join(one: Mark, other: Mark) -> Mark:
 
 
 def part(mark: Mark, name: str | int) -> Mark:
-    """The mark of a part of the value: of a property, or of an item."""
-    if not isinstance(mark, Mapping):
-        return mark
-    every = mark.get(EVERY, False)
-    return every if isinstance(name, int) else join(mark.get(name, False), every)
+    """The mark of a part of the value: of a property, or of an item. A value of another shape than its mark, a list for
+    an object or an object for a list, is personal as a whole."""
+    if not isinstance(mark, Mapping) or not mark:
+        return bool(mark)
+    if isinstance(name, int):
+        return mark.get(ITEM, True)
+    return True if mark.keys() == {ITEM} else join(mark.get(name, False), mark.get(EVERY, False))
 
 
 def mark_at(mark: Mark, path: Sequence[str | int]) -> Mark:
@@ -57,7 +61,7 @@ def mark_at(mark: Mark, path: Sequence[str | int]) -> Mark:
 def under(path: Sequence[str | int], mark: Mark) -> Mark:
     """The mark of a value whose part at `path` has this mark."""
     for name in reversed(path):
-        mark = {EVERY if isinstance(name, int) else name: mark} if mark else False
+        mark = {ITEM if isinstance(name, int) else name: mark} if mark else False
     return mark
 
 
@@ -70,9 +74,12 @@ def covers(declared: Mark, mark: Mark) -> bool:
     """Whether `declared` marks every part that `mark` marks."""
     if not mark or declared is True:
         return True
-    if mark is True or not isinstance(mark, Mapping):
+    if not isinstance(mark, Mapping) or not declared:
         return False
-    return all(covers(part(declared, name), inner) for name, inner in mark.items())
+    every = declared.get(EVERY, False)
+    return all(
+        covers(join(declared.get(name, False), every if name != ITEM else False), inner) for name, inner in mark.items()
+    )
 
 
 def shallow(mark: Mark, depth: int = _DEPTH_MAX) -> Mark:
@@ -89,20 +96,26 @@ def mask_value(value: Json, mark: Mark) -> Json:
         return value
     if mark is True:
         return MASK
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and mark.keys() != {ITEM}:
         names = value if EVERY in mark else [name for name in mark if name in value]
         masked = {name: mask_value(value[name], part(mark, name)) for name in names}
         return masked if names is value else {**value, **masked}
-    if isinstance(value, list | tuple):
-        of_items = part(mark, 0)
-        return [mask_value(item, of_items) for item in value] if of_items else list(value)
+    if isinstance(value, list | tuple) and ITEM in mark:
+        return [mask_value(item, mark[ITEM]) for item in value]
     return MASK
 
 
 def mask_object(value: Json, mark: Mark) -> Json:
     """As `mask_value`, for a value that its readers expect to be an object: if all of an object is personal, its keys
     stay and each value is masked."""
-    return dict.fromkeys(value, MASK) if mark is True and isinstance(value, Mapping) else mask_value(value, mark)
+    result = mask_value(value, mark)
+    return dict.fromkeys(value, MASK) if result is MASK and isinstance(value, Mapping) else result
+
+
+def mask_items(value: Sequence[Json], mark: Mark) -> Sequence[Json]:
+    """As `mask_value`, for a value that its readers expect to be a list: its length stays."""
+    result = mask_value(list(value), mark) if mark else value
+    return result if isinstance(result, list | tuple) else [MASK] * len(value)
 
 
 # --- of schemas -------------------------------------------------------------------------------------------------------
@@ -164,9 +177,9 @@ class _Marking:
             elif keyword == "patternProperties" and isinstance(inner, Mapping):
                 for each in inner.values():
                     yield EVERY, self.mark_of(each, followed)
-            elif keyword in _ITEMS:
+            elif keyword in _PARTS:
                 for each in inner if isinstance(inner, list) else [inner]:
-                    yield EVERY, self.mark_of(each, followed)
+                    yield _PARTS[keyword], self.mark_of(each, followed)
             elif keyword in _SAME:
                 for each in _list_alternatives(keyword, inner):
                     yield None, self.mark_of(each, followed)
