@@ -78,9 +78,9 @@ class Continuity(Service):
             if era.timeline_moved:
                 log.warning("timeline_moved", meaning=TIMELINE, seen=max(beat.at for beat in beats).isoformat())
                 await database_history.follow_timeline(connection, era)
-            written = await database_history.beat(connection, era, timedelta(seconds=self._seconds))
-            self._seen = written or await database_history.find_last_beat(connection)
-        if self._witness is not None and (written is not None or not self._witness.shared):
+            beat = await database_history.beat(connection, era, timedelta(seconds=self._seconds))
+            self._seen = beat or await database_history.find_last_beat(connection)
+        if self._witness is not None and (beat is not None or not self._witness.shared):
             await self._note(self._witness, self._seen)
 
     async def _against(self, connection: Connection, era: Era, known: list[Beat]) -> str | None:
