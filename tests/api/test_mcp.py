@@ -680,7 +680,7 @@ def test_a_draft_is_published_by_a_person_who_saw_its_text_and_changes(
     until_waits(http, waiting)
     source = draft(name, 2, id="second")
     asked = caller.call("draft_publish", {"source": source})["structuredContent"]
-    assert asked["status"] == "pending"
+    assert asked["status"] == "pending", caller.message()
     (question,) = http.get("/v1/pendings", params={"run_id": asked["approval"]}).json()["items"]
     assert "-version: 1\n+version: 2" in question["message"]
     assert f"- `{waiting}` at `first`" in question["message"]

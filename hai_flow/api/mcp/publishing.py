@@ -70,7 +70,8 @@ async def _draft(access: Access, base: str, params: Mapping[str, Any], call: Cal
         "published": f"{arguments['workflow']} is published.",
         "pending": f"Nobody has decided yet: that is done at {page}. Call {NAME} with the same source later.",
     }
-    text = says.get(status, f"It is not published: {status}. {view['reason'] or ''}".strip())
+    reason = view["reason"] or (view["error"] or {}).get("message", "")
+    text = says.get(status, f"It is not published: {status}. {reason}".strip())
     content = {"status": status, "workflow": arguments["workflow"], "approval": view["id"], "page": page}
     return {**make_text_result(text), "structuredContent": content}
 
