@@ -46,6 +46,7 @@ def test_pictures_of_deciding(page: NewPage, shelf: dict[str, dict[str, Any]], p
     picture(ann, "edit")
     dark = page(locale="zh-CN", colorScheme="dark", **WIDE).goto(f"/console/inbox/{shelf['visit']['id']}")
     dark.role("button", "提交").there()
+    dark.locator(".field").first().there()
     picture(dark, "chinese")
     phone = page(**PHONE).goto(f"/console/decide/{shelf['refund']['id']}")
     phone.role("button", "Approve").there()

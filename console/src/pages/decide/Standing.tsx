@@ -104,7 +104,7 @@ function Proposal({ pending, kind, close, done }: ProposalProps) {
       {kind === "never" && Object.values(bounds).every((each) => each.kind === "any") && <p className="note warn">{r.every}</p>}
       <Field id={`${id}until`} label={r.until} type="date" value={until} onChange={setUntil} required />
       {kind === "allow" && (
-        <div className="row">
+        <>
           <Field id={`${id}uses`} label={r.uses} type="number" value={uses} onChange={setUses} />
           <div className="field">
             <label htmlFor={`${id}every`}>{r.period}</label>
@@ -116,7 +116,7 @@ function Proposal({ pending, kind, close, done }: ProposalProps) {
               ))}
             </select>
           </div>
-        </div>
+        </>
       )}
       <Field id={`${id}reason`} label={r.reason} value={reason} onChange={setReason} required maxLength={500} />
     </Ask>
