@@ -36,6 +36,16 @@ _CHARACTERS: Final = "characters that can't be stored became U+FFFD"
 _LEFT_OUT: Final = f"what is nested deeper than {DEPTH_MAX} levels is left out: its text can't be written either"
 DEEP: Final = f"what is nested deeper than {DEPTH_MAX} levels is kept as its JSON text"
 _CHARSETS: Final = re.compile(r"(ascii|big5|cp|euc|gb|hp|hz|iso|johab|koi8|kz|mac|ptcp|shift|tis|utf)[\w-]*")
+_MARKS: Final = (  # the longer ones first: one of them begins as a shorter one does
+    ((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),
+    ((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
+)
+_ZEROS: Final[dict[tuple[bool, ...], str]] = {
+    (True, True, True, False): "utf-32-be",
+    (False, True, True, True): "utf-32-le",
+    (True, False, True, False): "utf-16-be",
+    (False, True, False, True): "utf-16-le",
+}
 
 
 class Foreign(NamedTuple):
@@ -58,11 +68,19 @@ def find_codec(charset: str | None) -> str:
     return name if _CHARSETS.fullmatch(name) else "utf-8"
 
 
+def _find_wide(content: bytes) -> str | None:
+    """UTF-16 or UTF-32 by a byte order mark, or by the zeros of the first two signs, if they are of ASCII (RFC 4627,
+    section 3). No other charset begins a text so."""
+    for marks, charset in _MARKS:
+        if content.startswith(marks):
+            return charset
+    return _ZEROS.get(tuple(byte == 0 for byte in content[:4]))
+
+
 def decode(content: bytes, charset: str | None) -> tuple[str, list[str]]:
     """A body as text, without a byte order mark, and notes on what could not be read. `charset`: what its sender names;
     None: UTF-8."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        charset = "utf-16"
+    charset = _find_wide(content) or charset
     try:
         text, notes = content.decode(find_codec(charset)), []
     except UnicodeError:

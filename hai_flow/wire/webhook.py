@@ -140,9 +140,11 @@ def content_of(call: Call, limits: Limits) -> Foreign:
     try:
         if kind == MULTIPART:
             return _collect_fields(_read_parts(body, media))
-        text, notes = foreign.decode(body, None if charset is None else charset[1])
+        name = None if charset is None else charset[1]
+        text, notes = foreign.decode(body, name)
         if kind == FORM:
-            fields = parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+            codec = foreign.find_codec(name)
+            fields = parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX, encoding=codec)
             return _collect_fields(fields)
     except ValueError as error:
         raise Rejected(400, "body.not_form", f"expected a form of at most {FIELDS_MAX} fields: {error}") from None

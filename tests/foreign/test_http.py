@@ -10,6 +10,7 @@ import pytest
 from tests.steps.test_http import failure, perform
 from tests.support.service import Reply, Service
 
+WIDE = ("utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")  # but `utf-32`, without a byte order mark
 BIG = b'{"id": 1234567890123456789}'
 
 
@@ -19,6 +20,7 @@ BIG = b'{"id": 1234567890123456789}'
         (BIG, "application/json", {"id": "1234567890123456789"}),
         (b'\xef\xbb\xbf{"ok": true}', "application/json", {"ok": True}),
         ('{"ok": true}'.encode("utf-16"), "application/json", {"ok": True}),
+        *(('{"a": "你"}'.encode(charset), "application/json; charset=utf-8", {"a": "你"}) for charset in WIDE),
         (b'{"n": [NaN, 1e400]}', "application/problem+json", {"n": ["NaN", "1e400"]}),
         (b'{"t": "\\u0000\\ud800"}', "application/json", {"t": "\ufffd\ufffd"}),
         (b'{"t": "\xff"}', "application/json; charset=nobody-knows", {"t": "\ufffd"}),

@@ -49,6 +49,12 @@ foreign.bug(
 )
 bodies.bug("of a name that comes again in a form one value is kept", ("each if len(each) > 1 else each[0]", "each[-1]"))
 bodies.bug("a body is read as UTF-8 whatever it says", ("None if charset is None else charset[1]", "None"))
+bodies.bug("the escapes of a form are UTF-8 whatever it says", ("encoding=codec)", 'encoding="utf-8")'))
+foreign.bug(
+    "JSON in UTF-16 or UTF-32 without a mark of it is no JSON",
+    ("    charset = _find_wide(content) or charset\n", ""),
+    by="tests/foreign/test_http.py::test_a_post_that_was_answered_finishes_whatever_its_body_is",
+)
 bodies.bug(
     "a packed body is unpacked without a bound", ("            if len(body) > bytes_max:\n", "            if False:\n")
 )

@@ -209,6 +209,8 @@ MISLEADING = (
         ({"content-type": "text/plain; charset=unicode_escape"}, b"\\x41", "\\x41"),
         ({"content-type": "text/plain; charset=punycode"}, b"bcher-kva", "bcher-kva"),
         ({}, '\ufeff{"a": 1}'.encode("utf-16-le"), {"a": 1}),
+        ({}, '{"a": 1}'.encode("utf-32-be"), {"a": 1}),
+        ({"content-type": f"{webhook.FORM}; charset=gbk"}, b"a=%D6%D0&b=\xb9\xfa", {"a": "中", "b": "国"}),
         ({"content-encoding": "gzip"}, gzip.compress(b'{"a": 1}', mtime=0), {"a": 1}),
         ({"content-encoding": "deflate"}, zlib.compress(b"[1]"), [1]),
         ({"content-encoding": "gzip"}, b'{"a": 1}', {"a": 1}),
