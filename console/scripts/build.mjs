@@ -27,9 +27,17 @@ const shared = {
   resolve: { alias: [SIGNS] },
 };
 
-// The server's sentences about the text of a workflow, which nobody writes in an element.
-const OF_WORKFLOWS = /^ {2}"(agent|expression|for_each|http|llm|mcp|model|repeat|schedule|set|skip|step|trigger|wait_for|yaml)\..*\n/gm;
-const OF_OPERATORS = /export \{ reasonInChinese \} from "[^"]+";/; // who sees these reads the console
+// Sentences that no request of an element can get: about the text of a workflow, migrations and YAML, by their part of the
+// file; about runs, programs and administration, by their codes; and why something could not be sent, by where they begin.
+const OF_WORKFLOWS = /^ {2}\/\/ (mistakes and doubts|why a run can't move|YAML)[^]*?(?=^ {2}\/\/ (values|with what)|^\};)/gm;
+const OF_OPERATORS = /^ {2}"?(canary|freeze|publishing|rehearsal|retry|fork|schedule|skip|jump|webhook|trigger|migration|workflow|chat|account|accounts|channel|callback|feedback|message)[._].*\n/gm;
+const OF_NOTICES = /^ {2}\[\/\^no \(\?:answer[^]*?(?=^\];)/m;
+
+/** The Chinese of the server without what an element never shows; null: another file. */
+function ofElements(code, id) {
+  if (id.endsWith("/server.zh.ts")) return code.replace(OF_WORKFLOWS, "").replace(OF_OPERATORS, "");
+  return id.endsWith("/reasons.zh.ts") ? code.replace(OF_NOTICES, "") : null;
+}
 
 function output(input, license) {
   return {
@@ -66,7 +74,10 @@ async function elements() {
       {
         name: "sentences",
         enforce: "pre",
-        transform: (code, id) => (id.endsWith("/server.zh.ts") ? { code: code.replace(OF_WORKFLOWS, "").replace(OF_OPERATORS, "export const reasonInChinese = (text) => text;"), map: null } : null),
+        transform: (code, id) => {
+          const left = ofElements(code, id);
+          return left === null ? null : { code: left, map: null };
+        },
       },
     ],
     resolve: { alias: [...preact, { find: /^.*\/host\.ts$/, replacement: join(root, "src/elements/host.ts") }] },
