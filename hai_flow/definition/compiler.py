@@ -127,7 +127,7 @@ def _documents(source: bytes, file: str) -> tuple[Document, list[Part]]:
 
 
 def _sort_findings(reader: Reader) -> list[Finding]:
-    findings = sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
+    findings = sorted(dict.fromkeys(reader.findings), key=lambda finding: (finding.line, finding.column))
     errors = {(finding.line, finding.column) for finding in findings if finding.severity == "error"}
     findings = [each for each in findings if each.code != "text.path" or (each.line, each.column) not in errors]
     return complete_findings(reader.document, findings)

@@ -134,8 +134,18 @@ def test_a_call_of_a_function_that_is_not_so_is_a_finding(
     file = tmp_path / "a.flow.yaml"
     source = f"{HEAD}tools: {{ehr: {{python: '{tool}'}}}}\nsteps: [{{call: {call}}}]\n"
     (finding,) = check_workflow(source.encode(), str(file), modules=ModuleFiles([str(file)]).find)
-    assert (finding.code, finding.severity, finding.line) == (code, "error", 5)
+    is_at_tool = code == "tool.no_module" or ":" in tool  # the finding stands where the wrong name is typed
+    assert (finding.code, finding.severity, finding.line) == (code, "error", 4 if is_at_tool else 5)
     assert word in finding.message
+
+
+def test_a_module_that_is_not_there_is_one_finding_for_all_its_calls(tmp_path: Path) -> None:
+    (tmp_path / "hospital").mkdir()
+    (tmp_path / "hospital" / "ehr.py").write_text("def read_chart(): ...\n")
+    file = tmp_path / "a.flow.yaml"
+    source = f"{HEAD}tools: {{ehr: {{python: hospital.ehrr}}}}\nsteps: [call: ehr.read, call: ehr.write]\n"
+    (finding,) = check_workflow(source.encode(), str(file), modules=ModuleFiles([str(file)]).find)
+    assert (finding.line, finding.column) == (4, 23)
 
 
 def test_a_module_that_is_not_here_is_named_and_not_judged(tmp_path: Path) -> None:

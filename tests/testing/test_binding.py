@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -71,6 +72,46 @@ def test_what_the_workflow_does_not_have_is_a_finding(
     assert message in finding.message
     assert (finding.line, finding.column) == (line, column)
     assert document.cases == ()
+
+
+FLOW: Final = """\
+hai: flow/v1
+name: a
+version: 1
+input: {type: object}
+triggers:
+  - webhook: {path: orders, secret: "${{ secrets.S }}", input: {}}
+  - schedule: {cron: "0 6 * * *", timezone: UTC}
+steps:
+  - approve: {title: Go, from: "user:ann", deadline: 1d, withdraw_when: {event: order.gone}}
+    on_reject: [return: 1]
+  - wait_for: {event: order.paid, deadline: 3d}
+"""
+STARTS: Final = [
+    ("start: {webhook: {path: ordres}}", 5, 29, "no `webhook` trigger has the path `ordres`; did you mean `orders`?"),
+    ("start: {schedule: {cron: 0 7 * * *}}", 5, 30, "no `schedule` trigger has the cron `0 7 * * *`; did you mean"),
+    ("script: [signal: {type: order.payed}]", 5, 29, "the workflow waits for no event `order.payed`; did you mean"),
+    ("script: [signal: {type: order.gonne}]", 5, 29, "the workflow waits for no event `order.gonne`; did you mean"),
+    ("script: [advance: 2 days]", 5, 23, "write 2d"),
+    ("expect: {status: done}", 5, 22, "there is no status of a run `done`; did you mean `finished`?"),
+]
+
+
+@pytest.mark.parametrize(("entry", "line", "column", "message"), STARTS, ids=[each[0] for each in STARTS])
+def test_what_starts_or_moves_a_run_by_a_wrong_name_is_a_finding(
+    tmp_path: Path, entry: str, line: int, column: int, message: str
+) -> None:
+    (tmp_path / "a.flow.yaml").write_text(FLOW)
+    document = loaded(tmp_path, f"hai: test/v1\nworkflow: a.flow.yaml\ncases:\n  - name: a\n    {entry}\n")
+    (finding,) = document.findings
+    assert message in finding.message
+    assert (finding.line, finding.column) == (line, column)
+
+
+def test_an_event_that_resembles_none_may_be_sent(tmp_path: Path) -> None:
+    (tmp_path / "a.flow.yaml").write_text(FLOW)
+    case = "{name: a, script: [signal: {type: stock.empty}, signal: {type: order.gone}]}"
+    assert loaded(tmp_path, f"hai: test/v1\nworkflow: a.flow.yaml\ncases: [{case}]\n").findings == ()
 
 
 def test_a_workflow_with_mistakes_shows_them_too(tmp_path: Path) -> None:

@@ -287,18 +287,22 @@ def names_of_python(tool: plan.PythonTool, function: str) -> tuple[str, list[str
 
 
 def find_python(context: StepContext, tool: plan.PythonTool, function: str, at: Path) -> FunctionSource | None:
-    """The function that a call names, as far as it is known. Reports, at `at`, one that is certainly not there."""
+    """The function that a call names, as far as it is known. Reports, at `at`, one that is certainly not there, and
+    what `python` names at the tool."""
     target, names = names_of_python(tool, function)
     module = context.modules(target, names)
+    tools = context.reader.document.value.get("tools")
+    is_here = isinstance(tools, Mapping) and isinstance(tools.get(tool.name), Mapping)
+    declared = ("tools", tool.name, "python") if is_here else at  # a name is reported where it is typed
     if isinstance(module, str):
-        context.reader.error(at, "tool.no_module", f"the tool `{tool.name}` can't be called: {module}")
+        context.reader.error(declared, "tool.no_module", f"the tool `{tool.name}` can't be called: {module}")
         return None
     signature = module.find(names) if module is not None else None
     if module is not None and signature is None and target and module.is_sure_of(names):
         has = [each for each in module.functions if "." not in each and not each.startswith("_")]
         hint = suggestion(names[0], has) or f"; it defines {', '.join(has[:20]) or 'none'}"
         message = f"the module {target} has no function `{shorten(names[0])}`{hint}"
-        context.reader.error(at, "tool.no_function", message)
+        context.reader.error(declared if ":" in tool.target else at, "tool.no_function", message)
     return signature
 
 

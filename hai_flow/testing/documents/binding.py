@@ -6,6 +6,7 @@ A name that the workflow does not have would otherwise pass in silence (`not_cal
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from hai_flow.definition.names.wording import shorten, suggestion
@@ -23,10 +24,18 @@ from hai_flow.definition.plan import (
 from hai_flow.definition.yaml.document import Path
 from hai_flow.errors import Finding
 from hai_flow.primitives.json_pointers import read_index, unescape
-from hai_flow.testing.documents.names import asks_people, calls_of, effects_of, find_policy, is_request, may_call
+from hai_flow.testing.documents.names import (
+    asks_people,
+    calls_of,
+    effects_of,
+    events_of,
+    find_policy,
+    is_request,
+    may_call,
+)
 from hai_flow.testing.documents.triggering import triggers_meant
 from hai_flow.testing.instances import stands_at
-from hai_flow.testing.suite import Answer, Case, CaseTrigger, Decide, Expect, Mock, Suite
+from hai_flow.testing.suite import Answer, Case, CaseTrigger, Decide, Expect, Mock, Signal, Suite
 from hai_flow.values import Json
 
 _DOUBT: Final = ("happened", "again", "fail")  # the possible answers on a call whose outcome was lost
@@ -45,6 +54,7 @@ class _Checker:
         self.plan = plan
         self.findings: list[Finding] = []
         self.calls = calls_of(plan)
+        self.events = events_of(plan)
         effects = list(effects_of(plan))
         self.effects = {step.path for step in effects} | {step.id for step in effects if step.id in plan.ids}
         self.asking = {step.path for step in plan.steps.values() if asks_people(step)}
@@ -76,6 +86,10 @@ class _Checker:
                 self._pending(entry.pending, (*entry.at, "pending"))
                 if isinstance(entry, Decide) and entry.refused is None:
                     self._decision(entry)
+            elif isinstance(entry, Signal) and entry.type not in self.events:
+                if hint := suggestion(entry.type, self.events, likeness=0.8):  # another may be sent on purpose
+                    message = f"the workflow waits for no event `{shorten(entry.type, 60)}`{hint}"
+                    self._find((*entry.at, "type"), "test.unknown_event", message)
         if case.expect is not None:
             self._expect(case.expect)
 
@@ -84,9 +98,14 @@ class _Checker:
         meant = triggers_meant(self.plan, start)
         if len(meant) == 1:
             return
+        key = {"webhook": "path", "event": "type", "schedule": "cron", "run": "workflow"}[start.kind]
+        others = [getattr(each, key) for each in triggers_meant(self.plan, replace(start, fields={}))]
         if meant:
-            key = {"webhook": "path", "event": "type", "schedule": "cron", "run": "workflow"}[start.kind]
             message = f"the workflow has {len(meant)} triggers `{start.kind}` that this may mean; say which by `{key}`"
+        elif others:
+            return self._unknown(
+                str(start.fields[key]), others, (*start.at, key), "start", f"no `{start.kind}` trigger has the {key}"
+            )
         else:
             kinds = sorted({TRIGGER_KINDS[type(trigger)] for trigger in self.plan.triggers})
             message = f"the workflow has no such trigger `{start.kind}`; its triggers are {', '.join(kinds)}"

@@ -18,6 +18,8 @@ from hai_flow.definition.plan import (
     Plan,
     Policy,
     Step,
+    Subscription,
+    WaitFor,
     find_reading_step,
 )
 from hai_flow.engine.state.instances import resolve_step
@@ -116,6 +118,18 @@ def calls_of(plan: Plan) -> set[str]:
         elif isinstance(step.verb, Agent):
             names |= {name for tool in step.verb.tools for name in (tool.removesuffix(".*"), tool.partition(".")[0])}
     return names
+
+
+def events_of(plan: Plan) -> list[str]:
+    """The types of events that steps of the workflow wait for, or that withdraw its questions."""
+    types: dict[str, None] = {}
+    for step in plan.steps.values():
+        if isinstance(step.verb, WaitFor):
+            types |= dict.fromkeys(each.event for each in step.verb.subscriptions)
+        policy = step.verb.policy if isinstance(step.verb, Ask) else find_policy(step)
+        if policy is not None and isinstance(policy.withdraw_when, Subscription):
+            types[policy.withdraw_when.event] = None
+    return list(types)
 
 
 def may_call(agent: Agent, name: str) -> bool:

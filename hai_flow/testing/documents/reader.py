@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final, get_args
 
-from hai_flow.definition.names.durations import NotADuration
+from hai_flow.definition.names.durations import NotADuration, guess_duration
 from hai_flow.definition.names.durations import milliseconds as duration_ms
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.people.calendars import VERSION as CALENDARS
@@ -72,6 +72,7 @@ _EXPECT: Final = {
     "not_called": "list", "escalated": "mapping", "steps": "mapping", "called": "mapping", "said": "list",
     "notified": "list", "started": "flag", "dedupe": "any",
 }  # fmt: skip
+_FINISHED: Final = frozenset({"done", "success", "succeeded", "completed", "complete", "ok", "passed"})
 _DECIDE: Final = {
     "pending": "text", "by": "text", "decision": "text", "reason": "text", "values": "any", "edits": "mapping",
     "refused": "whole",
@@ -174,7 +175,8 @@ class _SuiteBuilder:
 
     def check_word(self, word: str, known: tuple[str, ...] | frozenset[str], at: Path, what: str) -> None:
         if word not in known:
-            hint = suggestion(word, known) or f"; expected one of {', '.join(sorted(known))}"
+            meant = "finished" if word in _FINISHED and "finished" in known else word
+            hint = suggestion(meant, known) or f"; expected one of {', '.join(sorted(known))}"
             self.error(at, "test.word", f"there is no {what} `{shorten(word)}`{hint}")
 
     # --- the document ---------------------------------------------------------------------------------------------
@@ -312,7 +314,8 @@ class _SuiteBuilder:
         try:
             return duration_ms(text)
         except NotADuration as error:
-            self.error(at, "test.duration", str(error))
+            meant = guess_duration(text)
+            self.error(at, "test.duration", f"{error}; write {meant}" if meant else str(error))
             return 0
 
     # --- cases ----------------------------------------------------------------------------------------------------
