@@ -86,12 +86,17 @@ class _Checker:
                 self._pending(entry.pending, (*entry.at, "pending"))
                 if isinstance(entry, Decide) and entry.refused is None:
                     self._decision(entry)
-            elif isinstance(entry, Signal) and entry.type not in self.events:
-                if hint := suggestion(entry.type, self.events, likeness=0.8):  # another may be sent on purpose
-                    message = f"the workflow waits for no event `{shorten(entry.type, 60)}`{hint}"
-                    self._find((*entry.at, "type"), "test.unknown_event", message)
+            elif isinstance(entry, Signal):
+                self._signal(entry)
         if case.expect is not None:
             self._expect(case.expect)
+
+    def _signal(self, signal: Signal) -> None:
+        """An event that nearly has the name of one that is waited for; any other may be sent on purpose."""
+        hint = suggestion(signal.type, self.events, likeness=0.8)
+        if signal.type not in self.events and hint:
+            message = f"the workflow waits for no event `{shorten(signal.type, 60)}`{hint}"
+            self._find((*signal.at, "type"), "test.unknown_event", message)
 
     def _start(self, start: CaseTrigger) -> None:
         """A start that no trigger, or more than one, of the workflow answers to."""
@@ -103,9 +108,9 @@ class _Checker:
         if meant:
             message = f"the workflow has {len(meant)} triggers `{start.kind}` that this may mean; say which by `{key}`"
         elif others:
-            return self._unknown(
-                str(start.fields[key]), others, (*start.at, key), "start", f"no `{start.kind}` trigger has the {key}"
-            )
+            sentence = f"no `{start.kind}` trigger has the {key}"
+            self._unknown(str(start.fields[key]), others, (*start.at, key), "start", sentence)
+            return
         else:
             kinds = sorted({TRIGGER_KINDS[type(trigger)] for trigger in self.plan.triggers})
             message = f"the workflow has no such trigger `{start.kind}`; its triggers are {', '.join(kinds)}"
