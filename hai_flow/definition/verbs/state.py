@@ -191,7 +191,7 @@ VERBS: Final = (
     VerbRules(
         "let",
         type=map_of(ANY, "id", 1),
-        does="names values: steps behind it in its list, and inside of those, read `late` as it stands; no state",
+        does="names values: later steps in its list, and steps inside them, use the name alone (`large`); no state",
         output="the values",
         example='{late: "${{ input.days > 30 }}"}',
         compile=_let,
