@@ -275,6 +275,14 @@ def build_summary_record(text: str, talk: Talk, cut: int) -> dict[str, Any]:
     return {"summary": storable(text), "through": remaining[0].number if remaining else talk.exchanges[-1].number + 1}
 
 
+def mark_results(talk: Talk) -> Talk:
+    """The conversation with those results marked as data that read like instructions to the model."""
+    exchanges = [
+        replace(each, results=tuple((id, mark_result(text)) for id, text in each.results)) for each in talk.exchanges
+    ]
+    return replace(talk, exchanges=tuple(exchanges))
+
+
 def _build_messages(exchange: Exchange, shelf: ToolShelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
     answer = exchange.answer
     own = answer.get("by") == _author_name(endpoint)
@@ -291,7 +299,7 @@ def _build_messages(exchange: Exchange, shelf: ToolShelf, endpoint: Endpoint, id
     return [
         *_user_messages(exchange.before),
         reply,
-        *(Message("tool", mark_result(text), call_id=call.id) for call, (_, text) in results),
+        *(Message("tool", text, call_id=call.id) for call, (_, text) in results),
     ]
 
 

@@ -30,6 +30,7 @@ from hai_flow.models.providers.scripted import StandIn
 from hai_flow.models.structured import excerpt, read_answer_by_size, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Message, Piece, Request, Text, Thinking
+from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.steps.agent import (
     CALLS_MAX,
     ToolShelf,
@@ -40,6 +41,7 @@ from hai_flow.steps.agent import (
     collect_shelf,
     compute_memory_size,
     is_nearly_full,
+    mark_results,
     to_be_cut,
     to_summarise,
 )
@@ -84,6 +86,8 @@ class LlmRunner:
         """One answer of an agent's model, as it is recorded."""
         shelf, endpoints = await collect_shelf(attempt, verb), await self._list_reachable_models(verb, attempt)
         question, talk = _Question(self._providers, verb, (stream, attempt.files), shelf), attempt.talk()
+        results = [text for each in talk.exchanges for _, text in each.results]
+        talk = await run_unless_short(results, mark_results, talk)
         remembered = compute_memory_size(endpoints)
         opening = await with_files(await build_opening(attempt, verb, talk, remembered), attempt.files)
 

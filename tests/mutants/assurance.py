@@ -18,7 +18,12 @@ screen.bug("the marks of a speaker stand", ("_ROLES.sub(_break, reveal(text))", 
 screen.bug("hidden characters stay hidden", ("_ROLES.sub(_break, reveal(text))", "_ROLES.sub(_break, text)"))
 screen.bug("capitals get through", ("low = text.lower()", "low = text"))
 results = Room("hai_flow/steps/agent.py", "tests/models/test_screened_results.py")
-results.bug("results are not screened", ('Message("tool", mark_result(text), ', 'Message("tool", text, '))
+results.bug("results are not screened", ("(id, mark_result(text))", "(id, text)"))
+turns = Room("hai_flow/steps/llm.py", "tests/runtime/test_agents.py")
+turns.bug(
+    "results are not screened before they are sent",
+    ("talk = await run_unless_short(results, mark_results, talk)", "pass"),
+)
 lists = Room("hai_flow/steps/mcp/connections.py", "tests/steps/test_mcp_connections.py")
 lists.bug("descriptions are not screened", ("elif self.is_screened and", "elif not self.is_screened and"))
 servers = Room("hai_flow/steps/mcp/runner.py", "tests/steps/test_mcp_connections.py")
