@@ -44,19 +44,19 @@ ON_DEADLINE: Final = Shape("on_deadline", "`on_deadline`", (
 ON_DEADLINE_OF_ASK: Final = Shape("on_deadline_of_ask", "`on_deadline` of `ask` and `wait_for`", (
     Key("escalate", shape_of("escalate"), "ask others, with a new clock",
         example="{from: role:support, deadline: 1d}"),
-    Key("default", ANY, "the answer that silence gives", example="{size: M}"),
+    Key("default", ANY, "answer if nobody answers", example="{size: M}"),
     Key("fail", shape_of("nothing"), "raises `ask.expired` or `wait_for.expired`", example="{}"),
 ), exactly_one=(("escalate", "default", "fail"),))  # fmt: skip
 REJECT: Final = Shape("reject", "`reject`", (
-    Key("reason", TEXT, "why, in the envelope", example="nobody answered in 3 days"),
+    Key("reason", TEXT, "reason in the envelope", example="nobody answered in 3 days"),
 ))  # fmt: skip
 CONSENT: Final = Shape("consent", "`approve` of a deadline", (
     Key("intended", BOOLEAN, "silence is meant to be consent: no warning", default="false", example="true"),
-    Key("reason", TEXT, "why, in the envelope", example="no objection in 14 days"),
+    Key("reason", TEXT, "reason in the envelope", example="no objection in 14 days"),
 ))  # fmt: skip
 ESCALATE: Final = Shape("escalate", "`escalate`: what is given replaces, the rest stays", (
-    Key("deadline", DURATION, "of this stage", required=True, example="1d"),
-    Key("from", SELECTORS, "who may decide now", example="role:cfo"),
+    Key("deadline", DURATION, "deadline of this stage", required=True, example="1d"),
+    Key("from", SELECTORS, "people who may decide in this stage", example="role:cfo"),
     EXCLUDE, QUORUM, NOTIFY, REMIND,
 ))  # fmt: skip
 

@@ -58,34 +58,30 @@ POLICY: Final = (
     QUORUM,
     PICK,
     Key("reject_when", either(enum("any", "unreachable"), integer(1)),
-        "when rejections decide: the first, when the quorum can't be reached any more, or n of them",
-        default="any", example="unreachable", read=ANY),
-    Key("veto", SELECTORS, "those of `from` whose rejection decides alone, whatever `reject_when` says",
+        "rejections that decide: the first, those that make the quorum unreachable, or n of them", default="any",
+        example="unreachable", read=ANY),
+    Key("veto", SELECTORS, "members of `from` whose rejection alone decides, whatever `reject_when` says",
         example="role:cfo"),
-    Key("options", list_of(ID), "the answers; must hold `approve` and `reject`; others need a handler in `on_decision`",
-        default="[approve, reject]", example="[approve, revise, reject]"),
+    Key("options", list_of(ID), "the answers; must include `approve` and `reject`; others need a handler in "
+        "`on_decision`", default="[approve, reject]", example="[approve, revise, reject]"),
 )  # fmt: skip
-REASONS: Final = Key(
-    "reasons", map_of(enum("required", "optional"), "any"),
-    "by option: whether the answer must say why", default="optional", example="{reject: required}",
-)  # fmt: skip
-CONFIRM: Final = Key("confirm", BOOLEAN, "a page asks once more before it sends an answer", default="false",
-                     example="true")  # fmt: skip
-RULES: Final = Key("rules", BOOLEAN, "whether a standing rule may approve", default="true; false if the effect is "
-                   "irreversible", example="false")  # fmt: skip
-WITHDRAW_WHEN: Final = Key(
-    "withdraw_when", either(CEL, shape_of("subscription")),
-    "the question is taken back as soon as this is so: an event comes, or an expression over `state` is true; then "
-    "`approval.withdrawn` (of an `ask`: `ask.withdrawn`) is raised",
-    example="{event: order.cancelled, match: event.data.order == input.order}", read=ANY,
-)  # fmt: skip
+REASONS: Final = Key("reasons", map_of(enum("required", "optional"), "any"), "by option: whether a reason is required",
+    default="optional", example="{reject: required}")  # fmt: skip
+CONFIRM: Final = Key("confirm", BOOLEAN, "pages ask for confirmation before they send an answer", default="false",
+    example="true")  # fmt: skip
+RULES: Final = Key("rules", BOOLEAN, "standing rules may approve",
+    default="true; false if the effect is " "irreversible", example="false")  # fmt: skip
+WITHDRAW_WHEN: Final = Key("withdraw_when", either(CEL, shape_of("subscription")),
+    "event, or expression over `state`, that withdraws the question; `approval.withdrawn` (of an `ask`: "
+    "`ask.withdrawn`) is then raised", example="{event: order.cancelled, match: event.data.order == input.order}",
+    read=ANY)  # fmt: skip
 STILL: Final = Shape("still", "`still`", (
     Key("call", LITERAL, "a tool whose `effect` is `read`, called when the effect begins, and before people are asked",
         required=True, example="shop.order"),
     Key("with", map_of(ANY, "any"), "its arguments; `args` are those of the gated call",
         example='{order: "${{ args.order }}"}'),
-    Key("expect", CEL, "whether the approval still counts; sees the tool's result as `response`, and `args`",
-        required=True, example='response.status == "open"'),
+    Key("expect", CEL, "condition under which the approval still counts; sees the tool's result as `response`, and "
+        "`args`", required=True, example='response.status == "open"'),
 ))  # fmt: skip
 TITLE_OF_PENDING: Final = Key(
     "title", TEXT, "the question in one line", required=True, example='"Refund ${{ input.amount }}?"'
@@ -102,10 +98,9 @@ APPROVAL: Final = Shape("approval", "`approval`", (
         default="false",
         example="[subject, body]"),
     FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, WITHDRAW_WHEN, PAUSE_CLOCK, CONFIRM,
-    Key("still", either(CEL, shape_of("still")),
-        "looked at when the effect begins: where it is false, or can't be told, people are asked anew, and nothing is "
-        "done; an expression over `state`, or the result of a tool that reads",
-        example="state.stock >= args.count", read=ANY),
+    Key("still", either(CEL, shape_of("still")), "condition, checked when the effect begins: if it is false or "
+        "unknown, nothing is done and people are asked again; an expression over `state`, or the result of a tool "
+        "that reads", example="state.stock >= args.count", read=ANY),
     RULES,
 ))  # fmt: skip
 

@@ -35,38 +35,36 @@ from hai_flow.definition.yaml.reference import ENDED_KEYS
 from hai_flow.values import Json
 
 CASE: Final = Shape("case", "An entry of `switch`", (
-    Key("when", CEL, "the first that is true is taken", example='input.kind == "refund"'),
-    Key("default", enum(True), "only in the last: taken if no other is", example="true"),
-    Key("steps", STEPS, "what happens then; may be left out where there is a `result`", required=True, instead="result",
+    Key("when", CEL, "condition; the first true case runs", example='input.kind == "refund"'),
+    Key("default", enum(True), "only in the last case: it runs if no other does", example="true"),
+    Key("steps", STEPS, "steps of the case; optional with a `result`", required=True, instead="result",
         example='[{say: "A refund."}]'),
-    Key("result", ANY, "the value of the switch, `steps.X.output.result`; sees the steps of the case",
+    Key("result", ANY, "value of the switch, `steps.X.output.result`; sees the steps of the case",
         example='"${{ steps.find.output.price }}"'),
 ), exactly_one=(("when", "default"),))  # fmt: skip
 BRANCH: Final = Shape("branch", "A branch with a value", (
-    Key("steps", STEPS, "what happens in it", required=True, example='[{say: "One."}]'),
-    Key("result", ANY, "its value in `steps.X.output.results`, and with `join: any` the winner's in `output.result`",
+    Key("steps", STEPS, "steps of the branch", required=True, example='[{say: "One."}]'),
+    Key("result", ANY, "value in `steps.X.output.results`, and that of the `join: any` winner in `output.result`",
         required=True, example='"${{ steps.find.output.price }}"'),
 ))  # fmt: skip
 FOR_EACH: Final = Shape("for_each", "`for_each`", (
     Key("items", ANY, "a list (at most 10,000), evaluated once", required=True, example='"${{ input.services }}"'),
-    Key("as", ID, "the item's name inside", default="item", example="svc"),
+    Key("as", ID, "name of the item in the steps", default="item", example="svc"),
     Key("key", TEXT, "a stable name for each item", default="the item, or its position",
         example='"${{ svc.name }}"'),
-    Key("max_parallel", integer(1, 256), "how many at once", default="1",
-        example="4"),
-    Key("on_failure", enum("stop", "isolate"), "`isolate`: the others go on, failures are data", default="stop",
-        example="isolate"),
-    Key("rollback", enum("item", "all", "none"), "which items are undone when one fails", default="item",
-        example="all"),
-    Key("steps", STEPS, "for each item", required=True, example='[{say: "${{ item }}"}]'),
-    Key("output", ANY, "of each item", default="null", example='"${{ steps.deploy.output.url }}"'),
+    Key("max_parallel", integer(1, 256), "maximum number of items at once", default="1", example="4"),
+    Key("on_failure", enum("stop", "isolate"), "`isolate`: the other items go on, and failures are data",
+        default="stop", example="isolate"),
+    Key("rollback", enum("item", "all", "none"), "items to undo when one fails", default="item", example="all"),
+    Key("steps", STEPS, "steps for each item", required=True, example='[{say: "${{ item }}"}]'),
+    Key("output", ANY, "output of each item", default="null", example='"${{ steps.deploy.output.url }}"'),
 ))  # fmt: skip
 REPEAT: Final = Shape("repeat", "`repeat`", (
-    Key("max", integer(1, 10_000), "how often at most", required=True, example="5"),
-    Key("while", CEL, "asked before each iteration", example="state.open > 0"),
-    Key("until", CEL, "asked after each iteration; sees its steps",
+    Key("max", integer(1, 10_000), "maximum number of iterations", required=True, example="5"),
+    Key("while", CEL, "condition, checked before each iteration", example="state.open > 0"),
+    Key("until", CEL, "condition, checked after each iteration; sees its steps",
         example='steps.send.approval.decision != "revise"'),
-    Key("steps", STEPS, "what is repeated", required=True, example='[{say: "Again."}]'),
+    Key("steps", STEPS, "steps to repeat", required=True, example='[{say: "Again."}]'),
 ), at_most_one=(("while", "until"),))  # fmt: skip
 _CASES: Final = {word: CASE.of(word) for word in ("when", "default")}
 _VALUED: Final = {

@@ -371,7 +371,7 @@ VERBS: Final = (
             "await_callback",
             *EFFECT_KEYS,
         ),
-        output="what the tool returned; `{answer, callback}` if it awaits one",
+        output="return value of the tool; `{answer, callback}` with `await_callback`",
         fails="`tool.*`",
         example="shop.refund",
         compile=compile_call,

@@ -15,8 +15,8 @@ from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
 
 FAIL: Final = Shape("fail", "`fail` as a mapping", (
-    Key("message", TEXT, "for people", required=True, example='"No stock of ${{ input.order }}"'),
-    Key("code", LITERAL, "for `catch`; no reserved prefix", default="fail", example="out_of_stock"),
+    Key("message", TEXT, "message for people", required=True, example='"No stock of ${{ input.order }}"'),
+    Key("code", LITERAL, "code for `catch`, without a reserved prefix", default="fail", example="out_of_stock"),
     Key("data", ANY, "any value", example='{order: "${{ input.order }}"}'),
 ))  # fmt: skip
 
@@ -58,7 +58,7 @@ VERBS: Final = (
     VerbRules(
         "break",
         type=enum(True),
-        does="ends the loop around as finished; what else is open in it is stopped without undo",
+        does="ends the enclosing loop as finished; its other open steps are stopped without undo",
         example="true",
         compile=_leave,
         kind="end",
@@ -67,7 +67,7 @@ VERBS: Final = (
     VerbRules(
         "continue",
         type=enum(True),
-        does="skips the rest of the round of the loop around",
+        does="skips the rest of the round of the enclosing loop",
         example="true",
         compile=_leave,
         kind="end",
@@ -87,7 +87,7 @@ VERBS: Final = (
         "fail",
         type=either(TEXT, shape_of("fail")),
         does="raises an error",
-        fails="the `code` that it gives",
+        fails="its `code`",
         example="{message: No stock, code: out_of_stock}",
         compile=_fail,
         kind="end",

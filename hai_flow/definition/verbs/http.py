@@ -32,24 +32,23 @@ HTTP: Final = Shape("http", "`http`", (
     Key("text", ANY, "sent as text", example="ping"),
     Key("multipart", ANY, "sent as a form with files: text by name, or `{filename, content, type}`, the content text",
         example='{note: hello, file: {filename: a.csv, content: "a,b"}}'),
-    Key("expect", CEL, "what counts as success, over `response`", default="any 2xx",
-        example="response.status == 200"),
-    Key("next", TEXT, "the address of the next page, over `response`; null or empty: there is none. `json` of the "
-        "output is then the list of what each page had", example='"${{ response.json.next }}"'),
-    Key("await_callback", shape_of("await_callback"), "the service answers once more, later: the step waits for a "
-        "request to `callback.url`, an address of this server that is good for one", example="{deadline: 2d}"),
-    Key("stream", enum("text", "none"), "the body of a 2xx response becomes a message while it comes: a text as it is, "
-        "of `text/event-stream` what each event says; any other is read as a whole", default="none", example="text"),
-    Key("piece", TEXT, "with `stream`: what an event says, over `event`: `{type, data, json, id}`; null or empty: "
-        "nothing", default="its data", example='"${{ event.json.?text.orValue(null) }}"'),
-    Key("idle", DURATION, "with `stream`: how long nothing may come", default="1m", example="10s"),
-    Key("pages", integer(1, 1000), "how many pages at most", default="100", example="10"),
+    Key("expect", CEL, "condition for success, over `response`", default="any 2xx", example="response.status == 200"),
+    Key("next", TEXT, "address of the next page, over `response`; null or empty after the last page. `json` of the "
+        "output is then the list of all pages", example='"${{ response.json.next }}"'),
+    Key("await_callback", shape_of("await_callback"), "the service answers again later: the step waits for a request "
+        "to `callback.url`, an address of this server for one use", example="{deadline: 2d}"),
+    Key("stream", enum("text", "none"), "stream the body of a 2xx response as a message: text as it is, "
+        "`text/event-stream` by events; other types are read whole", default="none", example="text"),
+    Key("piece", TEXT, "with `stream`: text of an event, over `event`: `{type, data, json, id}`; null or empty for "
+        "none", default="its data", example='"${{ event.json.?text.orValue(null) }}"'),
+    Key("idle", DURATION, "with `stream`: longest silence", default="1m", example="10s"),
+    Key("pages", integer(1, 1000), "maximum number of pages", default="100", example="10"),
     Key("big_integers", enum("text", "refuse"), BIG_INTEGERS, default="text", example="refuse"),
 ), exactly_one=(("get", "post", "put", "patch", "delete", "head"),),
     at_most_one=(("body", "form", "text", "multipart"),))  # fmt: skip
 AWAIT_CALLBACK: Final = Shape("await_callback", "`await_callback`", (
     DEADLINE,
-    Key("schema", SCHEMA, "of the body that comes; any other is refused, and the step goes on waiting", default="any",
+    Key("schema", SCHEMA, "schema of the body; any other body is refused, and the step goes on waiting", default="any",
         example="{type: object, required: [paid]}"),
 ))  # fmt: skip
 (METHODS,) = HTTP.exactly_one
@@ -191,7 +190,7 @@ VERBS: Final = (
         type=shape_of("http"),
         does="one HTTP request",
         keys=("approval", *DECIDED_KEYS, "idempotency_key", "delivery", *EFFECT_KEYS),
-        output="`{status, headers, json, text, url}`, and `callback` if it awaits one",
+        output="`{status, headers, json, text, url}`, and `callback` with `await_callback`",
         fails="`http.*`",
         example='{get: "https://api.example.com/orders/1"}',
         compile=_http,

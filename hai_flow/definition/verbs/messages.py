@@ -19,46 +19,47 @@ from hai_flow.values import Json
 SAY: Final = Shape("say", "`say` as a mapping", (
     Key("text", TEXT, "a message", example='"Hello ${{ input.name }}"'),
     Key("thinking", either(TEXT, shape_of("thinking")), "a thought, apart from the answer", example="Looking it up"),
-    Key("fold", shape_of("fold"), "a part that folds", example="{title: Details, fold: true, position: start}"),
+    Key("fold", shape_of("fold"), "a part that can be folded",
+        example="{title: Details, fold: true, position: start}"),
     Key("output", shape_of("output"), "any output of the HAI protocol", example="{type: table, data: {rows: []}}"),
-    Key("block_id", TEXT, "which block of the page", example="summary"),
-    Key("layout", MAPPING, "where: `{x, y}`", example="{x: 0, y: 1}"),
-    Key("style", ANY, "how, as the frontend knows it", example="{color: green}"),
+    Key("block_id", TEXT, "block of the page", example="summary"),
+    Key("layout", MAPPING, "position: `{x, y}`", example="{x: 0, y: 1}"),
+    Key("style", ANY, "style, as defined by the frontend", example="{color: green}"),
 ), exactly_one=(("text", "thinking", "fold", "output"),))  # fmt: skip
 THINKING: Final = Shape("thinking", "`thinking` as a mapping", (
     Key("content", TEXT, "the thought", required=True, example="Looking it up"),
-    Key("elapsed", ANY, "how long it took", example="1.5"),
-    Key("thinking", ANY, "whether it still goes on", example="false"),
-    Key("collapse", ANY, "whether it is folded", example="true"),
+    Key("elapsed", ANY, "duration, in seconds", example="1.5"),
+    Key("thinking", ANY, "the thought is still going on", example="false"),
+    Key("collapse", ANY, "show it folded", example="true"),
 ), open=True)  # fmt: skip
 FOLD: Final = Shape("fold", "`fold`", (
-    Key("title", TEXT, "of the part", required=True, example="Details"),
-    Key("fold", ANY, "whether it is folded", example="true"),
+    Key("title", TEXT, "title of the part", required=True, example="Details"),
+    Key("fold", ANY, "show it folded", example="true"),
     Key("position", TEXT, "`start` or `end`", example="start"),
 ))  # fmt: skip
 OUTPUT: Final = Shape("output", "`output` of `say`", (
-    Key("type", TEXT, "what it is", required=True, example="table"),
+    Key("type", TEXT, "type of the output", required=True, example="table"),
     Key("data", ANY, "its content", example="{rows: []}"),
 ), open=True)  # fmt: skip
 EMIT: Final = Shape("emit", "`emit`", (
     Key("custom", shape_of("custom"), "a CUSTOM event", example="{name: progress, value: 3}"),
     Key("raw", shape_of("raw"), "an event of another system, as it is",
         example='{event: "${{ steps.x.output }}", source: erp}'),
-    Key("collaboration", shape_of("collaboration"), "who hands over to whom",
+    Key("collaboration", shape_of("collaboration"), "a handover between agents",
         example="{from: planner, to: writer, task: {id: t1, name: Draft}}"),
 ), exactly_one=(("custom", "raw", "collaboration"),))  # fmt: skip
 CUSTOM: Final = Shape("custom", "`custom`", (
-    Key("name", replace(TEXT, minimum=1), "of the event", required=True, example="progress"),
+    Key("name", replace(TEXT, minimum=1), "name of the event", required=True, example="progress"),
     Key("value", ANY, "any value", example="3"),
 ))  # fmt: skip
 RAW: Final = Shape("raw", "`raw`", (
     Key("event", ANY, "any value", required=True, example="{kind: ping}"),
-    Key("source", TEXT, "where it comes from", example="erp"),
+    Key("source", TEXT, "the system it comes from", example="erp"),
 ))  # fmt: skip
 COLLABORATION: Final = Shape("collaboration", "`collaboration`", (
-    Key("from", TEXT, "who hands over", required=True, example="planner"),
-    Key("to", TEXT, "to whom", required=True, example="writer"),
-    Key("task", shape_of("task"), "what", required=True, example="{id: t1, name: Draft}"),
+    Key("from", TEXT, "the agent that hands over", required=True, example="planner"),
+    Key("to", TEXT, "the agent that takes over", required=True, example="writer"),
+    Key("task", shape_of("task"), "the task", required=True, example="{id: t1, name: Draft}"),
 ))  # fmt: skip
 TASK: Final = Shape("task", "`task`", (
     Key("id", TEXT, "its id", required=True, example="t1"),

@@ -60,25 +60,24 @@ AGENTS_MAX: Final = 500  # below one agent, each as often as it is a tool of ano
 
 LLM: Final = Shape("llm", "`llm`", (
     *_MODEL_KEYS,
-    Key("stream", enum("text", "none"), "whether the answer streams as a message",
-        default="text; with `output` none", example="none"),
+    Key("stream", enum("text", "none"), "stream the answer as a message", default="text; with `output` none",
+        example="none"),
 ), at_most_one=(("prompt", "messages"),))  # fmt: skip
 AGENT: Final = Shape("agent", "`agent`", (
     *_MODEL_KEYS,
     Key("tools", list_of(LITERAL), "`tool`, `tool.fn` or `tool.*`", required=True, example="[web.search, mail.*]"),
-    Key("max_turns", integer(1, 1000), "answers of the model", default="25", example="10"),
+    Key("max_turns", integer(1, 1000), "maximum number of answers of the model", default="25", example="10"),
     Key("approvals", map_of(either(shape_of("approval"), enum("none")), "any"),
-        "who decides before a tool is used; a tool that is not named here asks the requester, unless its `effect` is "
-        "`read`, or `reversible` and nothing graver is called beside it",
+        "approvals before tools are used; for a tool not named here the requester decides, unless its `effect` is "
+        "`read`, or `reversible` without a graver call beside it",
         example="{mail.send: {from: requester}, web.*: none}"),
-    Key("stop_when", CEL, "asked when the calls of an answer have ended, true: the agent is done, with `output` after "
-        "one more answer without calls; sees `answer`: `{number, text, calls}`, of each call "
-        "`{name, args, output, error, denied}`",
-        example='answer.calls.exists(c, c.name == "mail.send" && !c.denied)'),
-    Key("memory", enum("thread", "run", "none"), "what the model is told of before, in front of `prompt`: the newest "
-        "messages of the thread, those of this run, or nothing", default="thread", example="none"),
-    Key("stream", enum("text", "steps", "none"),
-        "what the frontend sees: the text and the calls, the calls, or neither", default="text", example="steps"),
+    Key("stop_when", CEL, "condition, checked after the calls of an answer; if true, the agent is done, with `output` "
+        "after one more answer without calls; sees `answer`: `{number, text, calls}`, with calls as `{name, args, "
+        "output, error, denied}`", example='answer.calls.exists(c, c.name == "mail.send" && !c.denied)'),
+    Key("memory", enum("thread", "run", "none"), "earlier messages in front of `prompt`: the newest of the thread, "
+        "those of this run, or none", default="thread", example="none"),
+    Key("stream", enum("text", "steps", "none"), "shown to the frontend: text and calls, calls, or nothing",
+        default="text", example="steps"),
 ), at_most_one=(("prompt", "messages"),))  # fmt: skip
 
 

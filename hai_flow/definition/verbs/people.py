@@ -39,11 +39,10 @@ from hai_flow.values import Json
 
 ASK: Final = Shape("ask", "`ask`", (
     TITLE_OF_PENDING, MESSAGE,
-    Key("form", SCHEMA,
-        "of the answer; holes are allowed in `default enum const title description minimum maximum`",
-        required=True,
+    Key("form", SCHEMA, "schema of the answer; holes are allowed in `default enum const title description minimum "
+        "maximum`", required=True,
         example="{type: object, required: [size], properties: {size: {type: string, enum: [S, M, L]}}}"),
-    Key("from", SELECTORS, "who may answer; the first answer counts", default="[requester]",
+    Key("from", SELECTORS, "people who may answer; the first answer counts", default="[requester]",
         example="role:support"),
     PICK, NOTIFY, REMIND, DEADLINE,
     Key("on_deadline", EXPIRY,
@@ -53,7 +52,7 @@ ASK: Final = Shape("ask", "`ask`", (
 ))  # fmt: skip
 APPROVE: Final = Shape("approve", "`approve`", (
     TITLE_OF_PENDING, MESSAGE,
-    Key("evidence", ANY, "what is decided on: rendered once, shown, and hashed into every vote",
+    Key("evidence", ANY, "data to decide on: evaluated once, shown, and hashed into every vote",
         example='{eur: "${{ steps.convert.output.eur }}"}'),
     FROM, *POLICY, REASONS, FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, WITHDRAW_WHEN, PAUSE_CLOCK,
     CONFIRM,

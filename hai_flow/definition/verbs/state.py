@@ -25,11 +25,11 @@ from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 
 OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
-    Key("op", enum("add", "remove", "replace", "move", "copy", "test"), "what to do", required=True,
+    Key("op", enum("add", "remove", "replace", "move", "copy", "test"), "the operation", required=True,
         example="remove"),
     Key("path", LITERAL, "a JSON Pointer into the state", required=True, example="/plan/-"),
-    Key("from", LITERAL, "of `move` and `copy`", example="/plan/0"),
-    Key("value", ANY, "of `add`, `replace` and `test`", example="{status: pending}"),
+    Key("from", LITERAL, "source pointer of `move` and `copy`", example="/plan/0"),
+    Key("value", ANY, "value of `add`, `replace` and `test`", example="{status: pending}"),
 ))  # fmt: skip
 
 

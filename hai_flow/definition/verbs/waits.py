@@ -21,8 +21,9 @@ from hai_flow.primitives.instants import read_rfc3339
 from hai_flow.values import Json
 
 WAIT: Final = Shape("wait", "`wait`", (
-    Key("for", DURATION, "how long", example="10m"),
-    Key("until", TEXT, "until when (RFC 3339, with an offset); in the past: at once", example='"${{ input.at }}"'),
+    Key("for", DURATION, "time to wait", example="10m"),
+    Key("until", TEXT, "end of the wait (RFC 3339, with an offset); a past time ends it at once",
+        example='"${{ input.at }}"'),
 ), exactly_one=(("for", "until"),))  # fmt: skip
 WAIT_FOR: Final = Shape("wait_for", "`wait_for`", (
     Key("event", literal(1), "the type of the event", example="payment.received"),
