@@ -170,6 +170,19 @@ def test_read_only_holds_a_request_by_its_method(method: str, begins: bool) -> N
     assert bool(it.play.open) is begins
 
 
+@pytest.mark.parametrize(("scope", "begins"), [("workflow", False), ("all", True), ("tenant", True)])
+def test_read_only_holds_a_child_run_where_the_freeze_would_not_reach_the_childs_writes(
+    scope: Scope, begins: bool
+) -> None:
+    it = Frozen("steps: [{id: a, call: t.f}, {id: child, run: other}]")
+    it.freeze(scope, "sample" if scope == "workflow" else "", "read_only")
+    it.play.succeed("a")
+    assert bool(it.play.state.held) is not begins
+    it.thaw()
+    assert it.play.state.children
+    it.check_again()
+
+
 def test_a_stop_waits_for_the_thaw_before_it_undoes_anything() -> None:
     it = Frozen(UNDO)
     it.play.succeed("a")

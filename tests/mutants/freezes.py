@@ -17,6 +17,10 @@ held.bug(
 )
 held.bug("read-only lets a call that writes begin", ('    return effect != "read"\n', '    return effect == "write"\n'))
 held.bug("read-only lets every request begin", ('return method not in ("GET", "HEAD")', "return False"))
+held.bug(
+    "read-only lets a workflow write by a child run",
+    (' or (freeze.scope == "workflow" and isinstance(step.verb, Run))', ""),
+)
 held.bug("no agents: their calls begin", ("    body = list_of(step.path)\n", '    body = ""\n'))
 advance = Room("hai_flow/engine/advance.py", _ENGINE)
 advance.bug(

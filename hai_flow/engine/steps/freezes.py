@@ -22,6 +22,7 @@ from hai_flow.definition.plan import (
     HttpTool,
     Llm,
     Plan,
+    Run,
     Step,
     find_reading_step,
 )
@@ -92,7 +93,8 @@ def _render_holds(freeze: Freeze, plan: Plan, step: Step) -> bool:
         return False
     match freeze.mode:
         case "read_only":
-            return _writes(step)
+            # in a workflow of another name nothing else would hold what this run makes it do
+            return _writes(step) or (freeze.scope == "workflow" and isinstance(step.verb, Run))
         case "no_agents":
             return _is_of_agent(plan, step)
         case "frozen":
