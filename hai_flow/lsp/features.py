@@ -19,7 +19,7 @@ from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.definition.yaml.reference import COMMON_KEYS
 from hai_flow.errors import Edit
 from hai_flow.lsp.analysis import Analysis, DocumentNames
-from hai_flow.lsp.places import SourcePosition, cursor_at, path_at, shape_at, type_at
+from hai_flow.lsp.places import SourcePosition, cursor_at, is_in_hole, path_at, shape_at, type_at
 from hai_flow.values import Json
 
 Kind = Literal["verb", "key", "value", "step", "field", "tool", "workflow"]
@@ -28,9 +28,9 @@ _CHAIN: Final = re.compile(r"(?<![\w.])((?:steps|input|state|run|event|item)(?:\
 _ROOT: Final = re.compile(r"(?<![\w.])(\w*)$")
 _MEMBERS: Final = {
     "output": "what the step gave",
+    "approval": "the decision on its `approval`",
     "status": "finished, failed, skipped ...",
     "error": "its error, where it failed",
-    "approval": "the decision on its `approval`",
 }
 _ROOTS: Final = ("input", "state", "steps", "run", "now", "secrets")
 
@@ -66,17 +66,20 @@ def complete(analysis: Analysis, line: int, column: int, workflows: Mapping[str,
     lines = analysis.text.split("\n")
     before = (lines[line] if line < len(lines) else "")[:column]
     cursor = cursor_at(analysis.text, line, column)
-    if _is_in_expression(cursor, before):
+    if _is_in_expression(cursor, lines[:line], before):
         return list(_names_at(analysis.names, before))
     if cursor.key:
         return list(_values(analysis, cursor, before, workflows))
     return list(_keys(analysis, cursor, before, line))
 
 
-def _is_in_expression(cursor: SourcePosition, before: str) -> bool:
-    if before.rfind("${{") > before.rfind("}}"):
+def _is_in_expression(cursor: SourcePosition, above: list[str], before: str) -> bool:
+    if is_in_hole(above, before):
         return True
-    type_ = type_at((*cursor.keys, cursor.key)) if cursor.key else None
+    if not cursor.key:  # a line of an expression that begins above; a mapping may stand where there is a choice
+        type_ = type_at(cursor.keys)
+        return type_ is not None and type_.kind == "cel"
+    type_ = type_at((*cursor.keys, cursor.key))
     return type_ is not None and _has_kind(type_, "cel")
 
 
@@ -99,7 +102,10 @@ def _names_at(names: DocumentNames | None, before: str) -> Iterator[Offer]:
         for id, draft in names.context.outline.ids.items():
             yield Offer(id, "step", _title(draft), id, start)
     elif path[0] == "steps" and len(path) == 2:
-        yield from (Offer(word, "field", does, word, start) for word, does in _MEMBERS.items())
+        draft = names.context.outline.ids.get(path[1])
+        has_approval = draft is not None and "approval" in draft.fields
+        for rank, (word, does) in enumerate(_MEMBERS.items()):
+            yield Offer(word, "field", does, word, start, rank if has_approval or word != "approval" else 9)
     else:
         for name, schema in _properties(names, path).items():
             yield Offer(name, "field", _type_words(schema), name, start, help=_text(schema, "description"))

@@ -13,6 +13,7 @@ from hai_flow.definition.yaml.language import SHAPES, STEP_SHAPES, VERBS
 
 _KEY: Final = re.compile(r"""(?P<dashes>\s*(?:-\s+)*)(?P<key>["']?[\w./-]+["']?)\s*:(?=\s|$)""")
 _LINES_MAX: Final = 5000
+_HOLE_LINES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,21 @@ def cursor_at(text: str, line: int, column: int) -> SourcePosition:
     is_item = "-" in own[:indent] or (match is None and before.strip() == "-")
     key = "" if is_key or match is None else match["key"].strip("\"'")
     return SourcePosition(keys, siblings, key, before[indent:] if is_key else inside, is_item)
+
+
+def is_in_hole(above: list[str], before: str) -> bool:
+    """Whether a hole is open at the end of `before`, perhaps since a line `above` whose value goes on."""
+    indent = len(before) - len(before.lstrip(" "))
+    for line in (before, *above[:-_HOLE_LINES_MAX:-1]):
+        start, end = line.rfind("${{"), line.rfind("}}")
+        margin = len(line) - len(line.lstrip(" -"))
+        if start > end:
+            return line is before or indent > margin or (indent == margin and _KEY.match(line) is None)
+        if end >= 0:
+            return False
+        if line.strip():
+            indent = min(indent, margin)
+    return False
 
 
 def _entry(line: str) -> tuple[int, int, str, str] | None:

@@ -85,11 +85,11 @@ class FlowServer(LanguageServer):
             return None
         before = self.analyses.get(uri)
         document = self.workspace.get_text_document(uri)
-        text = document.source
+        text = unify_line_ends(document.source)
         if before is not None and before.text == text:
             return before
         beside = {
-            file_of(each): other.source
+            file_of(each): unify_line_ends(other.source)
             for each, other in self.workspace.text_documents.items()
             if each != uri and each.endswith(_SUFFIXES)
         }
@@ -177,13 +177,18 @@ class FlowServer(LanguageServer):
     def edit(self, text: str, edit: Edit) -> t.TextEdit:
         return t.TextEdit(self.range_of(text, edit.line, edit.column, edit.end_line, edit.end_column), edit.text)
 
+    def end_lines_as(self, uri: str, text: str) -> str:
+        """`text` with the line ends of the document that it is written into."""
+        is_crlf = "\r\n" in self.workspace.get_text_document(uri).source
+        return text.replace("\n", "\r\n") if is_crlf else text
+
     def renames_in_tests(self, file: str, old: str | None, new: str) -> dict[str, list[t.TextEdit]]:
         """The edits of a renaming in the tests of a workflow that lie beside it, by their URIs."""
         changes: dict[str, list[t.TextEdit]] = {}
         for path in sorted(Path(file).parent.glob("*.test.y*ml"))[:BESIDE_MAX] if old else ():
             uri = uri_of(str(path))
             document = self.workspace.text_documents.get(uri)
-            text = _read(str(path)) if document is None else document.source
+            text = _read(str(path)) if document is None else unify_line_ends(document.source)
             with suppress(DefinitionError, UnicodeError):
                 if (path.parent / workflow_of(text)).resolve() == Path(file).resolve():
                     edits = [self.edit(text, each) for each in edits_in_test(text, str(old), new)]
@@ -207,6 +212,11 @@ class FlowServer(LanguageServer):
 def _split_lines(text: str) -> Sequence[str]:
     """The lines of a text; each of its findings asks for them."""
     return text.split("\n")
+
+
+def unify_line_ends(text: str) -> str:
+    """The text as its document has it, so that indexes in both mean the same; no line or column moves."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def file_of(uri: str) -> str:
@@ -284,7 +294,7 @@ def make_server(*, imports: bool = False) -> FlowServer:
         if answer is None:
             return None
         analysis, offers = answer
-        return t.CompletionList(False, [_item(server, analysis, params.position, each) for each in offers])
+        return t.CompletionList(False, [_item(server, analysis, params, each) for each in offers])
 
     @server.feature(t.TEXT_DOCUMENT_HOVER)
     async def hover(params: t.HoverParams) -> t.Hover | None:
@@ -324,7 +334,7 @@ def make_server(*, imports: bool = False) -> FlowServer:
     @server.feature(t.TEXT_DOCUMENT_FORMATTING)
     async def formatting(params: t.DocumentFormattingParams) -> list[t.TextEdit] | None:
         uri = params.text_document.uri
-        text = server.workspace.get_text_document(uri).source
+        text = unify_line_ends(server.workspace.get_text_document(uri).source)
         loop = asyncio.get_running_loop()
         try:
             new = await loop.run_in_executor(server.pool, format_source, text.encode("utf-8", "replace"), file_of(uri))
@@ -332,7 +342,7 @@ def make_server(*, imports: bool = False) -> FlowServer:
             return None
         lines = text.split("\n")
         document_range = server.range_of(text, 1, 1, len(lines), len(lines[-1]) + 1)
-        return [] if new == text else [t.TextEdit(document_range, new)]
+        return [] if new == text else [t.TextEdit(document_range, server.end_lines_as(uri, new))]
 
     @server.feature(t.TEXT_DOCUMENT_CODE_ACTION)
     async def actions(params: t.CodeActionParams) -> list[t.CodeAction] | None:
@@ -356,7 +366,7 @@ def make_server(*, imports: bool = False) -> FlowServer:
         if len(own) > 1:
             lines = analysis.text.split("\n")
             document_range = server.range_of(analysis.text, 1, 1, len(lines), len(lines[-1]) + 1)
-            change = t.TextEdit(document_range, apply_fixes(analysis.text, own))
+            change = t.TextEdit(document_range, server.end_lines_as(uri, apply_fixes(analysis.text, own)))
             everything = t.WorkspaceEdit(changes={uri: [change]})
             code_actions.append(
                 t.CodeAction("Mend all that is only misspelt", kind="source.fixAll.hai-flow", edit=everything)
@@ -392,9 +402,9 @@ def _stale(analysis: Analysis) -> Analysis:
     )
 
 
-def _item(server: FlowServer, analysis: Analysis, position: t.Position, offer: Offer) -> t.CompletionItem:
-    _, column = server.place_in(analysis.text, position)
-    line = position.line + 1
+def _item(server: FlowServer, analysis: Analysis, params: t.CompletionParams, offer: Offer) -> t.CompletionItem:
+    _, column = server.place_in(analysis.text, params.position)
+    line = params.position.line + 1
     span = server.range_of(analysis.text, line, offer.start + 1, line, column + 1)
     return t.CompletionItem(
         label=offer.label,
@@ -402,7 +412,7 @@ def _item(server: FlowServer, analysis: Analysis, position: t.Position, offer: O
         detail=offer.detail or None,
         documentation=t.MarkupContent(t.MarkupKind.Markdown, offer.help) if offer.help else None,
         sort_text=f"{offer.rank:04}{offer.label}",
-        text_edit=t.TextEdit(span, offer.insert),
+        text_edit=t.TextEdit(span, server.end_lines_as(params.text_document.uri, offer.insert)),
         insert_text_mode=t.InsertTextMode.AsIs,
     )
 

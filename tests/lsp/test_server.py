@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 from lsprotocol import types as t
+from pygls.exceptions import JsonRpcException
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
@@ -209,6 +210,76 @@ async def test_the_last_good_outline_and_picture_stay_while_a_document_is_broken
     graph = await editor.client.protocol.send_request_async("haiFlow/graph", asked)
     assert graph.current is False
     assert "pay" in graph.picture
+    assert editor.logs == []
+
+
+async def test_a_text_with_windows_line_ends_is_answered_in_place(project: Path, editor: Editor) -> None:
+    name, client = "order.flow.yaml", editor.client
+    (project / "order.test.yaml").write_bytes(TESTED.replace("\n", "\r\n").encode())
+    text = TEXT.replace("${{ steps.pay.output }}", '${{ true ? "a" : "b" }}').replace('say: "🚀', "say: 🚀")
+    text = text.replace('${{ steps[\\"pay\\"].status }} steps.pay"', "${{ steps.pay.status }}")
+    for number, ends in enumerate(("\n", "\r\n", "\r")):
+        written = f"{text}# {number}\n".replace("\n", ends)
+        assert await editor.write(name, written) == []
+        place = editor.at(name, text, "if: steps.pa")
+        hover = await client.text_document_hover_async(t.HoverParams(**place))
+        assert hover is not None
+        assert "call" in str(hover.contents)
+        target = await client.text_document_definition_async(t.DefinitionParams(**place))
+        assert isinstance(target, t.Location)
+        assert (target.range.start.line, target.range.start.character) == (11, 8)
+        edit = await client.text_document_rename_async(t.RenameParams(**place, new_name="book"))
+        assert edit is not None
+        assert edit.changes is not None
+        starts = [(each.range.start.line, each.range.start.character) for each in edit.changes[editor.uri(name)]]
+        assert starts == [(11, 8), (16, 14), (17, 46)]
+        assert len(edit.changes[editor.uri("order.test.yaml")]) == 7
+    written = text.replace("\n", "\r\n")
+    await editor.write(name, written)
+    document = t.TextDocumentIdentifier(editor.uri(name))
+    params = t.DocumentFormattingParams(document, t.FormattingOptions(2, True))
+    edits = await client.text_document_formatting_async(params)
+    assert edits
+    assert edits[0].new_text.count("\r\n") == edits[0].new_text.count("\n") > 10
+    await editor.write(name, written + "  - call: sh")
+    place = editor.at(name, text + "  - call: sh", "  - call: sh")
+    offers = await client.text_document_completion_async(t.CompletionParams(**place))
+    assert isinstance(offers, t.CompletionList)
+    assert offers.items[0].text_edit is not None
+    assert offers.items[0].text_edit.new_text == "shop.pay\r\n    with:\r\n      amount: "
+
+
+async def test_a_hole_over_several_lines_is_offered_names(project: Path, editor: Editor) -> None:
+    members = ["output", "status", "error", "approval"]
+    for head in ("say: ${{ 1 +", 'say: "${{ 1 +', "say: >-\n      ${{ 1 +", "if: >-\n      1 +"):
+        text = f"{TEXT}  - {head}\n      steps.pay."
+        assert await editor.labels("order.flow.yaml", text, "\n      steps.pay.") == members
+    asked = TEXT.replace(
+        "    with: {amount: 5}\n", "    with: {amount: 5}\n    approval: {from: anyone, deadline: 1d}\n"
+    )
+    labels = await editor.labels("order.flow.yaml", f"{asked}  - say: ${{{{ steps.pay.", "- say: ${{ steps.pay.")
+    assert labels[:2] == ["output", "approval"]
+    below = await editor.labels("order.flow.yaml", f"{TEXT}  - say: ${{{{ 1 +\n    ", "  - say: ${{ 1 +\n    ")
+    assert "if" in below
+    assert "steps" not in below
+
+
+@pytest.mark.parametrize("broken", ["\tsteps:\n", "steps: [{say: hi\n", 'steps: ["', "a: b: c\n"])
+async def test_a_text_that_is_broken_from_the_first_ends_nothing(project: Path, editor: Editor, broken: str) -> None:
+    name, client = "order.flow.yaml", editor.client
+    text = f"hai: flow/v1\nname: order\nversion: 1\n{broken}"
+    assert await editor.write(name, text) != []
+    place = editor.at(name, text, "hai: flow")
+    assert await client.text_document_definition_async(t.DefinitionParams(**place)) is None
+    await client.text_document_hover_async(t.HoverParams(**place))
+    with pytest.raises(JsonRpcException, match="there is no step with an id here"):
+        await client.text_document_rename_async(t.RenameParams(**place, new_name="book"))
+    document = t.TextDocumentIdentifier(editor.uri(name))
+    assert await client.text_document_document_symbol_async(t.DocumentSymbolParams(document)) == []
+    assert await editor.write(name, TEXT) == []
+    assert await editor.write(name, text) != []
+    symbols = await client.text_document_document_symbol_async(t.DocumentSymbolParams(document))
+    assert [each.name for each in symbols or ()] == ["pay", "ask", "say#1", "run#1"]
     assert editor.logs == []
 
 

@@ -67,6 +67,19 @@ believed.bug(
     ('    return _is_status(step, "failed", False, guards) or', "    return False or"),
     by=f"{_MISTAKES}::test_nothing_is_found_in_an_unusual_file_that_is_right",
 )
+_EDITORS: Final = "tests/lsp/test_server.py"
+editors = Room("hai_flow/lsp/server.py", _EDITORS)
+editors.bug(
+    "a text with the line ends of Windows is taken as it is",
+    ('text.replace("\\r\\n", "\\n").replace("\\r", "\\n")', "text"),
+    by=f"{_EDITORS}::test_a_text_with_windows_line_ends_is_answered_in_place",
+)
+places = Room("hai_flow/lsp/places.py", _EDITORS)
+places.bug(
+    "a hole that was opened on a line above is not seen",
+    ("            return line is before or indent", "            return line is before or False and indent"),
+    by=f"{_EDITORS}::test_a_hole_over_several_lines_is_offered_names",
+)
 _UNCHANGED: Final = "tests/lsp/test_unchanged.py"
 unchanged = Room("hai_flow/definition/unchanged.py", _UNCHANGED)
 unchanged.bug(
