@@ -48,7 +48,7 @@ def test_the_elements_are_one_file_of_at_most_60_kb(
     assert re.findall(r"\bimport\s*[({\"']|\bfrom\s*\"", text) == [], "it loads nothing else"
 
 
-def test_the_elements_say_in_chinese_why_nobody_can_decide_and_leave_out_what_they_never_show(built: Path) -> None:
+def test_the_elements_say_in_chinese_why_nobody_can_decide_and_no_more(built: Path) -> None:
     text = (built / "elements.js").read_text()
     assert all(each in text for each in ("没有指定代理人", "没有持有密钥的人符合", "您无权决定此问题", "类型不对"))
     assert not any(each in text for each in ("邮件服务器拒绝了收件人", "没有可以冻结的这一对象", "YAML 的语法不对"))
