@@ -171,9 +171,7 @@ def test_read_only_holds_a_request_by_its_method(method: str, begins: bool) -> N
 
 
 @pytest.mark.parametrize(("scope", "begins"), [("workflow", False), ("all", True), ("tenant", True)])
-def test_read_only_holds_a_child_run_where_the_freeze_would_not_reach_the_childs_writes(
-    scope: Scope, begins: bool
-) -> None:
+def test_read_only_holds_children_whose_writes_the_freeze_does_not_reach(scope: Scope, begins: bool) -> None:
     it = Frozen("steps: [{id: a, call: t.f}, {id: child, run: other}]")
     it.freeze(scope, "sample" if scope == "workflow" else "", "read_only")
     it.play.succeed("a")
