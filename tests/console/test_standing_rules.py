@@ -38,10 +38,10 @@ def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
     dialog = shown.role("dialog")
     dialog.words(supplier).there()
     propose = dialog.role("button", "Propose the rule")
-    assert dialog.label("Maximum amount").value() == "40"
-    dialog.label("Maximum amount").fill("much")
+    assert dialog.label("Maximum Amount").value() == "40"
+    dialog.label("Maximum Amount").fill("much")
     dialog.words("Enter a number.").there()
-    dialog.label("Maximum amount").fill("50")
+    dialog.label("Maximum Amount").fill("50")
     dialog.label("Maximum uses (empty: no limit)").fill("3")
     dialog.label("Why").fill("small payments")
     picture(shown, "standing-rule")

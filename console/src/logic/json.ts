@@ -1,6 +1,7 @@
 // Values of JSON: whether two are the same, what has changed between two, and places in them.
 
 import type { Json } from "../api/types.gen.ts";
+import { humanised } from "../text/names.ts";
 
 export function isObject(value: unknown): value is Record<string, Json> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -70,9 +71,9 @@ function escaped(key: string): string {
   return key.replaceAll("~", "~0").replaceAll("/", "~1");
 }
 
-/** A JSON Pointer as people read it, who need not tell its slashes from those in a name. */
+/** A JSON Pointer as people read it: the names on the way as words, who need not tell its slashes from those in a name. */
 export function readable(path: string): string {
-  return path.replaceAll("~1", "/").replaceAll("~0", "~");
+  return path.split("/").map((each) => humanised(each.replaceAll("~1", "/").replaceAll("~0", "~"))).join("/");
 }
 
 export function pointer(...keys: (string | number)[]): string {

@@ -7,6 +7,7 @@ test("a call without a title is named by its tool and its first arguments", () =
   assert.equal(titleOf({ title: "acts.mail?", tool: "acts.mail", args: { to: args.to, subject: args.subject } }), "Mail: customer7@example.com, Your order A-7?");
   assert.equal(titleOf({ title: "Send it?", tool: "acts.mail", args }), "Send it?");
   assert.equal(titleOf({ title: "send_mail?", tool: "send_mail", args: null }), "Send mail?");
+  assert.equal(titleOf({ title: "POST https://a.example/pay?", tool: "POST https://a.example/pay", args: { method: "post" } }), "POST https://a.example/pay?");
   assert.equal(titleOf({ title: null, tool: null, args: null }), null);
 });
 

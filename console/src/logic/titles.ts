@@ -19,6 +19,7 @@ const LONG = 60;
 export function titleOf({ title, tool, args }: Named): string | null {
   if (title !== null && title !== "" && title !== `${tool}?`) return title;
   if (tool === null) return title;
+  if (tool.includes("://")) return `${tool}?`; // the method and the address of a request, which are its first arguments, too
   const name = humanised(tool.split(".").at(-1) ?? tool) || tool;
   const first = plain(args).slice(0, NAMED).map(([, text]) => text);
   return first.length === 0 ? `${name}?` : `${name}: ${first.join(", ")}?`;

@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import { call } from "../api/client.ts";
 import { Field, SmallForm } from "../parts/Field.tsx";
 import { useSending } from "../parts/useSending.ts";
+import { WithCode } from "../parts/WithCode.tsx";
 import { useText } from "../text/index.ts";
 
 export function SignIn({ retry }: { retry(): void }) {
@@ -43,7 +44,9 @@ export function SignIn({ retry }: { retry(): void }) {
       >
         <Field id="key" type="password" label={t.signIn.key} value={key} required onChange={setKey} hint={t.signIn.keyHint} />
       </SmallForm>
-      <p>{t.signIn.link}</p>
+      <p>
+        <WithCode text={t.signIn.link} />
+      </p>
       <div>
         <button onClick={retry}>
           {t.signIn.retry}

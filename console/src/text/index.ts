@@ -5,6 +5,7 @@ import type { Problem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
 import { type Language, host } from "../host.ts";
 import { type Texts, en } from "./en.ts";
+import { capitalised } from "./names.ts";
 import { zh } from "./zh.ts";
 
 export type { Language };
@@ -90,7 +91,7 @@ export function sentence(t: Texts, problem: Problem): string {
 /** A sentence without the id of what the page shows anyway, which stands in front of it for readers of logs. */
 function unnamed(message: string): string {
   const said = message.replace(/^(?:[a-z]+_\w{10,}|(?:[0-9a-f]{4,}-)+[0-9a-f]{4,}): /, "");
-  return said === message ? message : said.charAt(0).toUpperCase() + said.slice(1);
+  return said === message ? message : capitalised(said);
 }
 
 /** What the server finds in a document, in the reader's language. */

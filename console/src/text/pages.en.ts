@@ -40,6 +40,7 @@ export const pagesEn = {
     verdicts: { bad: "to be fixed", doubtful: "worth a look", good: "good" },
     cell: (name: string) => `Cell ${name}`,
     well: "Everything is running normally.",
+    unfit: "The set-up has problems that need to be fixed. They are listed below.",
     queue: "Runs in the queue",
     workers: "Workers alive",
     questions: "Open questions",

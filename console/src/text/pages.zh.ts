@@ -32,6 +32,7 @@ export const pagesZh: PageTexts = {
     verdicts: { bad: "需要处理", doubtful: "值得留意", good: "正常" },
     cell: (name) => `单元 ${name}`,
     well: "一切运行正常。",
+    unfit: "设置有问题需要修复，详见下方列表。",
     queue: "排队的运行",
     workers: "在线工作进程",
     questions: "待处理的问题",

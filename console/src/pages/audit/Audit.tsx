@@ -12,6 +12,7 @@ import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { Value } from "../../parts/Value.tsx";
+import { WithCode } from "../../parts/WithCode.tsx";
 import { exactly, moment } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
@@ -179,7 +180,9 @@ function Chain() {
       </div>
       <dl className="facts small">
         <dt>{p.verify}</dt>
-        <dd>{secure ? p.verifyHint : p.insecure}</dd>
+        <dd>
+          <WithCode text={secure ? p.verifyHint : p.insecure} />
+        </dd>
         <dt>{p.export}</dt>
         <dd>{p.exportHint}</dd>
       </dl>
@@ -208,7 +211,11 @@ function Outcome({ verifier, anchor }: { verifier: ChainVerifier; anchor: AuditA
           ))}
         </ul>
       )}
-      {verifier.erased > 0 && <p>{p.erasedSome(verifier.erased)}</p>}
+      {verifier.erased > 0 && (
+        <p>
+          <WithCode text={p.erasedSome(verifier.erased)} />
+        </p>
+      )}
       <p className="small">
         {p.end}: <code>{JSON.stringify(anchor)}</code>
       </p>

@@ -14,6 +14,7 @@ import { Go } from "../../parts/Go.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { Value } from "../../parts/Value.tsx";
 import { useText } from "../../text/index.ts";
+import { humanised } from "../../text/names.ts";
 import { useRuleText } from "../../text/rules.ts";
 import { argsOf } from "./answer.ts";
 import { useParameters } from "./useParameters.ts";
@@ -136,10 +137,12 @@ function Condition({ name, args, bound, schema, onChange }: ConditionProps) {
   const r = useRuleText();
   const id = useId();
   const value = args[name];
+  const property = schema && schemaOfProperty(schema, name);
+  const title = typeof property?.["title"] === "string" ? property["title"] : humanised(name);
   const wrong = !areWhole({ [name]: bound });
   return (
     <div className="field">
-      <label htmlFor={id}>{r.argument(name)}</label>
+      <label htmlFor={id}>{r.argument(title)}</label>
       <select id={id} value={bound.kind} onChange={(event) => onChange({ ...bound, kind: event.currentTarget.value as Bound["kind"] })}>
         {(["equal", "most", "any"] as const).map(
           (each) =>
@@ -153,7 +156,7 @@ function Condition({ name, args, bound, schema, onChange }: ConditionProps) {
       {bound.kind === "most" ? (
         <>
           <input
-            aria-label={r.most(name)}
+            aria-label={r.most(title)}
             inputMode="decimal"
             autoComplete="off"
             value={bound.most}
@@ -168,7 +171,7 @@ function Condition({ name, args, bound, schema, onChange }: ConditionProps) {
         </>
       ) : (
         bound.kind === "equal" &&
-        (typeof value === "number" ? <div className="number">{numberText(args, name, value)}</div> : <Value value={value} schema={schema && schemaOfProperty(schema, name)} />)
+        (typeof value === "number" ? <div className="number">{numberText(args, name, value)}</div> : <Value value={value} schema={property} />)
       )}
     </div>
   );

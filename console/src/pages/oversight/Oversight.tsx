@@ -113,7 +113,7 @@ type Row = Omit<OversightGroup, "name"> & { label: string };
 function Table({ title, rows }: { title: string; rows: Row[] }) {
   const p = usePageText().oversight;
   return (
-    <div className="sideways" tabIndex={0} role="region" aria-label={`${title} · ${p.figures}`}>
+    <div className="sideways figures" tabIndex={0} role="region" aria-label={`${title} · ${p.figures}`}>
       <table>
         <thead>
           <tr>

@@ -7,12 +7,15 @@ import { asProblem } from "../../api/problems.ts";
 import type { CellOverview, Overview as Standing, SetupCheck } from "../../api/types.gen.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { WithCode } from "../../parts/WithCode.tsx";
 import { clock, span } from "../../text/dates.ts";
 import { findingInChinese } from "../../text/doctor.zh.ts";
 import { useLanguage } from "../../text/index.ts";
+import { capitalised } from "../../text/names.ts";
 import { useRunText } from "../../text/runs.ts";
 import { usePageText } from "../../text/pages.ts";
 import { type Sample, bars, path, sampled } from "./charts.ts";
+import { standingOf } from "./standing.ts";
 
 const AGAIN_MS = 5_000;
 const SILENT_SECONDS = 30;
@@ -58,13 +61,16 @@ function Cell({ cell, samples, most, named }: CellProps) {
   const { waiting, runs, hours } = cell;
   const ended = hours.reduce((sum, each) => sum + each.finished + each.failed + each.stopped, 0);
   const failed = hours.reduce((sum, each) => sum + each.failed, 0);
+  const standing = standingOf(cell);
   const alive = cell.workers.filter((each) => each.lease > 0);
   return (
     <section className="stack">
       {named && <p className="big">{p.cell(cell.name)}</p>}
       <div role="status">
-        {cell.faults.length === 0 ? (
+        {standing === "well" ? (
           <p className="note good">{p.well}</p>
+        ) : standing === "unfit" ? (
+          <p className="note warn">{p.unfit}</p>
         ) : (
           <ul className="note bad faults">
             {cell.problems.map((each) => (
@@ -159,13 +165,15 @@ function Checks({ checks }: { checks: SetupCheck[] }) {
           <ul className="plain small">{checks.filter((each) => each.verdict === "good").map(shown)}</ul>
         </details>
       )}
-      <p className="quiet small">{p.doctor}</p>
+      <p className="quiet small">
+        <WithCode text={p.doctor} />
+      </p>
     </section>
   );
 
   function shown(check: SetupCheck) {
     const { name, verdict } = check;
-    const [found, remedy = ""] = inChinese(check) ?? [`${check.found}.`, check.remedy && `${check.remedy.charAt(0).toUpperCase()}${check.remedy.slice(1)}.`];
+    const [found, remedy = ""] = inChinese(check) ?? [`${check.found}.`, check.remedy && `${capitalised(check.remedy)}.`];
     return (
       <li key={name}>
         <span className={`tag ${verdict === "bad" ? "bad" : verdict === "doubtful" ? "warn" : "good"}`}>{p.verdicts[verdict]}</span> <b>{name}</b>
