@@ -122,3 +122,6 @@ drawing.bug(
     ("        if drawn.digest != row.content:\n", "        if False:\n"),
     by=f"{_CHAT}::test_who_decides_elsewhere_is_named_on_the_card",
 )
+titles = Room("hai_flow/primitives/titles.py", "tests/notify/test_titles.py")
+titles.bug("a gate without a title is called by the name of its tool", ('(title and title != f"{tool}?")', "title"))
+titles.bug("the address of a request is cut at its last dot", ('if "://" in tool:', "if False:"))

@@ -21,6 +21,7 @@ from hai_flow.notify.chat.contract import Button, Card
 from hai_flow.primitives import instants
 from hai_flow.primitives.markdown import to_text
 from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
+from hai_flow.primitives.titles import title_call
 
 TITLE_MAX: Final = 300
 MESSAGE_MAX: Final = 1000
@@ -83,7 +84,8 @@ def build_card(
     if arguments is not None and len(arguments) > arguments_max:
         arguments = None
     digest = opened.digest if arguments is None and (opened.args or opened.evidence) else None
-    title, message = opened.title or opened.tool or "A question", opened.message
+    title = title_call(opened.title, opened.tool, opened.args) or "A question"
+    message = opened.message
     hidden = has_hidden(title) or has_hidden(message or "") or any(escape_json(each) != each for each in texts)
     return Card(
         id=id,

@@ -30,6 +30,7 @@ from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.primitives.titles import title_call
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
@@ -209,13 +210,10 @@ class Notifier(Service):
             person is not None and given.person is not None and item.obstacle is None
         ):  # a link decides for its person alone
             link = await self._link(given, given.person, person, now)
-        message = _message_of(
-            given,
-            item,
-            await self._filter_question(given, item, None if mends else person),
-            link,
-            self._page(given.pending_id),
-        )
+        question = await self._filter_question(given, item, None if mends else person)
+        masked = await self._filter_question(given, item, None)  # subjects are read by more than the receiver
+        title = title_call(question.title, question.tool, masked.args) or "A question"
+        message = _message_of(given, item, question, title, link, self._page(given.pending_id))
         address = None if person is None else person.email
         await self._sender.send(channel, given.id, message, given.whom, address, now)
         await notifications.end(self._database.api, given.id, "sent")
@@ -333,7 +331,7 @@ def _derive_part_id(id: str, recipient: channels.Recipient) -> str:
 
 
 def _message_of(
-    given: Notification, item: InboxEntry, shown: e.PendingOpened, link: str | None, page: str | None
+    given: Notification, item: InboxEntry, shown: e.PendingOpened, title: str, link: str | None, page: str | None
 ) -> NoticeContent:
     return NoticeContent(
         what=given.what,
@@ -341,7 +339,7 @@ def _message_of(
         run_id=str(given.run_id),
         workflow=item.asked.workflow_name,
         kind=shown.kind,
-        title=shown.title or shown.tool or "A question",
+        title=title,
         message=shown.message,
         deadline=item.asked.deadline,
         link=link,

@@ -1,0 +1,59 @@
+"""The title of a question, as people read it in letters, in chats and on the page of a link. Pure.
+
+The console composes the same ones (console/src/logic/titles.ts and console/src/text/names.ts).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+NAMED: Final = 3
+LONG: Final = 60
+_SHORT: Final = frozenset(
+    "id url uri api vat iban bic sku eur usd gbp cny jpy chf ip json csv pdf html sql sla kpi gdpr hr pii".split()
+)
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([_\- ][A-Za-z0-9]+)*", re.ASCII)
+
+
+def title_call(title: str | None, tool: str | None, args: str | None) -> str | None:
+    """The title that the author gave; of a call without one, the name of the tool and its first arguments. `args`: JSON,
+    from which the values that are kept from the reader were taken. None: there is neither."""
+    if tool is None or (title and title != f"{tool}?"):
+        return title
+    if "://" in tool:  # the method and the address of a request, which are its first arguments, too
+        return f"{tool}?"
+    name = humanise(tool.rpartition(".")[2]) or tool
+    first = ", ".join(_list_plain(args)[:NAMED])
+    return f"{name}: {first}?" if first else f"{name}?"
+
+
+def humanise(name: str) -> str:
+    """`value_eur` is "Value EUR", `askLegal` is "Ask legal"; any other than a plain name stays as it is."""
+    if _PLAIN.fullmatch(name) is None:
+        return name
+    words = re.split(r"[_\- ]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name))
+    text = " ".join(
+        word.upper() if word.lower() in _SHORT else word if re.fullmatch(r"[A-Z0-9]+", word) else word.lower()
+        for word in words
+    )
+    return text[:1].upper() + text[1:]
+
+
+def _list_plain(args: str | None) -> list[str]:
+    """The texts and numbers among the arguments; numbers as they were written."""
+    try:
+        members = msgspec.json.decode(args or "{}", type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return []
+    texts = []
+    for raw in members.values():
+        literal = bytes(raw).decode()
+        if literal[0] == '"':
+            line = " ".join(msgspec.json.decode(raw, type=str).split())
+            texts += [f"{line[:LONG]}\N{HORIZONTAL ELLIPSIS}" if len(line) > LONG else line] if line else []
+        elif literal[0] in "-0123456789":
+            texts.append(literal)
+    return texts
