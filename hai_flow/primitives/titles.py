@@ -13,14 +13,40 @@ import msgspec
 NAMED: Final = 3
 LONG: Final = 60
 _SHORT: Final = frozenset(
-    "id url uri api vat iban bic sku eur usd gbp cny jpy chf ip json csv pdf html sql sla kpi gdpr hr pii".split()
+    [
+        "id",
+        "url",
+        "uri",
+        "api",
+        "vat",
+        "iban",
+        "bic",
+        "sku",
+        "eur",
+        "usd",
+        "gbp",
+        "cny",
+        "jpy",
+        "chf",
+        "ip",
+        "json",
+        "csv",
+        "pdf",
+        "html",
+        "sql",
+        "sla",
+        "kpi",
+        "gdpr",
+        "hr",
+        "pii",
+    ]
 )
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([_\- ][A-Za-z0-9]+)*", re.ASCII)
 
 
 def title_call(title: str | None, tool: str | None, args: str | None) -> str | None:
-    """The title that the author gave; of a call without one, the name of the tool and its first arguments. `args`: JSON,
-    from which the values that are kept from the reader were taken. None: there is neither."""
+    """The title that the author gave; of a call without one, the name of the tool and its first arguments. `args`:
+    JSON without the values that are kept from the reader. None: there is neither."""
     if tool is None or (title and title != f"{tool}?"):
         return title
     if "://" in tool:  # the method and the address of a request, which are its first arguments, too
