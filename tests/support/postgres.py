@@ -40,6 +40,7 @@ GROWTH_MAX = 16 << 20  # bytes by which a database may have grown and still be h
 
 # All that a migration makes, but for rows, so that a change by a test shows: whatever a catalogue's row says, a changed
 # one is a new version, by a later transaction. Relations are compared by what they say, for TRUNCATE changes them, too.
+# Each migration updates the table of versions, which autovacuum therefore analyses, at any time, in the template, too.
 _SCHEMA = f"""
 WITH ours AS (
   SELECT oid, relname, relkind, relpersistence, reloptions, relacl FROM pg_class
@@ -53,7 +54,8 @@ WITH ours AS (
   UNION ALL SELECT concat_ws(' ', 'indexes', count(*), sum(xmin::text::bigint)) FROM pg_index
   UNION ALL SELECT concat_ws(' ', 'functions', count(*), sum(xmin::text::bigint)) FROM pg_proc
   UNION ALL SELECT concat_ws(' ', 'triggers', count(*), sum(xmin::text::bigint)) FROM pg_trigger
-  UNION ALL SELECT concat_ws(' ', 'statistics of', starelid) FROM pg_statistic WHERE starelid IN (SELECT oid FROM ours)
+  UNION ALL SELECT concat_ws(' ', 'statistics of', starelid) FROM pg_statistic
+    WHERE starelid IN (SELECT oid FROM ours WHERE relname <> '{VERSIONS}')
   UNION ALL SELECT concat_ws(' ', 'schema', nspname, nspacl) FROM pg_namespace WHERE nspname !~ '^pg_'
   UNION ALL SELECT concat_ws(' ', 'setting', setrole, setconfig) FROM pg_db_role_setting
     WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())

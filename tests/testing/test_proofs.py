@@ -172,7 +172,7 @@ def test_the_input_of_a_trigger_that_fails_fails_the_case(tmp_path: Path) -> Non
     [
         ("    start: {webhok: {}}\n", "did you mean `webhook`"),
         ("    start: {webhook: {}, event: {}}\n", "one of"),
-        ("    start: {webhook: {path: other}}\n", "no such trigger `webhook`"),
+        ("    start: {webhook: {path: other}}\n", "no `webhook` trigger has the path `other`"),
         ("    start: {schedule: {at: soon}}\n", "expected an instant"),
         ("    start: {event: {by: nobody}}\n", "nobody `nobody`"),
         ("    start: {webhook: {}}\n    input: {order: A1}\n", "`input` is what a request has"),
