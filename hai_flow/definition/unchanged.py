@@ -79,9 +79,8 @@ class UnchangedSteps:
         earlier = self._before.get(draft.path)
         if earlier is not None and self._is_unchanged(context, earlier, text, draft, names):
             self._reuse(context, earlier, draft)
-        else:
-            earlier = None
-        return earlier.denials if earlier is not None else self._compile(context, compile_step, text, draft, names)
+            return earlier.denials
+        return self._compile(context, compile_step, text, draft, names)
 
     def _is_unchanged(
         self, context: StepContext, earlier: CompiledDraft, text: str, draft: StepDraft, names: Names

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 INDEX_DIGITS_MAX: Final = 15
 
@@ -31,6 +32,14 @@ def read_index(part: str) -> int | None:
     if not part.isascii() or not part.isdigit() or len(part) > INDEX_DIGITS_MAX or (part[0] == "0" and part != "0"):
         return None
     return int(part)
+
+
+def find_key(holder: Any, part: str) -> str | int | None:
+    """The name or the position in an object or a list that a part means; None: there is nothing of that."""
+    if isinstance(holder, Mapping):
+        return part if part in holder else None
+    index = read_index(part) if isinstance(holder, list) else None
+    return index if index is not None and index < len(holder) else None
 
 
 def escape(part: str) -> str:

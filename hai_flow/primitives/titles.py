@@ -12,35 +12,11 @@ import msgspec
 
 NAMED: Final = 3
 LONG: Final = 60
-_SHORT: Final = frozenset(
-    [
-        "id",
-        "url",
-        "uri",
-        "api",
-        "vat",
-        "iban",
-        "bic",
-        "sku",
-        "eur",
-        "usd",
-        "gbp",
-        "cny",
-        "jpy",
-        "chf",
-        "ip",
-        "json",
-        "csv",
-        "pdf",
-        "html",
-        "sql",
-        "sla",
-        "kpi",
-        "gdpr",
-        "hr",
-        "pii",
-    ]
-)
+_SHORT: Final = frozenset((
+    "id", "url", "uri", "api", "vat", "iban", "bic", "sku", "eur", "usd", "gbp", "cny", "jpy",
+    "chf", "ip", "json", "csv", "pdf", "html", "sql", "sla", "kpi", "gdpr", "hr", "pii",
+))  # fmt: skip
+"""Words that are written in capitals."""
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([_\- ][A-Za-z0-9]+)*", re.ASCII)
 
 

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 
 from hai_flow.errors import Rejected
 from hai_flow.primitives.signs import WARNING
+from hai_flow.primitives.titles import humanise
 
 ENGLISH: Final = "en"
 CHINESE: Final = "zh-CN"
@@ -56,11 +57,6 @@ def name_option(language: str, option: str) -> str:
     """The word on the button of an option."""
     label = humanise(option)
     return _CHINESE.get(label, label) if language == CHINESE else label
-
-
-def humanise(name: str) -> str:
-    """The name of a field or an option as people read it, where the author gave it no title."""
-    return (name[:1].upper() + name[1:].replace("_", " ")) if name.isidentifier() else name
 
 
 def tell_refusal(language: str, refused: Rejected) -> str:

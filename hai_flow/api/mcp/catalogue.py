@@ -57,9 +57,7 @@ class McpCatalogue:
 
     async def tool(self, access: Access, name: str) -> WorkflowTool | None:
         """The tool of this name; None: there is none for the caller."""
-        only = access.principal.workflows
-        may = access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)
-        if may and name not in _list_own_names() and (only is None or name in only):
+        if access.may_start_any and access.is_for_workflow(name) and name not in _list_own_names():
             with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # none, retired, or of another release
                 stored, plan = await access.at_seat.startable(name)
                 if tool_name(plan.name, ()) == name:

@@ -286,14 +286,23 @@ class Access(RunVisibility):
         latest_only = not self.principal.may(Right.START_RUNS)
         return await self.catalog.resolve_startable(self.tenant, reference, found, latest_only=latest_only)
 
+    @property
+    def may_start_any(self) -> bool:
+        """Whether the caller has a right by which runs are started."""
+        return self.principal.may(Right.SPEAK) or self.principal.may(Right.START_RUNS)
+
+    def is_for_workflow(self, name: str) -> bool:
+        """Whether the caller's credential is for this workflow, or for all."""
+        return self.principal.workflows is None or name in self.principal.workflows
+
     async def list_startable(self) -> list[tuple[WorkflowSummary, Plan]]:
         """The workflows that the caller may start by request, by name, each by its latest version."""
-        if not (self.principal.may(Right.SPEAK) or self.principal.may(Right.START_RUNS)):
+        if not self.may_start_any:
             return []
-        seat, only = self.at_seat, self.principal.workflows
+        seat = self.at_seat
         listed: list[tuple[WorkflowSummary, Plan]] = []
         for stored in await workflows.list_workflows(seat.reads, self.tenant):
-            if only is None or stored.name in only:
+            if self.is_for_workflow(stored.name):
                 with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # retired, or of another release
                     listed.append(await seat.startable(stored.name, stored))
         return listed

@@ -12,7 +12,7 @@ from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.definition.yaml.document import Path
-from hai_flow.primitives.json_pointers import read_index, unescape
+from hai_flow.primitives.json_pointers import find_key, unescape
 from hai_flow.values import Json
 
 _DEPTH_MAX: Final = 8
@@ -56,10 +56,8 @@ def path_inside(value: Json, pointer: str) -> Path:
     """A JSON Pointer into `value` as a path in the document, as far as it leads."""
     path: list[str | int] = []
     for part in pointer.split("/")[1:]:
-        index = read_index(part) if isinstance(value, list) else None
-        key: str | int = unescape(part) if index is None else index
-        inside = isinstance(value, list) and isinstance(key, int) and key < len(value)
-        if not inside and not (isinstance(value, Mapping) and key in value):
+        key = find_key(value, unescape(part))
+        if key is None:
             break
         value = value[key]  # type: ignore[index]
         path.append(key)

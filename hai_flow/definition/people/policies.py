@@ -70,7 +70,7 @@ REASONS: Final = Key("reasons", map_of(enum("required", "optional"), "any"), "by
 CONFIRM: Final = Key("confirm", BOOLEAN, "pages ask for confirmation before they send an answer", default="false",
     example="true")  # fmt: skip
 RULES: Final = Key("rules", BOOLEAN, "standing rules may approve",
-    default="true; false if the effect is " "irreversible", example="false")  # fmt: skip
+    default="true; false if the effect is irreversible", example="false")  # fmt: skip
 WITHDRAW_WHEN: Final = Key("withdraw_when", either(CEL, shape_of("subscription")),
     "event, or expression over `state`, that withdraws the question; `approval.withdrawn` (of an `ask`: "
     "`ask.withdrawn`) is then raised", example="{event: order.cancelled, match: event.data.order == input.order}",

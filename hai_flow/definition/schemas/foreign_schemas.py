@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from hai_flow import foreign, values
 from hai_flow.definition.schemas import schemas
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.primitives.json_pointers import read_index, unescape
+from hai_flow.primitives.json_pointers import find_key, unescape
 from hai_flow.values import Json
 
 NOTHING: Final[Mapping[str, Json]] = {"type": "object", "properties": {}}
@@ -162,14 +162,10 @@ class _SchemaReader:
             return True
         node: Any = self._root
         for part in reference[1:].split("/")[1:]:
-            part = unescape(unquote(part))
-            index = read_index(part) if isinstance(node, list) else None
-            if isinstance(node, list) and index is not None and index < len(node):
-                node = node[index]
-            elif isinstance(node, Mapping) and part in node:
-                node = node[part]
-            else:
+            key = find_key(node, unescape(unquote(part)))
+            if key is None:
                 return False
+            node = node[key]
         return isinstance(node, (Mapping, bool))
 
     def _read_tuple(self, found: dict[str, Json], raw: Mapping[str, Any], depth: int) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from hai_flow.primitives.json_pointers import read_index, unescape
+from hai_flow.primitives.json_pointers import find_key, unescape
 from hai_flow.values import Json
 
 
@@ -23,12 +21,8 @@ def resolve_reference(root: Json, reference: Json) -> Json:
         return {}
     node = root
     for part in reference[1:].split("/")[1:]:
-        key = unescape(part)
-        index = read_index(key) if isinstance(node, list) else None
-        if isinstance(node, list) and index is not None and index < len(node):
-            node = node[index]
-        elif isinstance(node, Mapping) and key in node:
-            node = node[key]
-        else:
+        key = find_key(node, unescape(part))
+        if key is None:
             return {}
+        node = node[key]
     return node

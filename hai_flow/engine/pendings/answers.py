@@ -21,7 +21,7 @@ from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
-from hai_flow.primitives.json_pointers import parse_pointer, pointer_of, read_index
+from hai_flow.primitives.json_pointers import find_key, parse_pointer, pointer_of
 from hai_flow.values import Json
 
 HAPPENED: Final = "happened"
@@ -467,12 +467,8 @@ def _find_place(opened: PendingOpened, args: Json, pointer: str) -> tuple[Any, A
     key: Any = None
     node = args
     for part in parse_pointer(pointer):
-        index = read_index(part) if isinstance(node, list) else None
-        if isinstance(node, dict) and part in node:
-            parent, key = node, part
-        elif isinstance(node, list) and index is not None and index < len(node):
-            parent, key = node, index
-        else:
+        parent, key = node, find_key(node, part)
+        if key is None:
             raise answer_refusal(opened, f"there is no argument {pointer:.200} to edit.")
         node = parent[key]
     return parent, key

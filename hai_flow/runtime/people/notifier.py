@@ -210,8 +210,9 @@ class Notifier(Service):
             person is not None and given.person is not None and item.obstacle is None
         ):  # a link decides for its person alone
             link = await self._link(given, given.person, person, now)
-        question = await self._filter_question(given, item, None if mends else person)
-        masked = await self._filter_question(given, item, None)  # subjects are read by more than the receiver
+        masked = await self._mask_question(given, item)
+        question = masked if person is None or mends else item.opened
+        # Subjects are read by more than the receiver.
         title = title_call(question.title, question.tool, masked.args) or "A question"
         message = _message_of(given, item, question, title, link, self._page(given.pending_id))
         address = None if person is None else person.email
@@ -251,15 +252,12 @@ class Notifier(Service):
         )
         return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
 
-    async def _filter_question(self, given: Notification, item: InboxEntry, person: Person | None) -> e.PendingOpened:
-        """The question as its reader may see it. A channel that is not one person's own may have any readers."""
-        if person is not None:
-            return item.opened
-        personal = await self._personals.now(given.tenant, item.asked.workflow)
-        opened = item.opened
-        return (
-            await run_if_large(opened, mask_opened, opened, personal.of(opened.path)) if personal.anything else opened
-        )
+    async def _mask_question(self, given: Notification, item: InboxEntry) -> e.PendingOpened:
+        """The question for a channel that is not one person's own, and may have any readers."""
+        personal, opened = await self._personals.now(given.tenant, item.asked.workflow), item.opened
+        if not personal.anything:
+            return opened
+        return await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
 
     async def _link(self, given: Notification, id: str, person: Person, now: datetime) -> str | None:
         if self.config.link_base is None:
