@@ -62,9 +62,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     a canary."""
     content = {name: getattr(body, name) for name in _CONTENT if getattr(body, name) is not None}
     access, model = await _imitate(access, body.workflow, body.path, content)
-    plan, opened = model.plan, model.opened
-    if opened.kind == "approve":
-        content.setdefault("evidence", None)
+    plan, opened, content = model.plan, model.opened, model.content
     imitation = await _publish(access, model)
     requester = body.requester or model.requester
     start_id = access.runtime.starts.new_id()
@@ -118,11 +116,13 @@ async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class _ImitatedQuestion:
-    """A question that was asked in a run of the plan, and the document of the canary that looks like it."""
+    """A question that was asked in a run of the plan, and the document of the canary that looks like it, with the
+    `content` that is its input."""
 
     plan: Plan
     opened: PendingOpened
     requester: str
+    content: dict[str, Any]
     source: bytes
 
 
@@ -144,8 +144,9 @@ async def _imitate(
                 continue
             opened = state.pendings[id].opened
             plan = await cell.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
-            source = write_workflow(plan, opened, content)
-            return cell, _ImitatedQuestion(plan, opened, state.requester, source)
+            written = {"evidence": None, **content} if opened.kind == "approve" else content
+            source = write_workflow(plan, opened, written)
+            return cell, _ImitatedQuestion(plan, opened, state.requester, written, source)
         except (NotImitable, Unreadable) as error:
             obstacle = obstacle or error
     if isinstance(obstacle, Unreadable):
