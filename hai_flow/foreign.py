@@ -108,15 +108,15 @@ def read(text: str | bytes, big: BigIntegers = "text", *, pairs: Pairs | None = 
 def demand_one_value_each(members: list[tuple[str, Json]]) -> dict[str, Json]:
     """An object of its members, for `pairs`: one that is to be acted upon. A name that comes again has to have the same
     value, or one of the two is null, empty or blank. Raises ValueError."""
-    made: dict[str, Json] = {}
+    members_by_name: dict[str, Json] = {}
     for name, value in members:
-        if name in made and made[name] not in (None, "", [], {}):
+        if name in members_by_name and members_by_name[name] not in (None, "", [], {}):
             if value in (None, "", [], {}):
                 continue
-            if value != made[name] or type(value) is not type(made[name]):
+            if value != members_by_name[name] or type(value) is not type(members_by_name[name]):
                 raise ValueError(f"the name {name[:100]!r} stands in one object twice, with two values")
-        made[name] = value
-    return made
+        members_by_name[name] = value
+    return members_by_name
 
 
 def take(value: Any, big: BigIntegers = "text") -> Foreign:

@@ -120,8 +120,7 @@ def list_changed_lines(before: list[str], after: list[str], names: tuple[str, st
     tail = _count_alike(before[alike:][::-1], after[alike:][::-1])
     changed = [lines[alike : len(lines) - tail] for lines in (before, after)]
     if len(changed[0]) * len(changed[1]) <= COMPARED_LINES_MAX**2:
-        shown = difflib.unified_diff(before, after, *names, lineterm="")
-        view = "\n".join(shown)
+        view = "\n".join(difflib.unified_diff(before, after, *names, lineterm=""))
     else:
         head = [f"--- {names[0]}", f"+++ {names[1]}"]
         head.append(f"@@ -{alike + 1},{len(changed[0])} +{alike + 1},{len(changed[1])} @@")

@@ -48,8 +48,8 @@ class Read:
 def read(raw: bytes | bytearray) -> Read | None:
     """The message in `raw`. For an answer that can't be read, an error with the same id; for any other message that
     can't be read, None."""
-    written = raw.decode(errors="replace").removeprefix("\ufeff")
-    text = _quote_numbers(_storable(written))
+    decoded = raw.decode(errors="replace").removeprefix("\ufeff")
+    text = _quote_numbers(_storable(decoded))
     try:
         message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
@@ -61,9 +61,9 @@ def read(raw: bytes | bytearray) -> Read | None:
     if isinstance(message, types.JSONRPCNotification) and not _is_plain(message.params):
         return None
     message_read = Read(message, text)
-    if text == written and (b"\xef\xbf\xbd" in raw or "\ufffd" not in text):
+    if text == decoded and (b"\xef\xbf\xbd" in raw or "\ufffd" not in text):
         return message_read
-    return _with_notes(message_read, _changes_in(written, raw))
+    return _with_notes(message_read, _changes_in(decoded, raw))
 
 
 def list_notes(meta: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -144,9 +144,9 @@ async def _imitate(
                 continue
             opened = state.pendings[id].opened
             plan = await cell.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
-            written = {"evidence": None, **content} if opened.kind == "approve" else content
-            source = write_workflow(plan, opened, written)
-            return cell, _ImitatedQuestion(plan, opened, state.requester, written, source)
+            typed = {"evidence": None, **content} if opened.kind == "approve" else content
+            source = write_workflow(plan, opened, typed)
+            return cell, _ImitatedQuestion(plan, opened, state.requester, typed, source)
         except (NotImitable, Unreadable) as error:
             obstacle = obstacle or error
     if isinstance(obstacle, Unreadable):
