@@ -89,6 +89,31 @@ def decode(content: bytes, charset: str | None) -> tuple[str, list[str]]:
     return text.removeprefix("\ufeff"), notes
 
 
+class Utf8:
+    """A text of bytes that come in pieces, in UTF-8: as they come, unless they begin as UTF-16 or UTF-32 does."""
+
+    def __init__(self) -> None:
+        self._head: bytes | None = b""  # until there are four bytes, by which the charset is known
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def feed(self, piece: bytes) -> bytes:
+        """The next piece; b"" is the end, and gives what is held back."""
+        if self._head is not None:
+            self._head += piece
+            if piece and len(self._head) < 4:
+                return b""
+            if (charset := _find_wide(self._head)) is not None:
+                self._decoder = codecs.getincrementaldecoder(charset)(errors="replace")
+            piece, self._head = self._head, None
+        return piece if self._decoder is None else self._decoder.decode(piece).removeprefix("\ufeff").encode()
+
+
+def to_utf8(content: bytes, charset: str | None) -> bytes:
+    """A body in UTF-8, without a byte order mark; as it is where it is not of the charset that its sender names."""
+    text, notes = decode(content, charset)
+    return content if notes else text.encode()
+
+
 def read(text: str | bytes, big: BigIntegers = "text", *, pairs: Pairs | None = None) -> Foreign:
     """The JSON value in `text`. `pairs` makes an object of its members; None: the last of those with one name counts.
 

@@ -20,6 +20,10 @@ class NotUnpacked(ValueError):
     """A body that is not packed as its server says."""
 
 
+class BreaksOff(NotUnpacked):
+    """A body of which only the beginning has come."""
+
+
 def list_encodings(header: str) -> list[str]:
     """The encodings in a `Content-Encoding`, in the order in which they were applied, without `identity`."""
     names = (each.strip().lower() for each in header.split(","))
@@ -43,7 +47,7 @@ class Unpacker:
         return self._through(self._layers, piece)
 
     def end(self) -> Iterator[bytes]:
-        """The rest behind the last piece. Raises NotUnpacked for a body that ends too early."""
+        """The rest behind the last piece. Raises BreaksOff for a body that ends too early."""
         for number, layer in enumerate(self._layers, 1):
             for each in layer.end():
                 yield from self._through(self._layers[number:], each)
@@ -85,7 +89,7 @@ class _Layer:
         if self._head:
             yield from self._unpack(self._begin(self._head))
         if self._inner is not None and not self._inner.eof:
-            raise NotUnpacked(f"its {self._name} breaks off")
+            raise BreaksOff(f"its {self._name} breaks off")
 
     def _begin(self, head: bytes) -> bytes:
         self._head = None

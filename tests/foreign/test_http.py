@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hai_flow import values
 from tests.steps.test_http import failure, perform
 from tests.support.service import Reply, Service
 
@@ -63,6 +64,33 @@ async def test_a_server_that_goes_away_in_the_middle_may_be_asked_again(said: by
         fault = await failure({"post": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", "body": {}})
     assert (fault.code, fault.retriable) == ("http.connection", True)
     assert fault.data == ({**fault.data, "status": 201, "text": "paid"} if said else None)
+
+
+HEADS = [  # what comes of an answer, and its status where it says one
+    (b"HTTP/1.1 201 Created\r\nContent-Type: text/pl", 201),
+    (b"HTTP/1.1 201 Cre", 201),
+    (b"HTTP/1.1 201 Created\r\nno header\r\n\r\npaid", 201),
+    (b"HTTP/1.1 abc\r\n\r\npaid", None),
+    (b"<html>paid</html>", None),
+    (b"paid 7\r\n", None),
+    (b"\x16\x03\x01\x02\x00", None),
+]
+
+
+@pytest.mark.parametrize(("said", "status"), HEADS)
+async def test_an_answer_without_a_head_is_kept_for_whoever_finds_out(said: bytes, status: int | None) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        fault = await failure({"post": url, "body": {}})
+    assert fault.code in ("http.connection", "http.invalid_response")
+    text = values.storable(said.decode())
+    assert fault.data == {"url": url, "text": text} | ({} if status is None else {"status": status})
 
 
 async def test_a_body_that_was_changed_has_notes_and_the_text_as_it_was() -> None:

@@ -25,7 +25,7 @@ from hai_flow.steps.mcp.schemas import read_tool
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.runtime.conftest import make as make
 from tests.steps.test_mcp import call, failure, runner_of, step_of
-from tests.support.mcp_lines import Script
+from tests.support.mcp_lines import Script, Way
 from tests.support.mcp_lines import catalogue as lines
 from tests.support.mcp_server import http_server, server
 from tests.support.service import Received, Reply, Service
@@ -38,8 +38,8 @@ OK = {"content": [{"type": "text", "text": "ok"}]}
 class Odd:
     """A server over HTTP with the function `ok` and others (`tools`); it answers calls of `t` by `result`.
 
-    `sessions`: it has sessions, and `forget` makes it answer by `unknown` to those that it knew before. `calls` are the
-    names of the functions that were performed.
+    `sessions`: it has sessions, and `forget` makes it answer by `unknown` to those that it knew before (`pings`: but to
+    a ping as ever). `calls` are the names of the functions that were performed.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Odd:
         sessions: bool = False,
         unknown: Reply | None = None,
         leads: str = "",
+        pings: bool = False,
     ) -> None:
         self.tools = [GOOD] if tools is None else [GOOD, *tools]
         self.result = result
@@ -59,6 +60,7 @@ class Odd:
         )
         self._has_sessions = sessions
         self._leads = leads
+        self._free = {"server/discover", *(["ping"] if pings else [])}
         self._known: set[str] = set()
         self._opened = 0
 
@@ -72,7 +74,7 @@ class Odd:
 
     def __call__(self, received: Received) -> Reply:
         if self._leads and received.target == "/mcp":
-            return Reply(307, headers=(("Location", self._leads),))
+            return Reply(307, headers=(("Location", self._leads),) if self._leads.strip() else ())
         asked = json.loads(received.body) if received.body else {}
         method, id = asked.get("method"), asked.get("id")
         if id is None:
@@ -88,7 +90,7 @@ class Odd:
             return self._reply(id, {**known, "serverInfo": {"name": "odd", "version": "1"}}, headers)
         if (
             self._has_sessions
-            and method != "server/discover"
+            and method not in self._free
             and received.headers.get("mcp-session-id") not in self._known
         ):
             return self._unknown
@@ -130,6 +132,9 @@ SAID_OTHERWISE = [
     Reply(400, b"Invalid session", type="text/plain"),
     Reply(409, b'{"error": "session closed"}'),
     Reply(422, b'{"detail": "Session ID is invalid"}'),
+    Reply(400, '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"会话不存在"}}'.encode()),
+    Reply(400, "Сессия не найдена".encode(), type="text/plain"),
+    Reply(409, b'{"fehler": "Die Sitzung ist abgelaufen"}'),
     Reply(400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}'),
     *(
         Reply(200, b'{"jsonrpc":"2.0","id":"x","error":{"code":-32001,"message":"%s"}}' % said)
@@ -171,15 +176,15 @@ async def test_a_forgotten_session_is_opened_anew_and_the_call_made_once(unknown
 @pytest.mark.parametrize("status", [400, 401, 409, 500, 503])
 async def test_what_a_server_says_beside_a_status_is_in_the_error(status: int) -> None:
     said = Reply(status, "<html><body><p>Your licence\n ended: 许可证</p></body></html>".encode(), type="text/html")
-    odd = Odd(sessions=True, unknown=said)
+    odd = Odd(sessions=True, unknown=said, pings=True)
     async with serving(odd) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
         odd.forget()
         assert f"{status} (Your licence ended: 许可证)" in str(await failure(runner, "ok", declared))
 
 
-async def test_a_400_that_speaks_of_no_session_is_not_taken_for_one() -> None:
-    odd = Odd(sessions=True, unknown=Reply(400, b'{"error": "the order is too large"}'))
+async def test_a_400_in_a_session_that_still_answers_a_ping_is_the_call_s_own() -> None:
+    odd = Odd(sessions=True, unknown=Reply(400, b'{"error": "the order is too large"}'), pings=True)
     async with serving(odd) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
         odd.forget()
@@ -250,6 +255,9 @@ async def test_the_official_server_behind_a_redirecting_framework_is_reached() -
 async def test_a_redirect_within_its_origin_is_followed_and_another_is_named() -> None:
     async with serving(Odd(leads="/mcp/")) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
+    async with serving(Odd(leads=" ")) as (runner, declared):
+        fault = await failure(runner, "ok", declared)
+        assert (fault.code, "307" in fault.message) == ("mcp.unavailable", True)
     async with serving(Odd(leads="http://elsewhere.example/mcp")) as (runner, declared):
         fault = await failure(runner, "ok", declared)
         assert fault.code == "mcp.unavailable"
@@ -553,6 +561,77 @@ async def test_big_integers_are_refused_or_sent_as_author_and_server_say() -> No
         assert await call(runner, "t", declared, id="1234567890123456789") == {"id": "1234567890123456789"}
         fault = await failure(runner, "t", f"{declared}, big_integers: refuse")
         assert (fault.code, "1234567890123456789" in fault.data["text"]) == ("tool.invalid_result", True)
+
+
+# --- messages -------
+
+TOLD = '{"content": [{"type": "text", "text": "paid"}]}'
+PAID = f'{{"jsonrpc": "2.0", "id": ID, "result": {TOLD}}}'
+OTHER = PAID.replace("ID", '"other"')
+NOTICE = '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "paying"}}'
+PRETTY = json.dumps({"id": 0, "result": json.loads(TOLD), "jsonrpc": "2.0"}, indent=2).replace('"id": 0', '"id": ID')
+EVERY: tuple[Way, ...] = ("stdio", "json", "events")
+ERROR = '{"code": -32000, "message": "no money"}'
+FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by which it comes so, what is made of it
+    (PAID, EVERY, "paid"),
+    (f"[{PAID}]", EVERY, "paid"),
+    (f"[{NOTICE}, {PAID}, {OTHER}]", EVERY, "paid"),
+    (f"[\n  {NOTICE},\n  {PAID}\n]", ("stdio", "json"), "paid"),
+    (f"[\n  {PAID},\n  {NOTICE}\n]", ("stdio", "json"), "paid"),
+    (PRETTY, ("stdio", "json"), "paid"),
+    (PRETTY.replace("\n", "\r\n"), ("stdio", "json"), "paid"),
+    (f"{{\n{PAID}", ("stdio",), "paid"),
+    (f"[1 of 3]\n[\n{PAID}", ("stdio",), "paid"),
+    ('{"id": ID, "result": ' + TOLD + "}", EVERY, "paid"),
+    ('{"jsonrpc": 2.0, "id": ID, "result": ' + TOLD + "}", EVERY, "paid"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": null}', EVERY, "paid"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": ""}', EVERY, "paid"),
+    ('{"jsonrpc": "2.0", "id": ID, "error": ' + ERROR + ', "result": null}', EVERY, "tool.failed: no money"),
+    ('{"jsonrpc": "2.0", "id": ID, "error": "no money"}', EVERY, "tool.failed: no money"),
+    ('{"jsonrpc": "2.0", "id": ID, "error": {"code": "E7", "message": "no money"}}', EVERY, "tool.failed: no money"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": ' + ERROR + "}", EVERY, "step.in_doubt: no money"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": "no"}', EVERY, "step.in_doubt: paid"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": "paid", "error": "no"}', EVERY, "step.in_doubt: paid"),
+    (f"[{OTHER}, {OTHER}]", ("json",), "step.in_doubt: paid"),
+    (f"[{PAID}, {PAID.replace('paid', 'not')}]", ("json",), "step.in_doubt: paid"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"text": "pai', EVERY, "step.in_doubt: pai"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": {"content": [', ("json", "events"), "step.in_doubt: content"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": {"content": [\n' + OTHER, ("stdio",), "step.in_doubt: content"),
+    ('[{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"text": "pai', ("json",), "step.in_doubt: pai"),
+    ("", ("json",), "step.in_doubt: breaks off"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": "paid"}', EVERY, "tool.invalid_result: can't be read"),
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "way", "outcome"),
+    [(answer, way, outcome) for answer, ways, outcome in FORMS for way in ways],
+    ids=lambda each: each[-60:],
+)
+async def test_an_answer_in_another_form_is_read_and_one_in_part_is_a_doubt(
+    answer: str, way: Way, outcome: str, tmp_path: Any
+) -> None:
+    async with asking(tmp_path, Script(answers=(answer,)), way) as runner:
+        if outcome == "paid":
+            assert await call(runner, "add", "mcp: {use: files}") == outcome
+            return
+        fault = await failure(runner, "add", "mcp: {use: files}")
+    code, _, words = outcome.partition(": ")
+    assert (fault.code, words in fault.message) == (code, True), fault.message
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le", "utf-8-sig"])
+@pytest.mark.parametrize("way", EVERY)
+async def test_a_server_that_writes_utf_16_or_utf_32_is_read(charset: str, way: Way, tmp_path: Any) -> None:
+    answer = PAID.replace("paid", "paid 你好")
+    async with asking(tmp_path, Script(answers=(answer,), charset=charset), way) as runner:
+        assert await call(runner, "add", "mcp: {use: files}") == "paid 你好"
+
+
+@asynccontextmanager
+async def asking(folder: Any, script: Script, way: Way) -> AsyncIterator[McpRunner]:
+    async with asyncio.timeout(15), lines(folder, script, way) as file, runner_of(file.read_text()) as runner:
+        yield runner
 
 
 # --- questions --------------------------------------------------------------------------------------------------------

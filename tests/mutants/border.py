@@ -139,7 +139,7 @@ connections.bug(
 mcp_http = Room("hai_flow/steps/mcp/http.py", _MCP)
 mcp_http.bug(
     "a session is gone only where the server says 404",
-    ("    return status in (404, 410) or (status in (400,", "    return status == 404 or (status in (4000,"),
+    ("status in _GONE or (status in _REFUSED", "status == 404 or (status in ()"),
     by=f"{_MCP}::test_a_forgotten_session_is_opened_anew_and_the_call_made_once",
 )
 mcp_http.bug(
@@ -286,7 +286,20 @@ connections.bug(
     ("types.CONNECTION_CLOSED and error.message == _CLOSED:", "types.CONNECTION_CLOSED:"),
     by=f"{_MCP}::test_an_error_that_only_mentions_a_session_is_the_function_s_own",
 )
+_FORMS: Final = f"{_MCP}::test_an_answer_in_another_form_is_read_and_one_in_part_is_a_doubt"
+mcp_http.bug(
+    "a refused call is repeated in another session though its own is known",
+    ("response.status_code == status and ", "response.status_code != status or "),
+    by=f"{_MCP}::test_a_400_in_a_session_that_still_answers_a_ping_is_the_call_s_own",
+)
+mcp_http.bug(
+    "of a batch without an answer to the call the first one counts",
+    ("own = answers if len(messages) == 1 else", "own = answers[:1] if True else"),
+    by=_FORMS,
+)
 messages = Room("hai_flow/steps/mcp/messages.py", _MCP)
+messages.bug("a result beside an error is lost", ('message.get("result") or not', "True or not"), by=_FORMS)
+messages.bug("an answer that breaks off is a failure", ("if is_broken else", "if False else"), by=_FORMS)
 messages.bug(
     "a schema of three hundred levels takes the list of functions with it",
     ("shallow = foreign.make_shallow(text, _DEPTH_MAX)", "shallow = None"),

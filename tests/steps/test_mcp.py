@@ -72,7 +72,8 @@ def step_of(call: str, declared: str) -> Step:
 async def runner_of(
     catalogue: str = "{}", secrets: Secrets | None = None, hosts: tuple[str, ...] = (), **config: Any
 ) -> AsyncIterator[McpRunner]:
-    known, findings = read_mcp_catalogue(f"hai: mcp/v1\nservers: {catalogue}".encode(), "f")
+    head = "" if catalogue.startswith("hai:") else "hai: mcp/v1\nservers: "
+    known, findings = read_mcp_catalogue(f"{head}{catalogue}".encode(), "f")
     assert findings == []
     made = McpRunner(known, secrets or Secrets(), hosts, HttpConfig(**config))
     try:

@@ -33,6 +33,7 @@ class Script(msgspec.Struct):
     modern: bool = False
     questions: tuple[str, ...] = ()
     goes_on: bool = False  # with a call that is cancelled
+    charset: str = "utf-8"
     given: list[Any] = []
     call: Any = None
 
@@ -107,7 +108,7 @@ async def over_http(script: Script, *, events: bool) -> AsyncIterator[str]:
                 length = next((line.split(":")[1] for line in head.splitlines() if line.startswith("content-le")), "0")
                 body = await reader.readexactly(int(length))
                 said = script.said(json.loads(body)) if body else ()
-                writer.write(_response(said, events=events))
+                writer.write(_response(said, script.charset, events=events))
                 await writer.drain()
         writer.close()
 
@@ -118,13 +119,17 @@ async def over_http(script: Script, *, events: bool) -> AsyncIterator[str]:
         server.close()
 
 
-def _response(said: Sequence[str], *, events: bool) -> bytes:
+def _response(said: Sequence[str], charset: str, *, events: bool) -> bytes:
     if not said:
         return b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
     kind = "text/event-stream" if events else "application/json"
     text = "".join(f"event: message\r\ndata: {each}\r\n\r\n" for each in said) if events else said[-1]
-    body = text.encode(errors="surrogateescape")
+    body = _encode(text, charset)
     return f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def _encode(text: str, charset: str) -> bytes:
+    return text.encode(charset, "surrogateescape" if charset == "utf-8" else "strict")
 
 
 @contextlib.asynccontextmanager
@@ -143,9 +148,11 @@ async def catalogue(folder: Path, script: Script, way: Way = "stdio") -> AsyncIt
 
 def main() -> None:
     script = Script(**json.loads(Path(sys.argv[1]).read_text()))
+    charset = script.charset
     for line in sys.stdin:
         for each in script.said(json.loads(line)):
-            sys.stdout.buffer.write(each.encode(errors="surrogateescape") + b"\n")
+            sys.stdout.buffer.write(_encode(f"{each}\n", charset))
+            charset = {"utf-16": "utf-16-le", "utf-8-sig": "utf-8"}.get(charset, charset)  # one mark, at the beginning
             sys.stdout.flush()
 
 

@@ -24,7 +24,7 @@ from hai_flow.primitives.retry_after import retry_after
 from hai_flow.primitives.unpacking import NotUnpacked
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.stream import Telling
-from hai_flow.steps.http.transport import HttpConfig, make_transport, unpack_body
+from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport, unpack_body
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, hide_in_attempt, hide_secrets
 from hai_flow.values import Json, storable
@@ -40,6 +40,7 @@ SAID_CHARS_MAX: Final = 300
 HIDDEN_CHARS_MAX: Final = 16 * 1024  # of a response that an error quotes
 JSON: Final = "application/json"
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_STATUS: Final = re.compile(rb"HTTP/\d(?:\.\d)? +(\d{3})\b")
 _AGAIN: Final = frozenset({408, 425, 429})
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -206,6 +207,8 @@ class HttpExchange:
         client = await self._runner.client(origin[1], origin[2])
         response: httpx2.Response | None = None
         content = bytearray()
+        RECEIVED.set(received := bytearray())
+        self._attempt.receive(partial(_describe_head, received, url))
         try:
             query = asked.get("query") if ours else None
             body = _body(asked)
@@ -227,14 +230,14 @@ class HttpExchange:
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise unfit(f"{url!r} is no address that can be asked: {error}") from None
         except (NotUnpacked, httpx2.RemoteProtocolError) as error:
-            data = self._describe_partial(response, content, url)
+            data = self._describe_partial(response, content, url) or _describe_head(received, url)
             if isinstance(error, httpx2.RemoteProtocolError) and _BROKE_OFF.search(str(error)):
                 message = f"{self._place(url)} broke off its answer: {error}"
                 raise StepError(message[:1000], code="http.connection", retriable=True, data=data) from None
             raise self._unreadable(url, str(error), data) from None
         except httpx2.TransportError as error:
             message = f"{self._place(url)} can't be reached: {str(error) or type(error).__name__}"
-            data = self._describe_partial(response, content, url)
+            data = self._describe_partial(response, content, url) or _describe_head(received, url)
             raise StepError(message, code="http.connection", retriable=True, data=data) from None
         return self._response(response, bytes(content), url)
 
@@ -456,7 +459,17 @@ def _short(response: Mapping[str, Json]) -> dict[str, Json]:
     """A response as errors repeat it."""
     text = hide_secrets(response["text"][:HIDDEN_CHARS_MAX])  # before the cut, which would leave a part of a secret
     excerpt = text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"
-    return {"status": response["status"], "url": response["url"], "text": excerpt}
+    status = {"status": response["status"]} if "status" in response else {}
+    return {**status, "url": response["url"], "text": excerpt}
+
+
+def _describe_head(received: bytearray, url: str) -> Json:
+    """What has come of an answer whose head is not read: its status is in its first line, where it has one. None where
+    nothing has come."""
+    if not received:
+        return None
+    status = {"status": int(line[1])} if (line := _STATUS.match(received)) else {}
+    return _short({**status, "url": url, "text": storable(foreign.decode(bytes(received), None)[0])})
 
 
 def unfit(message: str) -> StepError:

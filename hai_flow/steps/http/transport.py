@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.primitives.unpacking import unpack
 from hai_flow.steps.http.egress import EgressGuard
 
 if TYPE_CHECKING:
     import httpx2
+
+
+RECEIVED_BYTES_MAX: Final = 16 * 1024
+RECEIVED: Final[ContextVar[bytearray | None]] = ContextVar("RECEIVED", default=None)
+"""Gets the beginning of what comes for the requests of its task, as it comes: of an answer whose head can't be read
+there is nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +39,26 @@ def make_transport(guard: EgressGuard, config: HttpConfig) -> httpx2.AsyncHTTPTr
 
     plain: Any = httpcore2.AnyIOBackend()
 
+    class Noting(httpcore2.AsyncNetworkStream):
+        def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
+            self._inner = inner
+            self.write, self.aclose, self.get_extra_info = inner.write, inner.aclose, inner.get_extra_info
+
+        async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+            piece = await self._inner.read(max_bytes, timeout)
+            if (received := RECEIVED.get()) is not None:
+                received += piece[: max(0, RECEIVED_BYTES_MAX - len(received))]
+            return piece
+
+        async def start_tls(self, *args: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
+            return Noting(await self._inner.start_tls(*args, **more))
+
     class Judged(httpcore2.AsyncNetworkBackend):
         """Connects to the address that was judged, and to no other that the name may have."""
 
         async def connect_tcp(self, host: str, port: int, *args: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
-            return await plain.connect_tcp(await guard.address(host, port), port, *args, **more)
+            address = host if config.proxy is not None else await guard.address(host, port)
+            return Noting(await plain.connect_tcp(address, port, *args, **more))
 
         async def sleep(self, seconds: float) -> None:
             await plain.sleep(seconds)
@@ -45,14 +67,7 @@ def make_transport(guard: EgressGuard, config: HttpConfig) -> httpx2.AsyncHTTPTr
     if config.ca is not None:
         context.load_verify_locations(config.ca)
     transport = httpx2.AsyncHTTPTransport(verify=context, proxy=config.proxy, trust_env=False)
-    if config.proxy is None:
-        transport._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=context,
-            max_connections=100,
-            max_keepalive_connections=20,
-            keepalive_expiry=5.0,
-            network_backend=Judged(),
-        )
+    transport._pool._network_backend = Judged()  # type: ignore[union-attr]
     return transport
 
 

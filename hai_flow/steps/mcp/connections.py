@@ -35,6 +35,7 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp.asking import Sitting
 from hai_flow.steps.mcp.http import SESSION_GONE, UNAUTHORIZED, make_client
 from hai_flow.steps.mcp.messages import FAULT
+from hai_flow.steps.mcp.receipts import cut
 from hai_flow.steps.mcp.results import SAID_CHARS_MAX, Resource, result_of, says_error, text_of
 from hai_flow.steps.mcp.schemas import NAME, read_tool
 from hai_flow.steps.mcp.stdio import program
@@ -186,9 +187,9 @@ class Connection:
             raise self._unavailable(f"has forgotten the session, and describes {function} otherwise now")
         try:
             return await send(again.client)
-        except _SessionGone:
+        except _SessionGone as error:
             self._retire(again.client)
-            raise self._unavailable("forgets each session at once") from None
+            raise self._unavailable(f"forgets each session at once: {error}") from None
 
     async def _call(
         self,
@@ -217,7 +218,7 @@ class Connection:
             return self._judge(await self._raise_if_asked(sending, sitting, repeatable), repeatable)
         except MCPError as error:
             if _is_gone(error):
-                raise _SessionGone from None
+                raise _SessionGone(error.error.message[:SAID_CHARS_MAX]) from None
             if error.code == types.INVALID_PARAMS and state is not None:  # most often it is too old for the server
                 message = f"{self.name} does not take the answer: {error.message[:1000]}"
                 raise StepError(message, retriable=True) from None
@@ -474,10 +475,10 @@ class Connection:
     def _faulty(self, fault: Mapping[str, Any], repeatable: bool) -> StepError:
         text = str(fault["message"])
         if fault["final"]:
-            data = None if fault["text"] is None else {"text": fault["text"]}
+            data = None if fault["text"] is None else {"text": cut(fault["text"])}
             return StepError(f"{self.name}: {text}", code=fault["code"], retriable=False, data=data)
         if fault["reached"]:
-            had_said = f"; it had said: {fault['text'][:SAID_CHARS_MAX]}" if fault["text"] else ""
+            had_said = f"; it had said: {cut(fault['text'])}" if fault["text"] else ""
             return self._loss_error(f"{text}{had_said}", repeatable)
         code_there = fault["code"]
         retriable = code_there in ("mcp.unavailable", "http.connection")

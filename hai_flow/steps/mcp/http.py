@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from itertools import dropwhile
 from typing import Any, Final
 
 import httpx2
@@ -18,12 +19,13 @@ import mcp_types as types
 
 from hai_flow import values
 from hai_flow.errors import StepError
+from hai_flow.foreign import Utf8, to_utf8
 from hai_flow.primitives.retry_after import retry_after
-from hai_flow.primitives.unpacking import NotUnpacked, can_unpack
+from hai_flow.primitives.unpacking import BreaksOff, NotUnpacked, can_unpack
 from hai_flow.steps.http.egress import EgressGuard
-from hai_flow.steps.http.transport import HttpConfig, make_transport, unpack_body
+from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport, unpack_body
 from hai_flow.steps.mcp import messages as mcp_messages
-from hai_flow.steps.mcp.messages import read, to_read, unreadable
+from hai_flow.steps.mcp.messages import read_all, to_read, unread, unreadable
 from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX
 from hai_flow.steps.mcp.taps import CALLER
 from hai_flow.steps.secrets import hide_secrets
@@ -46,6 +48,12 @@ NOTIFY_SECONDS: Final = 20.0  # for a server to take a notification, an answer o
 LEAVE_SECONDS: Final = 5.0  # for a server to hear that a session is over
 _UNREACHED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _BUSY: Final = frozenset({429, 503})
+_GONE: Final = frozenset({404, 410})  # by the protocol, what a server answers in a session that it does not know
+_REFUSED: Final = frozenset({400, 409, 422})  # what servers answer otherwise
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_PING: Final = b'{"jsonrpc": "2.0", "id": "hai-flow-ping", "method": "ping"}'
+_PING_BYTES_MAX: Final = 4096
+_ID: Final = re.compile(r'"id" ?: ?(?:"[^"]*"|[^",}]*)')
 _DENIED: Final = frozenset({401, 403})
 _STREAM_FACTOR: Final = 16  # the largest answer to one call, with its notifications, as a multiple of one message
 
@@ -78,6 +86,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _fault(f"it said nothing for {seconds:g} s", reached=True)
 
     async def _exchange(self, request: httpx2.Request, call: types.RequestId | None) -> httpx2.Response:
+        RECEIVED.set(received := bytearray())
         try:
             if self._config.proxy is not None:  # which resolves the name once more
                 await self._guard.address(request.url.host, request.url.port or 443)
@@ -87,12 +96,14 @@ class _Answering(httpx2.AsyncBaseTransport):
         except _UNREACHED as error:
             return _fault(f"it can't be reached: {str(error) or type(error).__name__}", reached=False)
         except httpx2.TransportError as error:
-            return _fault(_broken(error), reached=True)
-        return await self._whole(response, call, in_session=SESSION_ID in request.headers)
+            return _fault(_broken(error), reached=True, text=_text_of(received) or None)
+        in_session = call is not None and SESSION_ID in request.headers
+        return await self._whole(response, call, request if in_session else None)
 
     async def _whole(
-        self, response: httpx2.Response, call: types.RequestId | None, *, in_session: bool
+        self, response: httpx2.Response, call: types.RequestId | None, session: httpx2.Request | None
     ) -> httpx2.Response:
+        """`session`: the call, where it was made in a session."""
         caller = None if call is None else CALLER.get()
         receipt = None if caller is None else caller.receipt
         kind = response.headers.get("content-type", "").lower()
@@ -120,35 +131,41 @@ class _Answering(httpx2.AsyncBaseTransport):
         except NotUnpacked as error:
             text = _text_of(content)
             message = f"{mcp_messages.UNREADABLE}: {error}"
-            return _fault(message, code="tool.invalid_result", reached=True, final=True, text=text)
+            is_whole = not isinstance(error, BreaksOff)
+            return _fault(message, code="tool.invalid_result", reached=True, final=is_whole, text=text)
         finally:
             await response.aclose()
+        content = to_utf8(bytes(content), response.charset_encoding)
         status = response.status_code
-        if in_session and call is not None and _knows_no_session(status, bytes(content)):
-            return _fault("it has forgotten the session", code=SESSION_GONE, reached=False)
         answers = f"it answers {status}{_words_in(content)}"
+        if session is not None and (
+            status in _GONE or (status in _REFUSED and await self._is_gone(session, status, content))
+        ):
+            return _fault(f"it has forgotten the session: {answers}", code=SESSION_GONE, reached=False)
+        if status in _MOVED and "location" not in response.headers:
+            return _fault(f"{answers}, and no address to go to", reached=status == 303)
         if status in _DENIED and not self._asks_for_tokens:
             return _fault(f"{answers}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
         if call is not None and status < 300:
             return self._answer_to(call, response, content)
         if kind.startswith("application/json"):
-            body = bytes(content) if call is None else _answer_in(content, call, is_error=status >= 400)
+            body = content if call is None else _answer_in(content, call, is_error=status >= 400)
             if body is not None:
                 return httpx2.Response(status, headers=_strip_length(response), content=body)
         if self._is_for_the_sdk(status):
-            return httpx2.Response(status, headers=_strip_length(response), content=bytes(content))
+            return httpx2.Response(status, headers=_strip_length(response), content=content)
         if status in _BUSY:
             return _fault(f"it is busy, {answers}", reached=False, after=retry_after(dict(response.headers)))
         if status >= 500:
             return _fault(answers, reached=True)
         return _fault(answers, code="tool.failed", final=True)
 
-    def _answer_to(self, call: types.RequestId, response: httpx2.Response, content: bytearray) -> httpx2.Response:
+    def _answer_to(self, call: types.RequestId, response: httpx2.Response, content: bytes) -> httpx2.Response:
         """The response to a call that was answered: its message, whatever type the server gives the body."""
         headers = _strip_length(response)
         if _EVENTS.match(content):
             headers["content-type"] = "text/event-stream"
-            stream = _Events(_say(bytes(content)), response.aclose, self._config.bytes_max, call)
+            stream = _Events(_say(content), response.aclose, self._config.bytes_max, call)
             return httpx2.Response(response.status_code, headers=headers, stream=stream)
         headers["content-type"] = "application/json"
         body = _answer_in(content, call, is_error=False)
@@ -159,14 +176,32 @@ class _Answering(httpx2.AsyncBaseTransport):
         token that is missing."""
         return status < 400 or status == 404 or status in _DENIED
 
+    async def _is_gone(self, refused: httpx2.Request, status: int, content: bytes) -> bool:
+        """Whether a server that refuses a call does not know its session: it says so, or answers a `ping` in the same
+        session as it does the call. A server that answers in any other way knows the session."""
+        if _NO_SESSION.search(content) is not None:
+            return True
+        headers = refused.headers.copy()
+        headers.pop("content-length", None)
+        ping = httpx2.Request("POST", refused.url, headers=headers, content=_PING)
+        try:
+            async with asyncio.timeout(NOTIFY_SECONDS):
+                response = await self._inner.handle_async_request(ping)
+                try:
+                    answer = bytearray()
+                    async for piece in unpack_body(response):
+                        answer += piece
+                        if len(answer) > len(content) + _PING_BYTES_MAX:
+                            return False
+                finally:
+                    await response.aclose()
+        except (TimeoutError, httpx2.TransportError, NotUnpacked, StepError):
+            return False
+        said = _words_in(to_utf8(bytes(answer), response.charset_encoding))
+        return response.status_code == status and _ID.sub("", said) == _ID.sub("", _words_in(content))
+
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-def _knows_no_session(status: int, content: bytes) -> bool:
-    """Whether a response says that its server does not know the session of the request, as the protocol has it (404) or
-    as servers say it otherwise."""
-    return status in (404, 410) or (status in (400, 409, 422) and _NO_SESSION.search(content) is not None)
 
 
 def _find_limit(request: httpx2.Request, call: types.RequestId | None) -> float | None:
@@ -187,34 +222,20 @@ async def _call_of(request: httpx2.Request) -> types.RequestId | None:
     return body.get("id") if isinstance(body, dict) and "method" in body else None
 
 
-def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> bytes | None:
+def _answer_in(content: bytes, call: types.RequestId, *, is_error: bool) -> bytes | None:
     """The answer to a call, as the SDK can read it; None where a response that is an error has none in it."""
-    message_read = read(_of_batch(content, call))
-    message = None if message_read is None else message_read.message
-    if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-        return None if is_error else to_read(unreadable(call, text=_text_of(content))).text.encode()
-    if message.id != call:  # an answer of HTTP belongs to its request
-        message.id = call
-        message_read = to_read(message)
-    assert message_read is not None
-    return message_read.text.encode()
-
-
-def _of_batch(content: bytes | bytearray, call: types.RequestId) -> bytes | bytearray:
-    """Of a batch of messages, as protocol 2025-03-26 has them, the answer to the call; any other content as it is."""
-    batch = _split(content)
-    return next((each for each in batch if json.loads(each).get("id") == call), batch[-1]) if batch else content
-
-
-def _split(content: bytes | bytearray) -> list[bytes]:
-    """The messages of a batch; empty for any other content."""
-    if not content.removeprefix(_MARK).lstrip().startswith(b"["):
-        return []
-    try:
-        batch = json.loads(content.removeprefix(_MARK))
-    except (ValueError, RecursionError):
-        return []
-    return [json.dumps(each).encode() for each in batch if isinstance(each, dict)]
+    messages = [each.message for each in read_all(content)]
+    answers = [each for each in messages if isinstance(each, types.JSONRPCResponse | types.JSONRPCError)]
+    # An answer of HTTP belongs to its request; in a batch it has to say so.
+    own = answers if len(messages) == 1 else [each for each in answers if str(each.id) == str(call)]
+    if own and all(each == own[0] for each in own):
+        return to_read(own[0].model_copy(update={"id": call})).text.encode()
+    if is_error:
+        return None
+    text = _text_of(content)
+    if answers:
+        return to_read(mcp_messages.fault("none of its answers is the one to the call", call, text=text)).text.encode()
+    return to_read(unread(call, text)).text.encode()
 
 
 def _text_of(content: bytes | bytearray) -> str:
@@ -275,6 +296,8 @@ class _Events(httpx2.AsyncByteStream):
         try:
             async for event in self._events():
                 yield event
+        except BreaksOff as error:
+            why = str(error)
         except NotUnpacked as error:
             yield _event(to_read(unreadable(None, f"{mcp_messages.UNREADABLE}: {error}")).text)
             return
@@ -325,7 +348,9 @@ class _Events(httpx2.AsyncByteStream):
     async def _lines(self) -> AsyncIterator[bytes]:
         """The lines with their ends (`\\n`, `\\r\\n` or `\\r`), as the format has them; `_TOO_LONG` for too much."""
         partial, cut, is_first = self._partial, False, True
-        async for piece in self._pieces:
+        charset = Utf8()
+        async for each in self._pieces:
+            piece = charset.feed(each)
             if self._left is not None:
                 self._left -= len(piece)
             if len(partial) + len(piece) > 2 * self._bytes_max or (self._left is not None and self._left < 0):
@@ -353,8 +378,7 @@ def _readable(event: list[bytes]) -> bytes:
     text = _data(event)
     if not text:
         return b"".join(event)
-    batch = _split(text)
-    messages = [message.text for each in batch or [text] if (message := read(each)) is not None]
+    messages = [message.text for message in read_all(text)]
     rest = b"".join(line for line in event if line.startswith((b"id", b"retry")))
     return b"".join((rest if number == 0 else b"") + _event(each) for number, each in enumerate(messages)) or (
         rest + b"data:\n\n"
@@ -362,14 +386,12 @@ def _readable(event: list[bytes]) -> bytes:
 
 
 def _data(event: list[bytes]) -> bytes:
-    """The data of an event. A line of JSON without `data:` counts, too: of servers that give a document the type of a
+    """The data of an event. Lines of JSON without `data:` count, too: of servers that give a document the type of a
     stream."""
-    values_of = [_value(line) if line.startswith(b"data") else line.strip(b"\r\n") for line in event if _has_data(line)]
-    return b"\n".join(values_of) if any(values_of) else b""
-
-
-def _has_data(line: bytes) -> bool:
-    return line.startswith((b"data", b"{", b"["))
+    data = [_value(line) for line in event if line.startswith(b"data")]
+    if not data:
+        data = [line.strip(b"\r\n") for line in dropwhile(lambda line: not line.startswith((b"{", b"[")), event)]
+    return b"\n".join(data) if any(data) else b""
 
 
 def _is_whole(event: list[bytes]) -> bool:

@@ -8,6 +8,7 @@ Characters that no run can hold are replaced in every message. Pure.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -18,23 +19,27 @@ from typing import Any, Final
 import mcp_types as types
 
 from hai_flow import foreign, values
+from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX
 
 FAULT: Final = f"hai-flow/fault/{token_hex(8)}"
 """The key in the `data` of an error that is ours and not the server's. No server can guess it, and say the same."""
 CHANGED: Final = f"hai-flow/changed/{token_hex(8)}"
 """The key in the `_meta` of a result under which the notes stand on what of it was changed (`list_notes`)."""
 UNREADABLE: Final = "it answers with what can't be read"
+_BROKEN: Final = "its answer breaks off"
+_BATCH: Final = re.compile(r"\ufeff?\s*\[")
+_CONTRADICTED: Final = "it answers with a result and an error at once"
 
 _ESCAPED: Final = re.compile(
     r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<bad>\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000))"
 )
 _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s"{}\[\]:,]+', re.DOTALL)
 
+_SIGN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?P<end>"?)|[\[\]{}]', re.DOTALL)
 _MAYBE_ODD: Final = re.compile(r"\d{300}|[eE]\+?\d{3}")
 _TEXT_OR_NUMBER: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?\d++(?:\.\d++)?+(?:[eE][+-]?+\d++)?+', re.DOTALL)
 _DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
 _DEPTH_MAX: Final = values.DEPTH_MAX + 2  # a value of a result stands in the result, and that in its message
-_SAID_CHARS_MAX: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,41 @@ class Read:
     text: str
 
 
+def read_all(raw: bytes | bytearray) -> list[Read]:
+    """The messages in `raw`: one, or those of a batch (protocol 2025-03-26). Those that can't be read are left out."""
+    text = raw.decode(errors="surrogateescape")
+    parts = (each.encode(errors="surrogateescape") for each in _split(text)) if _BATCH.match(text) else (raw,)
+    return [each for part in parts if (each := read(part)) is not None]
+
+
+def _split(text: str) -> list[str]:
+    """The objects in a list, as they are written; empty where its brackets don't match."""
+    parts: list[str] = []
+    depth = start = 0
+    for match in _SIGN.finditer(text):
+        if match[0] in ("[", "{"):
+            depth += 1
+            start = match.start() if depth == 2 else start
+        elif match[0] in ("]", "}"):
+            depth -= 1
+            if depth == 1:
+                parts.append(text[start : match.end()])
+    return [] if depth else parts
+
+
+def measure(text: str) -> int | None:
+    """How many brackets of JSON text stay open; None: a text in it has no end."""
+    depth = 0
+    for match in _SIGN.finditer(text):
+        if match["end"] == "":
+            return None
+        depth += 1 if match[0] in ("[", "{") else -1 if match[0] in ("]", "}") else 0
+    return depth
+
+
 def read(raw: bytes | bytearray) -> Read | None:
-    """The message in `raw`. For an answer that can't be read, an error with the same id; for any other message that
-    can't be read, None."""
+    """The message in `raw`. For an answer that can't be read, or breaks off, an error with the same id; for any other
+    message that can't be read, None."""
     decoded = raw.decode(errors="replace").removeprefix("\ufeff")
     text = _quote_numbers(_storable(decoded))
     try:
@@ -56,8 +93,10 @@ def read(raw: bytes | bytearray) -> Read | None:
         shallow = foreign.make_shallow(text, _DEPTH_MAX)
         if shallow is not None and (inner := read(shallow.encode())) is not None:
             return _with_notes(inner, [f"what is nested deeper than {values.DEPTH_MAX} levels is kept as JSON text"])
-        stand_in = _stand_in(text)
+        stand_in = _find_contradiction(text) or _mend(text) or _stand_in(text)
         return None if stand_in is None else to_read(stand_in)
+    if '"error"' in text and '"result"' in text and (stand_in := _find_contradiction(text)) is not None:
+        return to_read(stand_in)
     if isinstance(message, types.JSONRPCNotification) and not _is_plain(message.params):
         return None
     message_read = Read(message, text)
@@ -125,17 +164,23 @@ def fault(
     """The answer that says why there is none. `reached`: the request may have arrived. `final`: the server has
     answered, only not in a form that is taken. `after`: seconds, after which it may be asked again. `text`: what it
     has answered."""
-    excerpt = None if text is None or len(text) <= _SAID_CHARS_MAX else f"{text[:_SAID_CHARS_MAX]}…"
     fields = {
         "code": code,
         "message": message,
         "reached": reached,
         "final": final,
         "after": after,
-        "text": excerpt or text,
+        "text": None if text is None else text[:HIDDEN_CHARS_MAX],
     }
     data = {FAULT: fields}
     return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=-32000, message=message, data=data))
+
+
+def unread(id: types.RequestId | None, text: str) -> types.JSONRPCError:
+    """The answer in the place of one that can't be read: of one that breaks off, nobody knows what it was."""
+    begun = text.lstrip("\ufeff \t\r\n")
+    is_broken = not begun or (begun.startswith(("{", "[")) and measure(begun) != 0)
+    return fault(_BROKEN, id, text=text) if is_broken else unreadable(id, text=text)
 
 
 def unreadable(id: types.RequestId | None, why: str = UNREADABLE, text: str | None = None) -> types.JSONRPCError:
@@ -172,7 +217,7 @@ def _is_plain(params: Mapping[str, Any] | None) -> bool:
     return True
 
 
-def _stand_in(text: str, why: str = UNREADABLE) -> types.JSONRPCMessage | None:
+def _stand_in(text: str, why: str | None = None) -> types.JSONRPCMessage | None:
     """The stand-in for a message that can't be read: for an answer of the server, an error; for a request of the
     server, the same request without its parameters, which the SDK refuses; for a notification, None."""
     members = _members(text)
@@ -182,9 +227,45 @@ def _stand_in(text: str, why: str = UNREADABLE) -> types.JSONRPCMessage | None:
         return None
     if isinstance(id, bool) or not isinstance(id, int | str):
         return None
-    return (
-        unreadable(id, why, text) if method is None else types.JSONRPCRequest(jsonrpc="2.0", id=id, method=str(method))
-    )
+    if method is not None:
+        return types.JSONRPCRequest(jsonrpc="2.0", id=id, method=str(method))
+    return unread(id, text) if why is None else unreadable(id, why, text)
+
+
+def _find_contradiction(text: str) -> types.JSONRPCError | None:
+    """The stand-in for an answer that has both a result and an error, neither of them empty; else None."""
+    message = _find_answer(text)
+    if message is None or not message.get("result") or not message.get("error"):
+        return None
+    return fault(_CONTRADICTED, message["id"], text=text)
+
+
+def _find_answer(text: str) -> dict[str, Any] | None:
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_answer = isinstance(message, dict) and "id" in message and "method" not in message
+    return message if is_answer else None
+
+
+def _mend(text: str) -> types.JSONRPCResponse | types.JSONRPCError | None:
+    """An answer that lacks `jsonrpc`, or whose error has another form; None for anything else."""
+    message = _find_answer(text)
+    if message is None:
+        return None
+    id, result, error = message["id"], message.get("result"), message.get("error")
+    id = int(id) if isinstance(id, float) and id.is_integer() else id
+    try:
+        if error:
+            parts = error if isinstance(error, dict) else {"message": error}
+            code, words = parts.get("code"), parts.get("message")
+            words = words if isinstance(words, str) else json.dumps(error, ensure_ascii=False)
+            report = types.ErrorData(code=code if type(code) is int else -32000, message=words, data=parts.get("data"))
+            return types.JSONRPCError(jsonrpc="2.0", id=id, error=report)
+        return types.JSONRPCResponse(jsonrpc="2.0", id=id, result=result) if isinstance(result, dict) else None
+    except ValueError:
+        return None
 
 
 def _members(text: str) -> dict[str, str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -21,7 +22,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, RequestId
 
 from hai_flow.errors import StepError
-from hai_flow.steps.mcp.messages import make_stand_in, read
+from hai_flow.foreign import Utf8
+from hai_flow.steps.mcp.messages import make_stand_in, measure, read_all
 from hai_flow.steps.mcp.taps import WrappedStream
 
 log = structlog.get_logger(__name__)
@@ -31,7 +33,9 @@ INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM"
 SAID_LINES_MAX: Final = 20
 _SAID_CHARS_MAX: Final = 500
 _PIECE_BYTES: Final = 64 * 1024
-_BEGINNING_BYTES: Final = 4096  # of a line that is too long; they hold the id of the call that it answers
+_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark
+_BEGINNING_BYTES: Final = 4096  # of a message that is too long; they hold the id of the call that it answers
+_VALUE: Final = re.compile(rb'\{\s*(?:["}]|$)|\[\s*(?:\{|$)')  # the beginning of a message, or of a batch
 _END_SECONDS: Final = 2.0  # to end by itself once its input is closed, and again after a signal
 
 
@@ -59,14 +63,14 @@ async def program(
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     from_session, to_server = anyio.create_memory_object_stream[SessionMessage](0)
     last_lines: deque[str] = deque(maxlen=SAID_LINES_MAX)
-    lines = _Lines(process.stdout, line_max)
+    messages = _Messages(process.stdout, line_max)
     tasks = [
-        asyncio.create_task(_read(lines, to_session, ended, command[0])),
+        asyncio.create_task(_read(messages, to_session, ended, command[0])),
         asyncio.create_task(_write(process, to_server, to_session)),
         asyncio.create_task(_listen(process, last_lines)),
     ]
     try:
-        yield _FromProgram(from_server, lines), from_session
+        yield _FromProgram(from_server, messages), from_session
     finally:
         to_session.close()
         from_session.close()
@@ -77,19 +81,11 @@ async def program(
             log.warning("mcp_server_ended", command=command[0], code=process.returncode, said=list(last_lines))
 
 
-async def _read(lines: _Lines, to_session: Any, ended: asyncio.Event, name: str) -> None:
+async def _read(messages: _Messages, to_session: Any, ended: asyncio.Event, name: str) -> None:
     try:
-        async for line, is_whole in lines.read():
-            message = (
-                _message(line)
-                if is_whole
-                else make_stand_in(line, f"it answers with more than {lines.bytes_max} bytes at once")
-            )
-            if message is None:  # programs print things
-                log.debug("mcp_line_skipped", command=name, characters=len(line))
-                continue
+        async for message in messages.read():
             await to_session.send(SessionMessage(message))
-    except ValueError:  # a line that is too long, and the call that it answers is unknown
+    except ValueError:  # one that is too long, and the call that it answers is unknown
         log.warning("mcp_line_too_long", command=name)
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
         pass
@@ -98,58 +94,89 @@ async def _read(lines: _Lines, to_session: Any, ended: asyncio.Event, name: str)
         to_session.close()
 
 
-def _message(line: bytes) -> JSONRPCMessage | None:
-    message = read(line)
-    return None if message is None else message.message
-
-
-class _Lines:
-    """The lines of a program, each of at most `bytes_max` bytes."""
+class _Messages:
+    """The messages of a program, each of at most `bytes_max` bytes. Each should be a line; a batch is read, too, and a
+    value that goes on over several lines."""
 
     def __init__(self, output: asyncio.StreamReader | None, bytes_max: int) -> None:
         assert output is not None
-        self.bytes_max = bytes_max
+        self._bytes_max = bytes_max
         self._output = output
-        self._partial = bytearray()  # the line that has not ended
+        self._line = bytearray()  # that has not ended
         self._is_skipping = False  # of it everything that comes yet
+        self._value = bytearray()  # the lines of the value that has not ended
+        self._depth = 0  # of its brackets
 
-    async def read(self) -> AsyncIterator[tuple[bytes, bool]]:
-        """The lines, and whether they are whole: of one that is too long only the beginning is kept."""
-        while piece := await self._output.read(_PIECE_BYTES):
-            *ends, rest = piece.split(b"\n")
+    async def read(self) -> AsyncIterator[JSONRPCMessage]:
+        """Raises ValueError for a message that is too long, and answers nobody knows what."""
+        charset = Utf8()
+        is_over = False
+        while not is_over:
+            piece = await self._output.read(_PIECE_BYTES)
+            is_over = not piece
+            *ends, rest = charset.feed(piece).split(b"\n")
             for each in ends:
-                self._add(each)
-                if len(self._partial) > self.bytes_max:
-                    yield bytes(self._partial[:_BEGINNING_BYTES]), False
-                elif not self._is_skipping:
-                    yield bytes(self._partial), True
-                self._partial.clear()
-                self._is_skipping = False
-            self._add(rest)
-            if len(self._partial) > self.bytes_max:
-                yield bytes(self._partial[:_BEGINNING_BYTES]), False
-                self._partial.clear()
-                self._is_skipping = True
-        if self._partial:
-            yield bytes(self._partial), True
+                for message in (*self._add(each), *self._end_line()):
+                    yield message
+            for message in self._add(rest):
+                yield message
+        for message in (*self._end_line(), *self._end_value()):
+            yield message
 
-    def _add(self, piece: bytes) -> None:
+    def _add(self, piece: bytes) -> Iterator[JSONRPCMessage]:
         if not self._is_skipping:
-            self._partial += piece
+            self._line += piece
+            if len(self._value) + len(self._line) > self._bytes_max:
+                beginning = bytes(self._value + self._line)[:_BEGINNING_BYTES]
+                self._is_skipping = True
+                self._end_value()
+                why = f"it answers with more than {self._bytes_max} bytes at once"
+                if (message := make_stand_in(beginning, why)) is not None:
+                    yield message
+
+    def _end_line(self) -> Iterator[JSONRPCMessage]:
+        line = bytes(self._line).removeprefix(_MARK).strip()
+        is_skipped = self._is_skipping
+        self._line.clear()
+        self._is_skipping = False
+        if is_skipped or not line or not (self._value or _VALUE.match(line)):
+            return  # programs print other things, too
+        depth = measure(line.decode(errors="replace"))
+        if self._value and depth == 0 and line.startswith(b"{") and b'"jsonrpc"' in line:
+            if self._value.startswith(b"["):  # maybe a batch, maybe no more than a bracket: it waits for neither
+                yield from _list_messages(line.rstrip(b","))
+                line = b"null"
+            elif line.endswith(b"}"):
+                yield from self._end_value()
+        self._value += line + b"\n"
+        self._depth += depth or 0
+        if depth is None or self._depth <= 0:  # no text of JSON goes on in the next line
+            yield from self._end_value()
+
+    def _end_value(self) -> Iterator[JSONRPCMessage]:
+        value = bytes(self._value)
+        self._value.clear()
+        self._depth = 0
+        return _list_messages(value)
 
     def read_partial(self, id: RequestId) -> bytes:
-        """What has come of the answer to a call: the line that has not ended, if it names the call."""
+        """What has come of the answer to a call: the value that has not ended, if it names the call."""
+        partial = bytes(self._value + self._line)
         try:
-            message = make_stand_in(bytes(self._partial[:_BEGINNING_BYTES]), "")
+            message = make_stand_in(partial[:_BEGINNING_BYTES], "")
         except ValueError:
             return b""
-        return bytes(self._partial) if isinstance(message, JSONRPCError) and message.id == id else b""
+        return partial if isinstance(message, JSONRPCError) and message.id == id else b""
+
+
+def _list_messages(value: bytes) -> Iterator[JSONRPCMessage]:
+    return (each.message for each in read_all(value))
 
 
 class _FromProgram(WrappedStream):
-    def __init__(self, inner: Any, lines: _Lines) -> None:
+    def __init__(self, inner: Any, messages: _Messages) -> None:
         super().__init__(inner)
-        self.read_partial = lines.read_partial
+        self.read_partial = messages.read_partial
 
 
 async def _write(process: asyncio.subprocess.Process, to_server: Any, to_session: Any) -> None:
