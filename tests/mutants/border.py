@@ -27,7 +27,10 @@ foreign.bug(
 )
 foreign.bug(
     "a blank behind a value replaces it",
-    ("                continue\n            if value != made", "                pass\n            elif value != made"),
+    (
+        "                continue\n            if value != members_by_name[name]",
+        "                pass\n            elif value != members_by_name[name]",
+    ),
     by="tests/foreign/test_foreign.py::test_a_call_that_names_two_values_of_one_argument_is_not_made",
 )
 _DEPTH: Final = "tests/foreign/test_depth.py"
@@ -409,7 +412,7 @@ growing.bug(
 mcp_messages = Room("hai_flow/steps/mcp/messages.py")
 mcp_messages.bug(
     "nobody hears which characters of a server's result were replaced",
-    ("    return _with_notes(message_read, _changes_in(written, raw))\n", "    return message_read\n"),
+    ("    return _with_notes(message_read, _changes_in(decoded, raw))\n", "    return message_read\n"),
     by="tests/foreign/test_notes.py::test_characters_of_a_server_that_were_replaced_are_noted",
 )
 
