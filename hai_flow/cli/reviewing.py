@@ -30,37 +30,59 @@ _PEOPLE: Final = frozenset(
 _TIMES: Final = frozenset(("deadline", "timeout", "remind"))
 _ASKING: Final = frozenset(("approve", "ask"))
 _SHOWN_CHARS: Final = 120
+_REMOVED: Final = "is removed"
 FILES_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One file: its plans before and after (None: not there, or with errors), their difference, and why there may be
-    none."""
+    """One file: its plans before and after (None: not there, or with errors), their difference, why there may be none,
+    and the file that it was before it moved."""
 
     file: str
     old: Plan | None
     new: Plan | None
     changes: Diff | None
     note: str = ""
+    moved_from: str = ""
 
 
 def reviews(places: Sequence[Path], ref: str) -> list[Review]:
-    """The workflow files at these places that are not as they were in the commit. Raises UsageError."""
+    """The workflow files at these places that are not as they were in the commit. Raises UsageError, also for a place
+    that is neither here nor in the commit."""
     before: dict[str, None] = {}
     _check_ref(ref)
-    for place in places:
-        listed = _git("ls-tree", "-r", "-z", "--name-only", "--", _ref(ref), str(place)).decode(errors="replace")
-        before.update(dict.fromkeys(name for name in listed.split("\0") if name.endswith(WORKFLOWS)))
     now: dict[str, None] = {}
     for place in places:
+        listed = _git("ls-tree", "-r", "-z", "--name-only", "--", _ref(ref), str(place)).decode(errors="replace")
+        if not listed and not place.exists():
+            raise UsageError(f"--against: expected a file or folder, found no {str(place)!r} here, and none in {ref}.")
+        before.update(dict.fromkeys(name for name in listed.split("\0") if name.endswith(WORKFLOWS)))
         files = [place] if place.is_file() else sorted(place.rglob("*.flow.y*ml"))
         now.update(dict.fromkeys(path.as_posix() for path in files if path.is_file()))
     names = sorted({**before, **now})
     if len(names) > FILES_MAX:
         raise UsageError(f"expected at most {FILES_MAX} workflow files, found {len(names)}; name a folder of them.")
     results = [_review(name, ref, was=name in before, there=name in now) for name in names]
-    return [each for each in results if each is not None]
+    return _join_moved([each for each in results if each is not None])
+
+
+def _join_moved(results: Sequence[Review]) -> list[Review]:
+    """The same, but a workflow that left one file and is new in another one is one review, with its difference."""
+    removed = {each.old.name: each for each in results if each.old is not None and each.note == _REMOVED}
+    added = {each.new.name: each for each in results if each.new is not None and each.old is None}
+    moved = removed.keys() & added.keys()
+    joined: list[Review] = []
+    for each in results:
+        plan = each.new or each.old
+        was = removed[plan.name] if plan is not None and plan.name in moved else None
+        if was is None or was.old is None or plan is None:
+            joined.append(each)
+        elif each is added[plan.name]:
+            joined.append(Review(each.file, was.old, plan, diff(was.old, plan), moved_from=was.file))
+        elif each is not was:
+            joined.append(each)
+    return joined
 
 
 def _review(name: str, ref: str, *, was: bool, there: bool) -> Review | None:
@@ -72,7 +94,7 @@ def _review(name: str, ref: str, *, was: bool, there: bool) -> Review | None:
     if not was:
         return Review(name, None, after, None, "is new" if after else "is new, and has errors")
     if not there:
-        return Review(name, before, None, None, "is removed")
+        return Review(name, before, None, None, _REMOVED)
     if before is None or after is None:
         return Review(name, before, after, None, "has errors now" if after is None else f"has errors in {ref}")
     return Review(name, before, after, diff(before, after))
@@ -144,12 +166,13 @@ def _lines(found: Sequence[Review], ref: str, stranded: dict[str, list[Json]] | 
         if each.old is not None and each.new is not None:
             same = each.old.version == each.new.version
             heading += f" {each.new.version}" if same else f" {each.old.version} to {each.new.version}"
-        yield f"\n### {heading} ({each.file})\n"
+        was = f", was {each.moved_from}" if each.moved_from else ""
+        yield f"\n### {heading} ({each.file}{was})\n"
         if each.changes is None:
             yield f"It {each.note}."
             continue
         if not each.changes:
-            yield "It is written in another way, and does the same."
+            yield "It has moved, and does the same." if was else "It is written in another way, and does the same."
             continue
         if each.old is not None and each.new is not None and each.old.version == each.new.version:
             yield "**Its version is the same: a server that has it refuses this one. Raise it.**\n"

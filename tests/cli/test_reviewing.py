@@ -85,6 +85,27 @@ def test_changed_new_removed_and_broken_files_are_each_reported(project: Path) -
     assert "It is removed." in review("HEAD")
 
 
+def test_a_workflow_in_another_file_is_one_that_moved(project: Path) -> None:
+    old, new = project / "spend.flow.yaml", project / "team" / "buy.flow.yaml"
+    new.parent.mkdir()
+    old.rename(new)
+    heading = "(workflows/team/buy.flow.yaml, was workflows/spend.flow.yaml)"
+    text = review("main")
+    assert text.count("###") == 1
+    assert f"### `spend` 1 {heading}\n\nIt has moved, and does the same." in text
+    new.write_text(OLD.replace("deadline: 2d", "deadline: 1d").replace("version: 1", "version: 2"))
+    text = review("main")
+    assert f"### `spend` 1 to 2 {heading}" in text
+    assert "| `ok` | `deadline` | <code>2d</code> | <code>1d</code> |" in text
+
+
+def test_a_place_that_is_neither_here_nor_there_is_wrong_usage(project: Path) -> None:
+    answer = CliRunner().invoke(app, ["diff", "--against", "main", "nowhere"])
+    assert "found no 'nowhere' here, and none in main" in f"{answer.output}{answer.exception}"
+    (project / "spend.flow.yaml").unlink()
+    assert "is removed" in review("main", "workflows/spend.flow.yaml")
+
+
 @pytest.mark.parametrize("ref", ["--output=x", "nosuch", "main:x"])
 def test_a_ref_that_is_none_is_wrong_usage(project: Path, ref: str) -> None:
     answer = CliRunner().invoke(app, ["diff", f"--against={ref}"])
