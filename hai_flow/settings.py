@@ -604,7 +604,6 @@ class Settings:
         return problems
 
     def _faults_of_databases(self) -> list[str]:
-        """The addresses of the database."""
         problems: list[str] = []
         if self.database_url is None and (
             self.database_pooled or self.database_direct_url is not None or self.database_replica_url is not None

@@ -71,7 +71,6 @@ class SigningKeys:
 
     @property
     def signer(self) -> Key:
-        """The key that signs."""
         return self.keys[0]
 
     @property

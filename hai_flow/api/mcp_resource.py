@@ -24,5 +24,4 @@ def find_audience(connection: HTTPConnection) -> tuple[str, ...] | None:
 
 
 def derive_metadata_address(connection: HTTPConnection) -> str:
-    """The address of the metadata."""
     return base_of(connection.app.state.settings.public_url, connection) + METADATA_PATH

@@ -67,7 +67,6 @@ class ModuleFiles:
         return self._sources[name]
 
     def file_of(self, name: str) -> Path | None:
-        """The file of the module."""
         place = self.source_of(name)
         return _file_of(place[0], name.split(".")) if isinstance(place, tuple) else None
 

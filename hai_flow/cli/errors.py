@@ -50,7 +50,6 @@ class UsageError(HaiFlowError):
 
 
 def exit_code_of(error: HaiFlowError) -> int:
-    """The exit code for this kind of error."""
     if isinstance(error, (UsageError, SettingsError)):
         return USAGE
     return UNREACHABLE if isinstance(error, Unreachable) else FAILED

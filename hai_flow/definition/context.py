@@ -48,7 +48,6 @@ class StepContext(Parts):
         return move_names(names, Visibility(self.outline, chain, order, **more))
 
     def line(self, draft: StepDraft) -> int:
-        """The line on which a step begins."""
         return self.reader.document.position(draft.at)[0]
 
     def add(self, step: plan.Step, order: int) -> None:

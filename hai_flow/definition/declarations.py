@@ -90,7 +90,6 @@ class Declared:
 
 
 def read_declarations(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
-    """The declarations of the document with these fields, and of the files that it uses."""
     document = reader.document.value
     wrong = isinstance(document, Mapping) and any(
         each in document and each not in fields for each in ("tools", "models")

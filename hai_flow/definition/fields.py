@@ -82,7 +82,6 @@ class Constant:
         return ()
 
     def render(self, scope: Mapping[str, Json]) -> Json:
-        """The value."""
         return self.value
 
 

@@ -177,7 +177,6 @@ def key_of(iteration: str) -> str:
 
 
 def collect_keys(paths: Iterable[str], loop: str) -> set[str]:
-    """The keys of those of the paths that are iterations of the loop."""
     return {path[len(loop) + 1 : -1] for path in paths if path.startswith(loop + "[") and path[-1] == "]"}
 
 

@@ -78,7 +78,6 @@ class StepDraft:
 
     @property
     def value_at(self) -> Path:
-        """The path of that value."""
         return (*self.at, self.verb)
 
     @property

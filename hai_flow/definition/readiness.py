@@ -86,7 +86,6 @@ def find_tool_kind(tool: Tool) -> str | None:
 
 
 def _iter_needed_runners(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
-    """Each kind of runner that the step needs, with the part of the step that needs it."""
     kind, verb = find_runner_kind(step), step.verb
     if isinstance(verb, Call) and kind is not None:
         yield kind, f"the {_WORDS[kind]} tool `{verb.tool.name}`"

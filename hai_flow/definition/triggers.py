@@ -279,7 +279,6 @@ def _check_input(
 
 
 def read_limits(parts: Parts, value: Json) -> plan.Limits:
-    """The limits of one run."""
     at = ("limits",)
     fields = parts.reader.fields(DOCUMENT_SHAPES["limits"], value, at, "`limits`")
     duration = parts.duration(fields, "duration", at, None)

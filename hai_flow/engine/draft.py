@@ -185,7 +185,6 @@ class Draft:
         self.add(kind(at=self.clock, turn=self.turn, **fields))
 
     def add(self, event: e.Event) -> None:
-        """The event happens."""
         self.state = evolve(self.state, event)
         self.events.append(event)
 

@@ -107,7 +107,6 @@ class Answer:
             yield from self.think(text)
 
     def media(self, file: Media) -> Iterator[Piece]:
-        """A file of the answer."""
         if self._takes(Sign.PIECE):
             yield from self.release()
             self._shows = True

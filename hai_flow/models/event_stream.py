@@ -239,7 +239,6 @@ class StreamReader:
         return self._reader.answer.is_over
 
     def feed(self, chunk: bytes) -> Iterator[Piece]:
-        """The pieces of the next bytes."""
         for event in self._body.feed(chunk):
             yield from self._read(event)
 

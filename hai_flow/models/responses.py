@@ -137,7 +137,6 @@ class ResponsesReader:
         self._thoughts: set[str] = set()
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
-        """Whether an event is one of an answer."""
         return isinstance(event.get("type"), str) or isinstance(event.get("output"), list)
 
     def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:

@@ -123,7 +123,6 @@ class NotifyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_channels(source: bytes, file: str) -> tuple[NotifyFile, list[Finding]]:
-    """The file, and its mistakes."""
     document = parse(source, file)
     try:
         notify_file = msgspec.convert(_with_apps(document.value), NotifyFile)

@@ -22,7 +22,6 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
 
 
 def pointer_of(*parts: str | int) -> str:
-    """The JSON Pointer with these parts."""
     return "".join("/" + escape(str(part)) for part in parts)
 
 

@@ -83,7 +83,6 @@ class Cells(Service):
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The numbers of all cells of the process."""
         return (HOME, *self._cells)
 
     @property

@@ -278,7 +278,6 @@ class _Calls:
         self._shown: dict[str, tuple[str, int]] = {}
 
     async def hear(self, piece: CallStart | CallArgs) -> None:
-        """The next piece of one of them."""
         if isinstance(piece, CallArgs):
             if piece.id in self._shown:
                 await self._stream.call(*self._shown[piece.id], piece.text)

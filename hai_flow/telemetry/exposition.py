@@ -13,7 +13,6 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def render_families(families: Iterable[Family]) -> bytes:
-    """The text of all families."""
     return "".join(f"{line}\n" for family in families for line in _lines([("", family)])).encode()
 
 

@@ -159,7 +159,6 @@ class Metrics:
         return self._sum("counter", name, meaning, names)
 
     def gauge(self, name: str, meaning: str, *names: str) -> Sum:
-        """A further gauge."""
         return self._sum("gauge", name, meaning, names)
 
     def _sum(self, kind: Literal["counter", "gauge"], name: str, meaning: str, names: Labels) -> Sum:

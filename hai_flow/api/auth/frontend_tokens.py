@@ -59,7 +59,6 @@ def issue(issuer: Principal, credential: str, claims: TokenClaims) -> str:
 
 
 def new_claims(parts: KeyParts, exp: int, principal: str, **limits: object) -> TokenClaims:
-    """The claims of a new token."""
     return msgspec.convert(
         {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": exp, "id": principal, **limits}, TokenClaims
     )

@@ -150,7 +150,6 @@ class Sessions:
         return text, max(1, int((ends_at - datetime.now(UTC)).total_seconds()))
 
     async def end(self, text: str, tenant: UUID, asked: AuditActor) -> None:
-        """End the session, and record it."""
         digest = sessions.digest(text)
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
             await sessions.end_session(connection, digest)

@@ -22,7 +22,6 @@ SECONDS: Final = 30
 
 
 async def create(pool: Pool, principal: Principal, expires_at: datetime) -> str:
-    """A ticket of the principal."""
     return await tickets.create_ticket(pool, principal.tenant, dump_principal(principal), expires_at)
 
 

@@ -150,7 +150,6 @@ class McpEndpoint:
         self._held = asyncio.Event()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, message: Any) -> None:
-        """Answer one message."""
         access: Access = scope[ACCESS]
         headers, principal = Headers(scope=scope), _principal_of(access)
         version = headers.get("mcp-protocol-version")

@@ -80,5 +80,4 @@ class ServedTool:
 
 
 def make_text_result(text: str) -> dict[str, Any]:
-    """A result of one text."""
     return {"content": [{"type": "text", "text": text}], "isError": False}

@@ -63,7 +63,6 @@ class StreamLease:
         return self.seconds_left <= 0
 
     def end(self, ending: StreamEnd) -> None:
-        """It ends now."""
         self.ends_at, self.ending = -math.inf, ending
         self.notify()
 

@@ -46,7 +46,6 @@ class Aliases:
             self._further[id] = (*self._further.get(id, ()), further)
 
     def one(self, id: str) -> str:
-        """The one id of the person with this id."""
         id = compose(id)
         return self._one.get(id, id)
 

@@ -61,7 +61,6 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = MappingProxyType(
 
 
 def rights_of(roles: Iterable[str]) -> frozenset[Right]:
-    """All rights that these roles give."""
     return _rights_of(tuple(roles))
 
 

@@ -23,7 +23,6 @@ async def make_empty_stream() -> Frames:
 
 
 async def make_single_piece(piece: StreamItem) -> Frames:
-    """A stream of one piece."""
     yield [piece]
 
 
@@ -74,7 +73,6 @@ def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[
 
 
 def encode_last_frames(now_ms: int, dialect: Dialect, ending: StreamEnd, thread_id: str = "") -> list[Frame]:
-    """The frames with which the stream ends then."""
     nobody = RunState("", thread_id=thread_id, at=now_ms)
     encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
     return encoder.farewell(ending.reason, ending.code)

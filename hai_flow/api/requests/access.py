@@ -91,7 +91,6 @@ class Access(RunVisibility):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All ids of the caller."""
         return (self.principal.id, *self.principal.who.aliases)
 
     def acting(self, who: c.Principal) -> Access:

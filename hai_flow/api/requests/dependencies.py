@@ -71,7 +71,6 @@ def _access(request: HTTPConnection, principal: Principal, living: TenantCells) 
 
 
 def actor_of(request: HTTPConnection, principal: Principal) -> AuditActor:
-    """The principal and the way of their request, for the audit."""
     return AuditActor(
         who=principal.who,
         way=principal.way,

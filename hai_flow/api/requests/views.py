@@ -436,7 +436,6 @@ def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str
 
 
 def render_worker(worker: WorkerRow, cell: str) -> dict[str, Json]:
-    """A worker of a cell, with its load."""
     return render(schemas.Worker, worker, cell=cell, queues=list(worker.queues))
 
 

@@ -34,7 +34,6 @@ def holding(run: Json) -> str:
 
 
 def describe_pause(run: Json) -> str:
-    """Who paused the run, when and why."""
     paused = run.get("paused")
     return f"{moment(paused['at'])} by {paused['by']}{because(paused)}" if paused else ""
 

@@ -96,7 +96,6 @@ def _check_pattern(context: StepContext, pattern: object, raised: frozenset[str]
 
 
 def collect_raised_codes(context: StepContext, steps: Iterable[StepDraft]) -> frozenset[str]:
-    """The kinds of codes that these steps may raise."""
     return frozenset(kind for step in steps for kind in _kinds(context, step))
 
 

@@ -63,7 +63,6 @@ def _is_optional(tree: Tree) -> bool:
 
 
 def _parts(tree: Tree, *, taken: bool) -> Iterator[tuple[Tree, bool]]:
-    """The parts of a tree, and whether each may be an optional."""
     match tree:
         case Select():
             yield tree.operand, True

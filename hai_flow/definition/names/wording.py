@@ -18,7 +18,6 @@ def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[s
 
 
 def kind_of(value: Json) -> str:
-    """The kind of a value, in words for people."""
     match value:
         case None:
             return "nothing (null)"

@@ -128,7 +128,6 @@ class CalendarFile(msgspec.Struct, frozen=True):
 
 
 def read_calendars(source: bytes, file: str) -> tuple[CalendarFile, list[Finding]]:
-    """The file, and its mistakes."""
     content, faults = convert_calendars(parse(source, file).value)
     return content, [Finding(file, 0, 0, "error", "calendars.invalid", each) for each in faults]
 

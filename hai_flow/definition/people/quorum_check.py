@@ -195,7 +195,6 @@ def _check_quorum_possible(context: StepContext, quorum: plan.Quorum, panel: _Pa
 
 
 def _list_seats(context: StepContext, quorum: Mapping[str, int], deciders: frozenset[str]) -> list[frozenset[str]]:
-    """For each seat of the quorum, the deciders that may fill it."""
     seats: list[frozenset[str]] = []
     for selector, count in quorum.items():
         if selector != ANY:

@@ -90,7 +90,6 @@ class Personal:
 
     @cached_property
     def anything(self) -> bool:
-        """Whether anything is personal."""
         return bool(
             self.whole or self.input or self.state or self.output or self.message or self.key
             or any(each.touches for each in self.steps.values())
@@ -317,7 +316,6 @@ class Flow:
         return mark
 
     def _around(self, step: plan.Step | None) -> Iterator[plan.Step]:
-        """The step, and the steps around it."""
         while step is not None:
             yield step
             step = self.workflow.steps.get(step.parent)

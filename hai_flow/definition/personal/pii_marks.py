@@ -66,7 +66,6 @@ def under(path: Sequence[str | int], mark: Mark) -> Mark:
 
 
 def record(**parts: Mark) -> Mark:
-    """The mark of a value with these parts."""
     return {name: mark for name, mark in parts.items() if mark}
 
 

@@ -155,7 +155,6 @@ class _SchemaReader:
                 found[keyword] = foreign.take(value).value
 
     def _leads(self, reference: Any) -> bool:
-        """Whether a reference leads to a schema in this document."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             return False
         if self._is_part:

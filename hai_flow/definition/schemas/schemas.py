@@ -158,7 +158,6 @@ class JsonSchema:
         return self._validator.is_valid(value)
 
     def measure_work(self, value: Json) -> int:
-        """The units of work that the value is."""
         return self._work.measure_work(value)
 
     def is_explainable(self, value: Json) -> bool:
@@ -277,7 +276,6 @@ def _explain_outside(schema: Json, value: Json) -> Iterator[dict[str, Any]]:
 
 
 def _parts_of(schema: Json, value: Json) -> Iterator[tuple[str | int, Json, Json]]:
-    """The parts of a value that the schema names itself, each with its schema."""
     if not isinstance(schema, Mapping):
         return
     if isinstance(value, Mapping):

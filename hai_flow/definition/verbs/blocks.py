@@ -129,7 +129,6 @@ def _report_narrower(
 def _build_names_at_end(
     context: StepContext, draft: StepDraft, steps: Sequence[StepDraft], names: Names, behind: Names
 ) -> Names:
-    """The names at the end of a list of the block."""
     if not steps:
         return names
     here = context.elsewhere(names, steps[0].chain, draft.body_end, at_end=True)

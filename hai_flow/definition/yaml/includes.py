@@ -29,7 +29,6 @@ class Used:
     services: dict[str, Part] = field(default_factory=dict)
 
     def service(self, file: str, name: str) -> Part:
-        """The document of a service that the file names so."""
         return self.services.get(label(file, name)) or Part(b"", _NOT_SENT.format(name=shorten(name, 80)))
 
 

@@ -142,7 +142,6 @@ def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequ
 
 
 def _first(call: Step) -> str:
-    """The step that makes the call."""
     assert isinstance(call.verb, Iteration)
     return call.verb.first
 

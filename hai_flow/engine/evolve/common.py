@@ -20,7 +20,6 @@ _ROWS: Final = {kind: STEP_TRANSITIONS.get(name, {}) for kind, name in e.TYPES.i
 
 
 def following(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
-    """The state behind the event, with these changes."""
     return replace(state, seq=state.seq + 1, at=event.at, **changes)
 
 
@@ -45,7 +44,6 @@ def remove_timers(state: RunState, path: str) -> tuple[Timer, ...]:
 
 
 def add_timeout(state: RunState, event: e.StepStarted | e.AttemptStarted) -> Map[str, int]:
-    """The timeouts, with that of the step or attempt that begins."""
     if event.timeout is None:
         return state.timeouts
     return state.timeouts.set(event.path, state.compute_working_time(event.at) + event.timeout)
@@ -55,7 +53,6 @@ def add_timeout(state: RunState, event: e.StepStarted | e.AttemptStarted) -> Map
 
 
 def with_step(state: RunState, path: str, **changes: Any) -> Map[str, StepState]:
-    """The steps, with changes of one that is there."""
     return state.steps.set(path, replace(state.steps[path], **changes))
 
 

@@ -59,7 +59,6 @@ def open_pending(
 
 
 def new_pending_id(draft: Draft, step: Step) -> str:
-    """The id of the pending that the step opens next."""
     count = draft.state.steps[step.path].asked if step.path in draft.state.steps else 0
     call = call_shown_before(draft, step)
     return pending_id(draft.state.run_id, step.path, count) if call is None else call.id

@@ -126,7 +126,6 @@ def _merge_with(pending: PendingState, reading: Reading) -> Json:
 def answer_outcome(
     pending: PendingState, reading: Reading, status: str, by: c.Principal | str | None
 ) -> dict[str, Json]:
-    """The outcome of one answer, in that of the command."""
     who = by.id if isinstance(by, c.Principal) else by
     return {"id": pending.opened.id, "outcome": reading.outcome, "status": status, "by": who}
 

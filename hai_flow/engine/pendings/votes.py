@@ -132,7 +132,6 @@ def to_json(rules: Rules) -> Json:
 
 
 def voter(vote: VoteCast) -> str:
-    """Whose vote it is."""
     return vote.on_behalf_of or vote.by
 
 

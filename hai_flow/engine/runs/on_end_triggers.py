@@ -45,7 +45,6 @@ class RunEnd(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> Origin:
-        """The origin of the run that this end starts."""
         return Origin(self.run_id, depth=self.depth + 1)
 
     @property

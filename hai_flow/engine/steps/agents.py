@@ -84,7 +84,6 @@ def count_answers(state: RunState, agent: str, loop: LoopState, *, since: int = 
 
 
 def calls_of(answer: Json) -> list[Any]:
-    """The calls that the answer asks for."""
     return answer.get("calls", [])
 
 
@@ -128,7 +127,6 @@ def map_calls_requested(state: RunState, path: str, answer: Json) -> dict[str, t
 
 
 def call_path(plan: Plan, iteration: str, key: str) -> str:
-    """The step that performs the call with this key in an iteration of an agent."""
     call = paths.iteration(f"{iteration}/call", key)
     body = plan.steps[paths.plan_path(call)].verb
     assert isinstance(body, Iteration)
@@ -254,7 +252,6 @@ def _exchange(plan: Plan, state: RunState, iteration: str, number: int, before: 
 
 
 def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:
-    """The step of each call of the answer."""
     answer = answer_in(state, iteration)
     if is_wrong(answer):
         yield from (None for _ in calls_of(answer))

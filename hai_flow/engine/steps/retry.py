@@ -37,7 +37,6 @@ class Frontier:
         self.handling |= other.handling
 
     def fields(self) -> dict[str, Any]:
-        """The fields of the event."""
         return {
             "reopened": tuple(self.reopened),
             "ready": tuple(self.ready),

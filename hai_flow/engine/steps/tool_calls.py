@@ -59,7 +59,6 @@ def _begin(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
 
 
 def display_name(step: Step) -> str:
-    """The name of the tool, and of its function, that the step calls."""
     verb = step.verb
     assert isinstance(verb, Call)
     return f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name

@@ -86,7 +86,6 @@ class Arguments:
         return text if _repeats(behind, text) else text + behind
 
     def says(self, text: str) -> bool:
-        """Whether the arguments are those of the text."""
         return is_equal_json(self.end(), Arguments.of(text))
 
     @classmethod

@@ -175,7 +175,6 @@ class Calls:
 
     @staticmethod
     def _is_repeat(draft: _Draft, args: str, earlier: _Draft, known: str) -> bool:
-        """Whether a call repeats an earlier one."""
         if draft.name != earlier.name:
             return False
         if _OLD in (draft.slot, earlier.slot):

@@ -35,7 +35,6 @@ class TextJoiner:
         self._half = ""
 
     def take(self, piece: str) -> str:
-        """The text that is complete with this piece."""
         if not self._half and (piece.isascii() or not _SURROGATE.search(piece)):
             return piece
         text = _join_surrogates(self._half + piece)

@@ -35,7 +35,6 @@ class PinBook:
         return await self._read(tenant, workflow)
 
     async def replace(self, tenant: UUID, workflow: bytes, found: Mapping[str, str]) -> None:
-        """Replace all pins of the workflow, which is a copy that is edited."""
         await tool_pins.replace_pins(self._database.api, tenant, workflow, found)
         self._kept.pop((tenant, workflow), None)
 

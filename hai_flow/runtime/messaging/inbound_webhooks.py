@@ -46,7 +46,6 @@ class Webhook:
 
 
 def tenant_of(address: str) -> str:
-    """The name of the tenant whose webhook the address is."""
     return _parts_of(address)[0]
 
 

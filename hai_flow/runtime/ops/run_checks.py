@@ -193,7 +193,6 @@ class RunCheck:
         return self.violations
 
     def report_missing_files(self, digests: set[bytes]) -> None:
-        """Report that files are missing that the run refers to."""
         self.reached["files_are_there"] += 1
         for each in sorted(digests):
             self._report("files_are_there", f"the file file_{each.hex()} is gone")
@@ -209,7 +208,6 @@ class RunCheck:
         self._break("log_readable", f"the row behind event {self.state.seq}: {reason}")
 
     def report_missing_workflow(self, digest: bytes, reason: str) -> None:
-        """Report that the workflow with this digest is missing."""
         self.reached["workflow_is_there"] += 1
         self._report("workflow_is_there", f"the workflow {digest.hex()}: {reason}", at=self.state.seq)
 

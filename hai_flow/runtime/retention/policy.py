@@ -64,7 +64,6 @@ class Retention(TenantRule, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return min((time for each in (*times, "1d") if (time := _time(each)) is not None), default=None)
 
     def rules(self) -> Iterator[Rule]:
-        """All rules of the file."""
         for place in (self, *self.tenants.values()):
             yield place
             yield from place.workflows.values()
@@ -82,7 +81,6 @@ def _time(text: str) -> timedelta | None:
 
 
 def read_retention(source: bytes, file: str) -> tuple[Retention, list[Finding]]:
-    """The file, and its mistakes."""
     document = parse(source, file)
     try:
         retention = msgspec.convert(document.value, Retention)

@@ -515,7 +515,6 @@ class _StreamedText:
             self.flush()
 
     def close(self) -> None:
-        """The attempt is over."""
         self._stop_beating()
         self._stage.streams -= 1
 
@@ -525,7 +524,6 @@ class _StreamedText:
             self._timer = None
 
     def flush(self) -> None:
-        """Hand the text on."""
         self._stop_beating()
         self._flushed = asyncio.get_running_loop().time()
         waiting, self._waiting = self._waiting, {}

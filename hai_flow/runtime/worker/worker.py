@@ -103,7 +103,6 @@ class HeldRun:
         return bool(self.attempts) and all(performance.rests for performance in self.attempts.values())
 
     def cancel(self) -> None:
-        """Cancel all attempts."""
         for performance in self.attempts.values():
             if performance.task is not None:
                 performance.task.cancel()

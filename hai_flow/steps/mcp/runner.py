@@ -345,7 +345,6 @@ class McpRunner:
 
 
 def _used(plan: Plan) -> list[tuple[McpTool, list[Step]]]:
-    """The servers that steps of the plan call, with these steps."""
     by_tool: dict[str, tuple[McpTool, list[Step]]] = {}
     for step in plan.steps.values():
         if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):

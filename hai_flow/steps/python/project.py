@@ -93,7 +93,6 @@ class Project:
         return Reloaded(tuple(stale))
 
     def _list_loaded_modules(self) -> dict[str, Path]:
-        """The modules of the project that are loaded."""
         loaded = {name: self._file(name) for name in list(sys.modules)}
         return {name: file for name, file in loaded.items() if file is not None and name != "__main__"}
 

@@ -171,7 +171,6 @@ async def seal(pool: Pool) -> int | None:
 
 
 async def tenants(pool: Pool) -> list[UUID]:
-    """All tenants that the audit knows."""
     query = """
     SELECT tenant FROM audit_seals UNION SELECT tenant FROM audit UNION SELECT tenant FROM audit_unsealed
     UNION SELECT tenant FROM audit_details ORDER BY tenant

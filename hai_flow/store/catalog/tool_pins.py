@@ -36,5 +36,4 @@ async def add_pins(connection: Connection | Pool, tenant: UUID, workflow: bytes,
 
 
 async def replace_pins(connection: Connection | Pool, tenant: UUID, workflow: bytes, pins: Mapping[str, str]) -> None:
-    """Replace all digests of the workflow with these."""
     await connection.execute(_REPLACE, tenant, workflow, list(pins), list(pins.values()))

@@ -70,7 +70,6 @@ class Cell:
 
 
 def read_cells(source: bytes, file: str) -> tuple[File, list[Finding]]:
-    """The file, and its mistakes."""
     document = parse(source, file)
     errors = [finding for finding in document.findings if finding.severity == "error"]
     if errors:

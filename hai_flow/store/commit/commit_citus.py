@@ -186,7 +186,6 @@ class _Pieces:
         return [row for row in moved if sits(row[1])], [row for row in born if sits(row[1])]
 
     async def _take(self, wanted: list[_WantedSlot]) -> set[UUID]:
-        """The runs that have the slots which they want."""
         held = [(each.tenant, each.slot, each.run_id, each.again) for each in wanted if not each.ends]
         seated: set[UUID] = set()
         if held:

@@ -83,7 +83,6 @@ class Claim(NamedTuple):
 
 
 def new_text() -> str:
-    """The text of a new session."""
     return secrets.token_urlsafe(32)
 
 
@@ -150,5 +149,4 @@ async def end_session(connection: Connection | Pool, digest: bytes) -> None:
 
 
 def digest(text: str) -> bytes:
-    """The digest by which a session is found."""
     return sha256(text.encode()).digest()

@@ -105,7 +105,6 @@ async def release_slots(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> Non
 
 
 async def list_slots_promised_to(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> list[str]:
-    """The slots of the key that are promised to the run."""
     query = """
     SELECT slot FROM slots WHERE tenant = $1 AND run_id = $3 AND left(slot, length($2) + 1) = $2 || '#'
       AND promised_until IS NOT NULL

@@ -99,7 +99,6 @@ async def list_of_thread(connection: Connection | Pool, tenant: UUID, thread_id:
 
 
 async def first_of(connection: Connection | Pool, tenant: UUID, thread_id: str) -> QueuedMessage | None:
-    """The message of the thread that is next."""
     query = f"""
     SELECT {_COLUMNS} FROM queued_messages WHERE tenant = $1 AND thread_id = $2 AND refused IS NULL
     ORDER BY place LIMIT 1

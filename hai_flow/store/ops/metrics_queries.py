@@ -108,7 +108,6 @@ async def look(connection: Connection, every: timedelta) -> bool:
 
 
 async def _count(connection: Connection, found: MetricsRound) -> None:
-    """A page of the round."""
     place = found.place
     start = (UUID(int=0), "") if place is None else (place.tenant, place.status)
     groups = await connection.fetch(_GROUPS, *start, PAGE_GROUPS + 1)  # the first may be done already

@@ -175,7 +175,6 @@ ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, head = excluded.head, end
 
 
 async def record_archive(connection: Connection, unit: Sequence[Member], archived: Archived) -> None:
-    """The unit is in the archive."""
     await _retire(connection, unit, archived, is_removed=False)
 
 
@@ -343,7 +342,6 @@ async def write_rows(connection: Connection, table: str, names: Sequence[str], r
 
 
 async def filter_existing_runs(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
-    """Those of the runs that the database has."""
     return [row[0] for row in await connection.fetch("SELECT id FROM runs WHERE id = ANY($1::uuid[])", run_ids)]
 
 
@@ -369,6 +367,5 @@ async def record_restored(connection: Connection, unit: Sequence[Member], place:
 
 
 async def members(connection: Connection, run_ids: Sequence[UUID]) -> list[Member]:
-    """The members of a unit with these ids."""
     query = f"SELECT {_MEMBER} FROM runs r WHERE r.id = ANY($1::uuid[]) ORDER BY r.id"
     return [Member(*row) for row in await connection.fetch(query, run_ids)]

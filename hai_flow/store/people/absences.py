@@ -54,7 +54,6 @@ async def lock(connection: Connection, tenant: UUID) -> None:
 
 
 async def create(connection: Connection | Pool, tenant: UUID, absence: AbsenceRow) -> None:
-    """Keep an absence."""
     query = f"""
     INSERT INTO absences (tenant, {_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
     """

@@ -58,7 +58,6 @@ async def begin_card(connection: Connection | Pool, card: CardRow) -> CardRow:
 
 
 async def find_card(connection: Connection | Pool, id: str) -> CardRow | None:
-    """The card of this id."""
     row = await connection.fetchrow(f"SELECT {_CARD} FROM chat_cards WHERE id = $1", id)
     return None if row is None else CardRow(*row)
 

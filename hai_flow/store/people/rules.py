@@ -122,7 +122,6 @@ async def list_tools(connection: Connection | Pool) -> dict[UUID, frozenset[str]
 
 
 async def list_in_force(connection: Connection | Pool, tenant: UUID, tool: str) -> list[RuleRow]:
-    """The rules in force for a tool."""
     query = f"SELECT {_COLUMNS} FROM rules WHERE tenant = $1 AND tool = $2 AND {_IN_FORCE} ORDER BY id"
     return [RuleRow(*row) for row in await connection.fetch(query, tenant, tool)]
 

@@ -43,7 +43,6 @@ class Reads:
         self._tenant = str(tenant)
 
     async def fetch(self, query: str, *given: Any) -> list[asyncpg.Record]:
-        """All rows of the query."""
         pool = await self._database.make_row_secured_pool()
         return await pool.fetch(wrap_in_role(query, len(given)), *given, self._tenant)
 

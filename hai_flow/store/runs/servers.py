@@ -45,7 +45,6 @@ async def find_other_releases(connection: Connection | Pool, release: str) -> li
 
 
 async def leave(connection: Connection | Pool, id: UUID) -> None:
-    """The server ends."""
     await connection.execute("DELETE FROM servers WHERE id = $1", id)
 
 

@@ -266,7 +266,6 @@ def _message_of(response: ResponseBuilder, message: MessageState) -> MessageBuil
 
 
 def _message_contents(builder: MessageBuilder, message: MessageState) -> list[Object]:
-    """The contents of a message, complete."""
     if message.kind in ("text", "thinking"):
         return [builder.create_content_builder("text").set_text(message.content or "").complete()]
     output = values.loads(message.content) if message.content else {}

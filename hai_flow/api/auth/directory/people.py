@@ -35,7 +35,6 @@ class People:
         return NO_ALIASES
 
     async def one(self, tenant: UUID, id: str) -> str:
-        """The one id of the person of the tenant with this id."""
         return (await self.of(tenant)).one(id)
 
     async def known(self, principal: Principal) -> Principal:

@@ -137,6 +137,5 @@ def changes(before: Items, now: Items) -> tuple[list[dict[str, Any]], list[str]]
 
 
 def piece(name: str, id: str, data: dict[str, Any]) -> StreamItem:
-    """An event of a live list."""
     text = dump(data)
     return StreamItem(0, (Frame(name, text),), LOG.framing.render(text, name, id))
