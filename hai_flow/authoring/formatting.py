@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Final
 
 from hai_flow.authoring.walking import expressions, mappings_with_order
-from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expression_error import Faults
 from hai_flow.definition.names.holes import split_holes
 from hai_flow.definition.yaml.document import Document, Path, YamlNode, parse
 from hai_flow.definition.yaml.language import DOCUMENT_ORDER, STEP_ORDER

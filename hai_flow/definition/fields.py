@@ -10,7 +10,7 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
-from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
+from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression, compile_source
 from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell

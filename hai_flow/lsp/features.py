@@ -14,6 +14,7 @@ from hai_flow.definition.names.names import check_name
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.python_modules import PythonModule
 from hai_flow.definition.tools.a2a_agents import ARGUMENTS
+from hai_flow.definition.yaml.document import YamlNode, parse
 from hai_flow.definition.yaml.keys import Key, Type
 from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.definition.yaml.reference import COMMON_KEYS
@@ -457,3 +458,41 @@ def call_around(text: str, line: int) -> str | None:
         if key.startswith("with:") and column < indent:
             return cursor_at(text, number, column).siblings.get("call")
     return None
+
+
+_NAMED: Final = frozenset(("pending",))  # keys whose values are steps, by id or path
+_MAPS: Final = frozenset(("mock", "steps"))  # keys whose mappings have steps for keys
+
+
+def workflow_of(text: str) -> str:
+    """The `workflow` that a test names, as it stands there; "" where it names none."""
+    root = parse(text.encode("utf-8", "replace"), "a.test.yaml").root
+    named = root.children.get("workflow") if root is not None else None
+    return named.value if named is not None and isinstance(named.value, str) else ""
+
+
+def edits_in_test(text: str, old: str, new: str) -> list[Edit]:
+    """The edits that give a step its new id in a test of its workflow: alone, or as a part of a path."""
+    document = parse(text.encode("utf-8", "replace"), "a.test.yaml")
+    part = re.compile(rf"(?:^|(?<=[\"'/])){re.escape(old)}(?=$|[\"'/\[])")
+    edits: list[Edit] = []
+    for start, end in _places(document.root, document.text):
+        for match in part.finditer(document.text[start:end]):
+            first, last = start + match.start(), start + match.end()
+            edits.append(Edit(*document.lines.place(first), *document.lines.place(last), new))
+    return sorted(edits, key=lambda each: (each.line, each.column))
+
+
+def _places(root: YamlNode | None, text: str) -> Iterator[tuple[int, int]]:
+    """Where the names of steps begin and end in a test."""
+    waiting: list[tuple[str, YamlNode]] = [("", root)] if root is not None else []
+    while waiting:
+        word, node = waiting.pop()
+        if word in _NAMED:
+            for each in (node, *node.children.values()):
+                if each.kind == "scalar" and isinstance(each.value, str):
+                    yield each.start, each.end
+        if word in _MAPS and node.kind == "mapping":
+            for key, start in node.keys.items():
+                yield start, start + len(key) + 2 * (text[start : start + 1] in ("'", '"'))
+        waiting += [(key if isinstance(key, str) else "", child) for key, child in node.children.items()]

@@ -28,8 +28,7 @@ from hai_flow.errors import DefinitionError, Edit, Finding
 from hai_flow.graph import draw
 from hai_flow.lsp import features
 from hai_flow.lsp.analysis import Analysis, Analyst
-from hai_flow.lsp.features import NotRenamed, Offer, Symbol, Target
-from hai_flow.lsp.renaming import edits_in_test, workflow_of
+from hai_flow.lsp.features import NotRenamed, Offer, Symbol, Target, edits_in_test, workflow_of
 
 T = TypeVar("T")
 

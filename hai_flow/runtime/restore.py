@@ -19,7 +19,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.ops.verify import Plans
-from hai_flow.store.ops import database_history, restores
+from hai_flow.store.ops import database_history
 
 if TYPE_CHECKING:
     from hai_flow.runtime.runtime import Runtime
@@ -103,7 +103,7 @@ def _reads(tool: p.Tool, function: str = "") -> bool:
 async def doubts(connection: Connection, tenants: dict[UUID, str] | None = None) -> AsyncIterator[list[Doubt]]:
     """All runs that have not ended, a page at a time. `tenants`: filled with the names of theirs, if given."""
     plans = Plans(connection)
-    async for page in restores.open_runs(connection):
+    async for page in database_history.open_runs(connection):
         doubtful: list[Doubt] = []
         for id, tenant, digest, name, status in page:
             plan = await plans.find(tenant, digest)
@@ -115,10 +115,10 @@ async def doubts(connection: Connection, tenants: dict[UUID, str] | None = None)
 async def deliver(runtime: Runtime, connection: Connection) -> int:
     """Wait until all messages between runs have arrived: else a child run that is yet to be born could not be held.
     Returns how many messages can't be delivered now. The runtime performs nothing."""
-    until, remaining = time.monotonic() + DELIVERY_SECONDS_MAX, await restores.count_undelivered(connection)
+    until, remaining = time.monotonic() + DELIVERY_SECONDS_MAX, await database_history.count_undelivered(connection)
     while remaining and time.monotonic() < until:
         await asyncio.sleep(0.1)
-        now = await restores.count_undelivered(connection)
+        now = await database_history.count_undelivered(connection)
         if now != remaining:
             until, remaining = time.monotonic() + DELIVERY_SECONDS_MAX, now
     return remaining

@@ -10,7 +10,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from hai_flow.api.app import is_development
-from hai_flow.api.auth.loopback import LocalIdentity
+from hai_flow.api.auth.credentials import LocalIdentity
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings

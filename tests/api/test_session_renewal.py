@@ -14,8 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 
-from hai_flow.api.auth.cookie_encryption import seal, unseal
-from hai_flow.api.auth.sessions import COOKIE, LINK, derive_csrf, sign_link_token
+from hai_flow.api.auth.sessions import COOKIE, LINK, derive_csrf, seal, sign_link_token, unseal
 from hai_flow.api.permissions.rights import ROLES
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.sessions import digest

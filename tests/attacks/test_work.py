@@ -195,8 +195,7 @@ def test_no_value_is_held_for_long_against_what_was_taken(schema: dict[str, Any]
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_an_expression_that_is_taken_is_evaluated_in_time(name: str) -> None:
-    from hai_flow.definition.expressions.expression_error import ExpressionError
-    from hai_flow.definition.expressions.expression_faults import Faults
+    from hai_flow.definition.expressions.expression_error import ExpressionError, Faults
     from hai_flow.definition.expressions.expressions import compile_expression
     from tests.definition.support import names
 

@@ -7,8 +7,7 @@ import sys
 from typing import Any, Final
 
 from hai_flow.definition.expressions.cel_values import RESULT_MAX
-from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expression_error import ExpressionError, Faults
 from hai_flow.definition.expressions.expressions import compile_expression
 
 from .support import SCOPE, names

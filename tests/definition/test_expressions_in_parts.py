@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.expressions import cel
-from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expression_error import ExpressionError, Faults
 from hai_flow.definition.expressions.expressions import compile_expression
 from tests.support.examples import examples
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expression_error import Faults
 from hai_flow.definition.expressions.expressions import compile_expression
 from hai_flow.definition.expressions.templates import compile_template
 from hai_flow.definition.names.known_names import Names

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expression_error import Faults
 from hai_flow.definition.expressions.expressions import compile_expression
 from tests.definition.support import names, value_of
 

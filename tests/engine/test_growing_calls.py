@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hai_flow.definition.plan import FrontendTool, Growing
 from hai_flow.engine import events as e
 from hai_flow.engine.state.ids import derive_display_call_id
-from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, encode_grown_piece, encode_grown_start
+from hai_flow.engine.steps.tool_calls import GROWN_BEHIND, encode_grown_piece, encode_grown_start
 from tests.support.runs import RUN, Play
 
 TOOLS = """

@@ -35,7 +35,7 @@ seeding.bug("a canary may have other arguments", ("or sorted(arguments) != sorte
 seeding.bug("another's run passes for a canary", ("CANARY and requester == ASKER", "CANARY and requester != ''"))
 starting = Room("hai_flow/api/requests/access.py", "tests/api/test_canaries.py")
 starting.bug("anybody starts a canary's workflow", ("        if plan.name == CANARY:", "        if not plan.name:"))
-editing = Room("hai_flow/api/rest/people/argument_schema.py", "tests/api/test_canaries.py")
+editing = Room("hai_flow/api/rest/people/pendings.py", "tests/api/test_canaries.py")
 editing.bug("a canary's form is that of no function", ("find_disguise(run) if pending", "None if pending"))
 
 reading = Room("hai_flow/api/rest/files.py", "tests/api/test_files.py")

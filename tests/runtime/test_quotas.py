@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store.identity import quotas
+from hai_flow.store.identity import tenants
 from tests.runtime.conftest import Make
 
 
@@ -17,7 +17,7 @@ async def test_a_hundred_starts_at_once_look_once_how_large_the_logs_are(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(tenant_log_bytes_max=10**12)
-    looks, log_bytes = 0, quotas.log_bytes
+    looks, log_bytes = 0, tenants.log_bytes
 
     async def counted(connection: Any, tenant: Any) -> int:
         nonlocal looks
@@ -25,7 +25,7 @@ async def test_a_hundred_starts_at_once_look_once_how_large_the_logs_are(
         await asyncio.sleep(0)
         return await log_bytes(connection, tenant)
 
-    monkeypatch.setattr(quotas, "log_bytes", counted)
+    monkeypatch.setattr(tenants, "log_bytes", counted)
     asked = runtime.starts._quotas
     assert set(await asyncio.gather(*(asked.excess(LOCAL_TENANT) for _ in range(100)))) == {None}
     assert looks == 1
@@ -39,7 +39,7 @@ async def test_a_tenant_over_its_limit_on_bytes_is_told_both_numbers(
     async def large(connection: Any, tenant: Any) -> int:
         return 4711
 
-    monkeypatch.setattr(quotas, "log_bytes", large)
+    monkeypatch.setattr(tenants, "log_bytes", large)
     refused = await runtime.starts._quotas.excess(LOCAL_TENANT)
     assert refused is not None
     assert (refused.code, "4711" in refused.detail, "100" in refused.detail) == ("tenant_log_bytes", True, True)
@@ -54,8 +54,8 @@ async def test_a_look_that_fails_is_not_believed_by_the_next_start(make: Make, m
     async def there(connection: Any, tenant: Any) -> int:
         return 1
 
-    monkeypatch.setattr(quotas, "log_bytes", away)
+    monkeypatch.setattr(tenants, "log_bytes", away)
     with pytest.raises(StoreError):
         await runtime.starts._quotas.excess(LOCAL_TENANT)
-    monkeypatch.setattr(quotas, "log_bytes", there)
+    monkeypatch.setattr(tenants, "log_bytes", there)
     assert await runtime.starts._quotas.excess(LOCAL_TENANT) is None

@@ -10,11 +10,10 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.wire.dialects.agui import AguiEncoder
-from hai_flow.wire.dialects.dialect import readdress
+from hai_flow.wire.dialects.dialect import error_message, readdress
 from hai_flow.wire.dialects.hai import HaiEncoder, document
 from hai_flow.wire.dialects.transcript import list_entries
 from hai_flow.wire.dialects.turns import IGNORED, TurnEncoder
-from hai_flow.wire.errors import error_message
 from tests.support.wire_lint import lint
 from tests.wire.stories import (
     RUN,

@@ -16,8 +16,8 @@ from uuid import UUID
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
+import hai_flow
 from hai_flow import values
-from hai_flow.api.a2a.agent_card import PATH, build_card_of_server, build_extended_card
 from hai_flow.api.a2a.operations import CalledAgent, piece_of, read_history_length, should_return_at_once
 from hai_flow.api.a2a.push_configs import (
     CREATE,
@@ -28,7 +28,7 @@ from hai_flow.api.a2a.push_configs import (
     demand_reachable,
     perform_on_push_configs,
     store_push_config,
-)  # fmt: skip
+)
 from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.http.stream import Frames
@@ -46,6 +46,7 @@ from hai_flow.wire.a2a.pushes import find_push_config
 from hai_flow.wire.dialects.dialect import EXPIRED
 from hai_flow.wire.mcp import RunView
 
+PATH: Final = "/a2a"
 CARD: Final = "/.well-known/agent-card.json"
 _JSON: Final = ("application/json", a2a.MEDIA_TYPE)
 _ANSWER: Final = {"description": "an answer of A2A, as JSON or as a stream"}
@@ -326,3 +327,28 @@ class _A2aExchange:
             return b""
         error = {"code": -32603, "message": ending.reason, "data": [{"reason": ending.code}]}
         return a2a.A2A.framing.render(values.dumps({"jsonrpc": "2.0", "id": self._id, "error": error}), "", None)
+
+
+async def build_extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
+    for_old = not request.headers.get("a2a-version", "").startswith(a2a.VERSION)
+    base = base_of(access.settings.public_url, request)
+    secured = access.settings.identity is not None
+    plans = {plan.name: plan for _, plan in await access.list_startable()}
+    if name is None:
+        skills = [a2a.build_skill(each) for each in plans.values()]
+        return build_card_of_server(base + PATH, skills, secured=secured, for_old=for_old)
+    plan = plans.get(name)
+    if plan is None:
+        raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
+    skill = a2a.build_skill(plan)
+    return a2a.build_card(
+        skill["name"], skill["description"], f"{base}/workflows/{name}{PATH}", str(plan.version), [skill],
+        secured=secured, for_old=for_old,
+    )  # fmt: skip
+
+
+def build_card_of_server(
+    address: str, skills: list[dict[str, Any]], *, secured: bool, for_old: bool = True
+) -> dict[str, Any]:
+    text = "Workflows that wait for people, and survive everything but their database."
+    return a2a.build_card("HAI Flow", text, address, hai_flow.__version__, skills, secured=secured, for_old=for_old)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,6 @@ import structlog
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from hai_flow.api.auth.cookie_encryption import seal, unseal
 from hai_flow.api.auth.directory.principal_json import dump_principal, load_principal
 from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.auth.issuers import oidc
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
     from hai_flow.store.postgres.database import Pool
+
 
 COOKIE: Final = "__Host-hai_session"
 CSRF: Final = "HAI-CSRF"
@@ -372,3 +373,29 @@ def set_cookie(response: Response, text: str, seconds: int) -> None:
 def forget_cookie(response: Response) -> None:
     """Let the browser forget its session."""
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+
+
+_NONCE: Final = 12
+
+
+def seal(text: str, digest: bytes, secret: bytes) -> bytes:
+    """The secret, encrypted. Only the session's `text` opens it, and only from the row that `digest` finds."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # only a server with sign-in pays for its import
+
+    nonce = os.urandom(_NONCE)
+    return nonce + AESGCM(_key(text)).encrypt(nonce, secret, digest)
+
+
+def unseal(text: str, digest: bytes, sealed: bytes) -> bytes | None:
+    """The secret. None: it was sealed for another text or row, or was changed."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        return AESGCM(_key(text)).decrypt(sealed[:_NONCE], sealed[_NONCE:], digest)
+    except (InvalidTag, ValueError):
+        return None
+
+
+def _key(text: str) -> bytes:
+    return hmac.digest(text.encode(), b"hai-flow session seal v1", "sha256")

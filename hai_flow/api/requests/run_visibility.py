@@ -11,15 +11,15 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import is_run_id
-from hai_flow.api.permissions.redaction import strip_entry, strip_row
 from hai_flow.api.permissions.visibility import Sight, build_reader, build_viewer, find_sight, find_sight_by_questions
 from hai_flow.api.requests.tenant_scope import TenantScope
 from hai_flow.definition.personal.personal import WHOLE, Personal
+from hai_flow.definition.personal.pii_marks import mask_object, mask_value
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import disguise_state, find_disguise, is_canary, read_disguise
-from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.events import Error, PendingOpened
 from hai_flow.engine.pendings.selectors import ids_of
-from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.state.state import MessageState, PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable, reject_unknown_run
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.runtime.commit.submission import Begin, Outcome
@@ -31,11 +31,12 @@ from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.dialects.dialect import Entry
-from hai_flow.wire.personal import Mask
+from hai_flow.wire.personal import Mask, message, strip_personal, tool_call
 from hai_flow.wire.withheld import concerns, strip_conversation
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Pool
+
 
 Answer = TypeVar("Answer")
 HEAD: Final = 2**53  # beyond every seq: all events
@@ -367,3 +368,28 @@ def reject_limited(thread_id: str, workflow: str) -> Rejected:
     """The refusal of a credential that is for other threads or workflows."""
     detail = f"your credential is not for a thread {thread_id[:100]!r} of {workflow}."
     return Rejected(403, "credential_limited", detail)
+
+
+def strip_row(run: RunRow, personal: Personal | None) -> RunRow:
+    """A run without its personal input, output and error."""
+    if personal is None or not personal.anything:
+        return run
+    input, result = run.input, run.result
+    if input is not None:
+        input = values.dumps(mask_object(values.loads(input), personal.input))
+    if result is not None:
+        ended = values.loads(result)
+        if "output" in ended:
+            ended["output"] = mask_value(ended["output"], personal.output)
+        if ended.get("error") is not None:
+            error = strip_personal(msgspec.convert(ended["error"], Error), personal)
+            ended["error"] = msgspec.to_builtins(error)
+        result = values.dumps(ended)
+    return replace(run, input=input, result=result)
+
+
+def strip_entry(entry: Entry, personal: Personal | None) -> Entry:
+    """A message or a call of a thread."""
+    if personal is None or not personal.anything:
+        return entry
+    return message(entry, personal) if isinstance(entry, MessageState) else tool_call(entry, personal)

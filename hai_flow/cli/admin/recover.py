@@ -130,11 +130,11 @@ def _view(doubt: Doubt) -> dict[str, Any]:
 async def _confirm(place: CellDatabase, connection: Connection, state: State) -> dict[str, Any]:
     from hai_flow.runtime import restore
     from hai_flow.runtime.runtime import Runtime
-    from hai_flow.store.ops import database_history, restores
+    from hai_flow.store.ops import database_history
 
     if state.era.held is None:
         await database_history.hold(connection, state.era, state.era.moved or "its server has begun another timeline")
-    schedules = await restores.pause_due_schedules(connection)
+    schedules = await database_history.pause_due_schedules(connection)
     held: list[HoldResult] = []
     runtime = Runtime(place.database.dsn, place.settings, performs=False, restoring=True, cell=place.number)
     async with runtime.lifespan():

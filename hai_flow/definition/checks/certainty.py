@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
-from hai_flow.definition.expressions.expression_faults import ExpressionFault
+from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Names
 from hai_flow.values import Json
 

@@ -10,7 +10,7 @@ from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_static_path, spell
 from hai_flow.definition.expressions.cel_macros import SORTED
-from hai_flow.definition.expressions.expression_faults import ExpressionFault
+from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import Look, look_inside
 from hai_flow.definition.names.wording import suggestion

@@ -51,8 +51,7 @@ from hai_flow.definition.expressions.cel_messages import TOKEN, faults_of, habit
 from hai_flow.definition.expressions.cel_optionals import check_optionals
 from hai_flow.definition.expressions.cel_values import Kind, Size, check_result, convert, plain
 from hai_flow.definition.expressions.cel_widening import Widening
-from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
+from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
 from hai_flow.definition.expressions.secret_paths import check_secret
 from hai_flow.definition.names.durations import format_cel_duration
 from hai_flow.primitives.beside_loop import spend

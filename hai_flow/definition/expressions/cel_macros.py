@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from hai_flow.definition.expressions import functions
 from hai_flow.definition.expressions.ast import Call, Comprehension, Listing, Name, Tree, rebuilt
 from hai_flow.definition.expressions.cel_messages import TOKEN
-from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
+from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
 
 PAIRED: Final = {"sort_by": functions.sort_pairs, "group_by": functions.group_pairs}
 SORTED: Final = "sort_by__"  # behind the loop that a `sort_by` is, in rewritten sources and their trees

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from hai_flow.definition.expressions.expression_faults import ExpressionFault
+from hai_flow.definition.expressions.expression_error import ExpressionFault
 
 # By operator of another language: the CEL for it, or a sentence.
 _HABITS: Final = {

@@ -1,6 +1,9 @@
-"""The error of an expression that fails when it is evaluated."""
+"""The errors of expressions: of those that can't be compiled, and of those that fail when they are evaluated."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 class ExpressionError(Exception):
@@ -10,3 +13,20 @@ class ExpressionError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionFault:
+    """A mistake in an expression; `offset` counts characters from the beginning of its source."""
+
+    offset: int
+    code: str
+    message: str
+
+
+class Faults(Exception):
+    """An expression that can't be compiled, with every fault found."""
+
+    def __init__(self, faults: Sequence[ExpressionFault]) -> None:
+        super().__init__("; ".join(fault.message for fault in faults))
+        self.faults = tuple(faults)

@@ -17,8 +17,7 @@ from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_values import Kind
-from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
+from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
 from hai_flow.definition.expressions.functions import check_foreign_pattern, check_pattern, check_zone
 from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.holes import end_of_hole, split_holes

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from hai_flow.definition.expressions.ast_paths import Chain
-from hai_flow.definition.expressions.expression_faults import ExpressionFault
+from hai_flow.definition.expressions.expression_error import ExpressionFault
 
 SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 

@@ -13,8 +13,7 @@ from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, 
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_growth import GROWTH_MAX, WORK_MAX
 from hai_flow.definition.expressions.cel_values import format_instant
-from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
+from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import EVERYWHERE_ALIKE, compile_source, find_roots_and_steps
 from hai_flow.definition.expressions.value_text import as_text
 from hai_flow.definition.names.holes import WrittenHole, split_holes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from hai_flow.definition.expressions.expression_faults import ExpressionFault, Faults
+from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
 from hai_flow.values import Json
 
 _LEXEME: Final = re.compile(

@@ -16,8 +16,7 @@ from typing import ClassVar, Final
 from hai_flow import values
 from hai_flow.definition.expressions import cel
 from hai_flow.definition.expressions.ast_paths import scan
-from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expression_error import ExpressionError, Faults
 from hai_flow.definition.names.holes import split_holes
 from hai_flow.definition.plan import Hole, Template
 from hai_flow.values import Json

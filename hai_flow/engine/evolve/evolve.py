@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import children, loops, migration, pendings, retry, run, signals, steps, thread, timers
+from hai_flow.engine.evolve import children, loops, migration, pendings, retry, run, steps, thread, timers
 from hai_flow.engine.state.state import RunState
 
 
@@ -86,8 +86,8 @@ _FOLDS: Final[dict[type[e.Event], Callable[[RunState, Any], RunState]]] = {
     e.TimerSet: timers.timer_set,
     e.TimerFired: timers.timer_fired,
     e.TimeJumped: timers.time_jumped,
-    e.SignalsAwaited: signals.signals_awaited,
-    e.SignalReceived: signals.signal_received,
+    e.SignalsAwaited: pendings.signals_awaited,
+    e.SignalReceived: pendings.signal_received,
     e.ChildMoved: children.child_moved,
     e.CustomEmitted: run.custom_emitted,
     e.RawEmitted: run.raw_emitted,

@@ -23,7 +23,6 @@ from hai_flow.engine.state.ids import (
     tool_call_id,
 )
 from hai_flow.engine.state.state import RunState, ToolCallState
-from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, encode_grown_start
 from hai_flow.values import Json
 
 SHOWN_OUTPUT: Final = "hai.output"
@@ -187,3 +186,16 @@ def _close_growing_call(draft: Draft, path: str, aborted: bool) -> None:
     draft.emit(e.ToolCallEnded, tool_call_id=id)
     result = ABORTED if aborted else SHOWN
     draft.emit(e.ToolCallResolved, tool_call_id=id, content=result, error=ABORTED if aborted else None)
+
+
+GROWN_BEHIND: Final = '"}'
+
+
+def encode_grown_start(growing: Growing) -> str:
+    """The arguments up to where the text begins."""
+    return values.dumps({growing.argument: ""}).decode().removesuffix(GROWN_BEHIND)
+
+
+def encode_grown_piece(text: str) -> str:
+    """A piece of the text, as it stands between the two."""
+    return values.dumps(text).decode()[1:-1]

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Any, ClassVar, Final
 
 from hai_flow import values
-from hai_flow.notify.chat.ciphers import decrypt_cbc
 from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
@@ -27,7 +26,7 @@ from hai_flow.notify.chat.contract import (
     Setting,
     UnprovenCall,
 )
-from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, read_json, text_at
+from hai_flow.notify.chat.reading import decrypt_cbc, demand_equal, demand_time, dig, read_json, text_at
 from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _TOKEN_GONE: Final = frozenset((99991663, 99991661, 99991668, 99991671))

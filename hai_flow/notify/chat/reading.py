@@ -1,4 +1,4 @@
-"""Reading the calls of platforms, which may hold anything. Pure."""
+"""Reading the calls of platforms, which may hold anything and be encrypted. Pure."""
 
 from __future__ import annotations
 
@@ -61,3 +61,17 @@ def code_in(text: str) -> str | None:
     """The code in a message that connects an account (`connect CODE`)."""
     match = CONNECT.fullmatch(text)
     return None if match is None else match["code"]
+
+
+def decrypt_cbc(key: bytes, iv: bytes, data: bytes, block: int) -> bytes:
+    """The plain text; `block`: the size of the blocks that it was filled up to. Raises UnprovenCall."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # only where a channel needs it
+
+    if len(iv) != 16 or not data or len(data) % 16:
+        raise UnprovenCall
+    decryptor = Cipher(algorithms.AES(key), modes.CBC(iv)).decryptor()
+    plain = decryptor.update(data) + decryptor.finalize()
+    count = plain[-1]
+    if not 1 <= count <= block or plain[-count:] != bytes([count]) * count:
+        raise UnprovenCall
+    return plain[:-count]

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from hashlib import sha1
 from typing import Any, ClassVar, Final
 
-from hai_flow.notify.chat.ciphers import decrypt_cbc
 from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
@@ -29,7 +28,7 @@ from hai_flow.notify.chat.contract import (
     Setting,
     UnprovenCall,
 )
-from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, text_at
+from hai_flow.notify.chat.reading import decrypt_cbc, demand_equal, demand_time, dig, text_at
 from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _TAG: Final = re.compile(r"<(\w{1,40})>")

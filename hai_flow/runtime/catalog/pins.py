@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from hai_flow.store.catalog import tool_pins
+from hai_flow.store.catalog import workflows
 from hai_flow.store.postgres.database import Database
 
 KEPT_MAX: Final = 512
@@ -31,15 +31,15 @@ class PinBook:
 
     async def add(self, tenant: UUID, workflow: bytes, found: Mapping[str, str]) -> Mapping[str, str]:
         """Add the pins that are not there yet. Returns all that are stored."""
-        await tool_pins.add_pins(self._database.api, tenant, workflow, found)
+        await workflows.add_pins(self._database.api, tenant, workflow, found)
         return await self._read(tenant, workflow)
 
     async def replace(self, tenant: UUID, workflow: bytes, found: Mapping[str, str]) -> None:
-        await tool_pins.replace_pins(self._database.api, tenant, workflow, found)
+        await workflows.replace_pins(self._database.api, tenant, workflow, found)
         self._kept.pop((tenant, workflow), None)
 
     async def _read(self, tenant: UUID, workflow: bytes) -> Mapping[str, str]:
-        pins = await tool_pins.list_pins(self._database.api, tenant, workflow)
+        pins = await workflows.list_pins(self._database.api, tenant, workflow)
         self._kept[tenant, workflow] = pins
         self._kept.move_to_end((tenant, workflow))
         while len(self._kept) > KEPT_MAX:

@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID, uuid4
 
-from hai_flow.runtime.files.file_systems import open_file_system
-from hai_flow.settings import variable
+from hai_flow.settings import SettingsError, variable
 from hai_flow.store.runs import files
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Database, Pool
+
 
 PIECE_BYTES: Final = 256 * 1024
 IN_POSTGRES: Final = "pg:"
@@ -134,3 +134,20 @@ async def split_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             del held[:PIECE_BYTES]
     if held:
         yield bytes(held)
+
+
+def open_file_system(url: str, named: str) -> tuple[Any, str]:
+    """The file system of `url`, and the path in it, without a slash at its end. Its calls block.
+
+    Raises SettingsError where fsspec is not installed, or the URL can't be used; `named` is what the text calls it.
+    """
+    try:
+        import fsspec
+
+        system, root = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        why = f"{error}; install hai-flow[files], and what fsspec needs for this protocol"
+        raise SettingsError([f"{named}: {why}."]) from None
+    except Exception as error:  # whatever an implementation finds wrong with a URL: ValueError, KeyError, ...
+        raise SettingsError([f"{named}: it can't be used: {error}."]) from None
+    return system, root.rstrip("/")

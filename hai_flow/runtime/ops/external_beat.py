@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.errors import StoreError
-from hai_flow.runtime.files.file_systems import open_file_system
+from hai_flow.runtime.files.blobs import open_file_system
 from hai_flow.settings import variable
 from hai_flow.store.ops.database_history import Beat
 

@@ -25,7 +25,7 @@ import asyncpg
 
 from hai_flow.cells import cell_of
 from hai_flow.errors import HaiFlowError
-from hai_flow.runtime.files.file_systems import open_file_system
+from hai_flow.runtime.files.blobs import open_file_system
 from hai_flow.runtime.ops.verify import Plans, fold_and_check
 from hai_flow.store.identity import erasure
 from hai_flow.store.ops import retention

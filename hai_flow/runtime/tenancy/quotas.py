@@ -19,7 +19,7 @@ from uuid import UUID
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.single_flight import SingleFlightCache
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.store.identity import quotas
+from hai_flow.store.identity import tenants
 from hai_flow.store.identity.tenants import Limits
 from hai_flow.store.postgres.database import Database
 
@@ -52,7 +52,7 @@ class Quotas:
             return excess
         if not others and (quota.runs_per_minute or quota.open_runs):
             limits = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
-            used = await quotas.used(self._database.api, tenant, *limits)
+            used = await tenants.used(self._database.api, tenant, *limits)
             if used.earliest is not None:
                 seconds = (used.earliest + MINUTE - used.now).total_seconds()
                 if len(self._refused) >= TENANTS_MAX:
@@ -75,7 +75,7 @@ class Quotas:
         limits = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
         if not any(limits):
             return None
-        uses = [await quotas.count_used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]
+        uses = [await tenants.count_used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]
         begun_runs, open_runs = sum(each.begun for each in uses), sum(each.open_runs for each in uses)
         if limits[0] and begun_runs >= limits[0]:
             return _reject_many(limits[0], math.ceil(max(1.0, min(each.seconds for each in uses if each.begun))))
@@ -85,7 +85,7 @@ class Quotas:
         """How large the tenant's logs are: looked up once for all starts that want to know it, and kept for a while."""
 
         async def look() -> int:
-            return sum([await quotas.log_bytes(each.api, tenant) for each in (self._database, *others)])
+            return sum([await tenants.log_bytes(each.api, tenant) for each in (self._database, *others)])
 
         lookup = self._bytes.get(tenant)
         if lookup is None:

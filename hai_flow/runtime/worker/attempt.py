@@ -36,8 +36,7 @@ from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.state.tracing import TracePosition, derive_attempt_place, place_of
 from hai_flow.engine.steps.agents import call_path, talk
 from hai_flow.engine.steps.still import find_gate_behind_loss, find_gate_to_check
-from hai_flow.engine.steps.streamed_argument import encode_grown_piece, encode_grown_start
-from hai_flow.engine.steps.tool_calls import build_prediction, display_name
+from hai_flow.engine.steps.tool_calls import build_prediction, display_name, encode_grown_piece, encode_grown_start
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.models.calls.text_pieces import TextJoiner

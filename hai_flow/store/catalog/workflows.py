@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -188,3 +188,33 @@ async def set_retired(connection: Connection, tenant: UUID, name: str, version: 
     WHERE tenant = $1 AND name = $2 AND version = $3 AND (retired_at IS NULL) = $4
     """
     return str(await connection.execute(query, tenant, name, version, retired)) != "UPDATE 0"
+
+
+_ADD: Final = """
+INSERT INTO tool_pins (tenant, workflow, name, digest)
+SELECT $1, $2, name, digest FROM unnest($3::text[], $4::text[]) AS given (name, digest)
+ON CONFLICT (tenant, workflow, name) DO NOTHING
+"""
+_REPLACE: Final = """
+WITH gone AS (
+  DELETE FROM tool_pins WHERE tenant = $1 AND workflow = $2 AND name <> ALL ($3::text[])
+)
+INSERT INTO tool_pins (tenant, workflow, name, digest)
+SELECT $1, $2, name, digest FROM unnest($3::text[], $4::text[]) AS given (name, digest)
+ON CONFLICT (tenant, workflow, name) DO UPDATE SET digest = excluded.digest
+"""
+
+
+async def list_pins(connection: Connection | Pool, tenant: UUID, workflow: bytes) -> dict[str, str]:
+    """The digests of a workflow, by name."""
+    query = "SELECT name, digest FROM tool_pins WHERE tenant = $1 AND workflow = $2"
+    return {row["name"]: row["digest"] for row in await connection.fetch(query, tenant, workflow)}
+
+
+async def add_pins(connection: Connection | Pool, tenant: UUID, workflow: bytes, pins: Mapping[str, str]) -> None:
+    """Store the digests of names that have none yet; others stay."""
+    await connection.execute(_ADD, tenant, workflow, list(pins), list(pins.values()))
+
+
+async def replace_pins(connection: Connection | Pool, tenant: UUID, workflow: bytes, pins: Mapping[str, str]) -> None:
+    await connection.execute(_REPLACE, tenant, workflow, list(pins), list(pins.values()))

@@ -18,9 +18,8 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
-from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, list_misplaced_members
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, error_message, list_misplaced_members
 from hai_flow.wire.dialects.turns import TurnEncoder
-from hai_flow.wire.errors import error_message
 from hai_flow.wire.mcp import Question, RunView, build_question_value, describe_run
 from hai_flow.wire.sent_json import dump
 

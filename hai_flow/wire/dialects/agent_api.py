@@ -20,11 +20,10 @@ from hai_flow.agent_api import ContentBuilder, ContentType, MessageBuilder, Mess
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import MessageState, PendingState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, error_message
 from hai_flow.wire.dialects.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
 from hai_flow.wire.dialects.transcript import derive_result_id
 from hai_flow.wire.dialects.turns import TurnEncoder
-from hai_flow.wire.errors import error_message
 from hai_flow.wire.sent_json import dump
 
 Object: TypeAlias = dict[str, Json]

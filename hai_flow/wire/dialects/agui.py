@@ -27,7 +27,7 @@ from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialects.agui_interrupts import build_pending_value, interrupt
 from hai_flow.wire.dialects.agui_protobuf import PROTOBUF
-from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profile, ResumeEntry
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profile, ResumeEntry, error_message
 from hai_flow.wire.dialects.questions import (
     CONFIRM,
     Call,
@@ -40,7 +40,6 @@ from hai_flow.wire.dialects.questions import (
 )
 from hai_flow.wire.dialects.transcript import derive_result_id, history
 from hai_flow.wire.dialects.turns import SPOKEN, TurnEncoder
-from hai_flow.wire.errors import error_message
 from hai_flow.wire.posted_json import Limits
 from hai_flow.wire.sent_json import dump, strip_none
 

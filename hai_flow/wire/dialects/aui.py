@@ -24,11 +24,10 @@ from hai_flow.engine.runs.children import SILENT_VERBS
 from hai_flow.engine.state.state import MessageState, PendingState, ToolCallState
 from hai_flow.primitives import instants
 from hai_flow.values import Json
-from hai_flow.wire.dialects.dialect import CLOSING, Dialect, Entry, Frame, Profile, ToolMessage
+from hai_flow.wire.dialects.dialect import CLOSING, Dialect, Entry, Frame, Profile, ToolMessage, error_message
 from hai_flow.wire.dialects.questions import as_shown
 from hai_flow.wire.dialects.transcript import history
 from hai_flow.wire.dialects.turns import TurnEncoder
-from hai_flow.wire.errors import error_message
 from hai_flow.wire.sent_json import dump, parse_object, strip_none
 
 Object: TypeAlias = dict[str, Json]

@@ -17,7 +17,9 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition.fields import RESERVED_PREFIXES
 from hai_flow.definition.personal.personal import Personal
+from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal, Turn
 from hai_flow.engine.events import Event, UserMessage
 from hai_flow.engine.state.state import MessageState, RunState, ToolCallState
@@ -233,3 +235,17 @@ class Dialect:
     def render_unnumbered(self, frames: Sequence[Frame]) -> bytes:
         """The bytes of frames that no event made (a preface, a farewell): they carry no id."""
         return b"".join(self.framing.render(frame.data, frame.name, None) for frame in frames)
+
+
+def error_message(error: e.Error) -> str:
+    """The author's words for an error that the author raised (`fail`, rejections); else only the place where it
+    happened.
+
+    Nothing else may reach a client (docs/design/protocols.md#errors-for-clients). An error with an attempt comes from
+    an effect, even if its code looks like an author's: its message may quote another system.
+    """
+    prefix, dot, _ = error.code.partition(".")
+    authored = not error.attempt and not (prefix in RESERVED_PREFIXES and dot)
+    if authored or prefix == "approval":
+        return error.message
+    return f"Step {error.path} failed." if error.path else "The run failed."

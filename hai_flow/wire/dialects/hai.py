@@ -21,11 +21,10 @@ from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire import agent_input
-from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profile
+from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profile, error_message
 from hai_flow.wire.dialects.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
 from hai_flow.wire.dialects.transcript import derive_result_id, history
 from hai_flow.wire.dialects.turns import TurnEncoder
-from hai_flow.wire.errors import error_message
 from hai_flow.wire.framing import MESSAGE_PACK
 from hai_flow.wire.posted_json import Limits
 from hai_flow.wire.sent_json import dump, strip_none

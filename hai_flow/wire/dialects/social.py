@@ -23,11 +23,10 @@ from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import MessageState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialects.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile
+from hai_flow.wire.dialects.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile, error_message
 from hai_flow.wire.dialects.questions import as_shown, encode_question_args
 from hai_flow.wire.dialects.transcript import derive_result_id, history
 from hai_flow.wire.dialects.turns import TurnEncoder
-from hai_flow.wire.errors import error_message
 from hai_flow.wire.framing import NAMED_SSE
 from hai_flow.wire.sent_json import dump, parse_object, strip_none
 

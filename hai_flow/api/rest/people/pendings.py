@@ -25,16 +25,21 @@ from hai_flow.api.requests.pagination import (
 )
 from hai_flow.api.requests.run_visibility import RunFacts
 from hai_flow.api.requests.views import render_pending_in_list
-from hai_flow.api.rest.people.argument_schema import describe_arguments
 from hai_flow.api.rest.people.decide_pendings import DecideBody, check, decide, find_pending, render_for
 from hai_flow.api.rest.people.openings import note_opening
 from hai_flow.api.routes import Routes
+from hai_flow.definition.plan import Call, FrontendTool, HttpTool, Plan, PythonTool
+from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.engine import events as e
+from hai_flow.engine.canaries import find_disguise
 from hai_flow.engine.events import decode_pending
 from hai_flow.engine.pendings.selectors import principal_selectors
 from hai_flow.engine.state.ids import run_of_pending
-from hai_flow.errors import Rejected, Unreadable
+from hai_flow.engine.state.instances import resolve_step
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.store.people import pendings
+from hai_flow.values import Json
 from hai_flow.wire.dialects.log import event_json
 from hai_flow.wire.withheld import strip_evidence, strip_evidence_of, strip_source
 
@@ -165,3 +170,35 @@ async def get_history(
 
 def _is_about(event: e.Event, pending_id: str) -> bool:
     return type(event) in _OF_PENDINGS and getattr(event, "id", None) == pending_id
+
+
+async def describe_arguments(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+    """The arguments of the call that the question is about (`shapes.PendingArguments`)."""
+    disguise = find_disguise(run) if pending.status == "open" else None
+    sha256 = run.sha256 if disguise is None else disguise.sha256
+    plan = await access.catalog.plan(access.tenant, bytes.fromhex(sha256))
+    description, parameters = await _describe(access, plan, pending)
+    return {
+        "tool": pending.opened.tool,
+        "description": description,
+        "parameters": parameters,
+    }
+
+
+async def _describe(access: Access, plan: Plan, pending: PendingState) -> tuple[str | None, Json]:
+    """The function's own description and the schema of its parameters; None for each that it lacks. Servers of MCP are
+    not asked: no page must wait for them."""
+    verb = resolve_step(plan, pending.opened.path).verb
+    if not isinstance(verb, Call):
+        return None, None
+    tool = verb.tool
+    if isinstance(tool, FrontendTool):
+        return tool.description or None, None if tool.parameters is None else strip_marks(tool.parameters.raw)
+    if not isinstance(tool, PythonTool | HttpTool):
+        return None, None
+    try:
+        offered = await access.runtime.registry.offered(tool.name, tool, from_disk=plan.from_disk, workflow=plan.name)
+    except StepError:  # its module or its service is not known here
+        return None, None
+    offer = next((each for each in offered if each.name == pending.opened.tool), None)
+    return (None, None) if offer is None else (offer.description or None, dict(offer.parameters))
