@@ -131,8 +131,8 @@ quotas = Room("hai_flow/runtime/tenancy/quotas.py")
 quotas.bug(
     "each cell has the whole limit for itself",
     (
-        "await quotas.count_used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]",
-        "await quotas.count_used_in_cell(each.api, tenant, *limits) for each in (self._database,)]",
+        "await tenants.count_used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]",
+        "await tenants.count_used_in_cell(each.api, tenant, *limits) for each in (self._database,)]",
     ),
     by=f"{_LARGE}::test_limits_hold_for_all_cells_together",
 )
