@@ -21,7 +21,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support import citus
-from tests.support.examples import QUICK, QUICK_MAX
+from tests.support.examples import QUICK, QUICK_MAX, SEED, examples
 from tests.support.postgres import Server, serve
 from tests.support.scratch import use_memory
 from tests.support.skewed import SkewedServer, compiler, skewed_server
@@ -32,7 +32,11 @@ use_memory()
 # How long an example takes says something about the machine, and nothing about us. In CI the examples are the same each
 # time (hypothesis says so by itself), so that a change which passed does not fail on another's examples.
 settings.register_profile(
-    "suite", settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "suite",
+    settings.get_profile("default"),
+    deadline=None,
+    max_examples=examples(settings.get_profile("default").max_examples),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 if settings.get_current_profile_name() == "default":
     settings.load_profile("suite")
@@ -75,6 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Of a run over several processes only the one that controls them has a terminal."""
     _tell_standstill(terminalreporter)
+    terminalreporter.write_line(f"the rows that were drawn from large tables are those of TEST_SEED={SEED}")
     path: Path | None = config.getoption("failures")
     if path is not None:
         stats = terminalreporter.stats

@@ -136,24 +136,23 @@ def test_request_again_under_its_key_tells_the_newest_address(house: House, rece
         assert before.calls == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"url": "http://169.254.169.254/latest"}, {"url": "http://10.0.0.1/"}, {"url": "http://[::1]/"},
-        {"url": "file:///etc/passwd"}, {"url": "ftp://example.com/"}, {"url": "http://ann:pw@127.0.0.1/"},
-        {"url": ""}, {"url": 7}, {"url": None}, {"url": "http://127.0.0.1/\r\nX: y"}, {"url": "http://127.0.0.1:0/"},
-        {"url": "http://127.0.0.1:99999/"}, {"url": "http://127.0.0.1/" + "x" * 2000},
-        {"secret": "short"}, {"secret": None}, {"secret": "x" * 1001}, {"secret": "a-secret-of-the-agent\r\nX: y"},
-        {"token": "what is that"},
-    ],
-    ids=lambda change: json.dumps(change)[:40],
-)  # fmt: skip
-def test_wrong_webhook_is_refused_and_nobody_is_asked(house: House, receiver: Receiver, change: Any) -> None:
+WRONG: Final[list[dict[str, Any]]] = [
+    {"url": "http://169.254.169.254/latest"}, {"url": "http://10.0.0.1/"}, {"url": "http://[::1]/"},
+    {"url": "file:///etc/passwd"}, {"url": "ftp://example.com/"}, {"url": "http://ann:pw@127.0.0.1/"},
+    {"url": ""}, {"url": 7}, {"url": None}, {"url": "http://127.0.0.1/\r\nX: y"}, {"url": "http://127.0.0.1:0/"},
+    {"url": "http://127.0.0.1:99999/"}, {"url": "http://127.0.0.1/" + "x" * 2000},
+    {"secret": "short"}, {"secret": None}, {"secret": "x" * 1001}, {"secret": "a-secret-of-the-agent\r\nX: y"},
+    {"token": "what is that"},
+]  # fmt: skip
+
+
+def test_wrong_webhook_is_refused_and_nobody_is_asked(house: House, receiver: Receiver) -> None:
     before = house.call("user:oli", "GET", "/v1/runs").json()["items"]
-    webhook = {name: value for name, value in {**to(receiver), **change}.items() if value is not None}
-    body = {"action": "transfer", "arguments": TRANSFER, "policy": BOSS, "webhook": webhook}
-    refused = house.call("agent:bot", "POST", "/v1/approvals", json=body)
-    assert refusal(refused) in ((422, "approval_webhook"), (422, "request.invalid"))
+    for change in WRONG:
+        webhook = {name: value for name, value in {**to(receiver), **change}.items() if value is not None}
+        body = {"action": "transfer", "arguments": TRANSFER, "policy": BOSS, "webhook": webhook}
+        refused = house.call("agent:bot", "POST", "/v1/approvals", json=body)
+        assert refusal(refused) in ((422, "approval_webhook"), (422, "request.invalid")), change
     assert house.call("user:oli", "GET", "/v1/runs").json()["items"] == before
 
 

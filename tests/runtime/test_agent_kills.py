@@ -19,6 +19,7 @@ from hai_flow.runtime.runtime import Runtime
 from tests.runtime.conftest import Connection, is_now, start, state_of
 from tests.runtime.test_agents import answer
 from tests.runtime.test_models import catalogue
+from tests.support.examples import sample
 from tests.support.ledger import check_log, log_of
 from tests.support.models import STALL, Act, Answer, FakeModels, Hold, spoken
 from tests.support.waiting import until
@@ -220,7 +221,7 @@ POINTS: dict[str, tuple[Callable[[Scene], Awaitable[None]], list[Any], int]] = {
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", sample(POINTS, 4))
 async def test_a_kill_repeats_no_finished_answer_and_no_effect(point: str, database_url: str, tmp_path: Path) -> None:
     reach, answers, asked = POINTS[point]
     eye = await asyncpg.connect(database_url)

@@ -1,8 +1,14 @@
-"""How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`)."""
+"""How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`).
+
+Of large tables the suite tries some rows, others each day: `TEST_SEED` repeats a day's.
+"""
 
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Iterable
+from datetime import date
 from typing import Final, TypeVar
 
 from hypothesis import settings
@@ -13,6 +19,7 @@ QUICK = "quick"
 QUICK_MAX = 20
 SUITE_MAX: Final = 50
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
+SEED: Final = os.environ.setdefault("TEST_SEED", str(date.today().toordinal()))  # pytest's other processes inherit it
 
 
 def examples(count: int) -> int:
@@ -25,3 +32,11 @@ def examples(count: int) -> int:
 def by_night(night: T, day: T) -> T:
     """How many, or which, there are of what takes its time: `night` in the nightly run, `day` in the suite."""
     return night if NIGHTLY else day
+
+
+def sample(rows: Iterable[T], count: int) -> list[T]:
+    """All rows in the nightly run; in the suite `count` of them, in their order."""
+    every = list(rows)
+    if NIGHTLY or count >= len(every):
+        return every
+    return [every[place] for place in sorted(random.Random(SEED).sample(range(len(every)), count))]
