@@ -180,7 +180,11 @@ def _become_pytest(
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         os.chdir(place)
-        os.environ |= workshop.environment | {"PYTHONPATH": str(place), "HAI_FLOW_MUTANT_REPORT": str(report)}
+        os.environ |= workshop.environment | {
+            "PYTHONPATH": str(place),
+            "HAI_FLOW_MUTANT_REPORT": str(report),
+            "TEST_ROWS": "all",
+        }
         for name in [each for each in sys.modules if each.partition(".")[0] in OURS]:
             del sys.modules[name]
         sys.path[:] = [str(place), *(each for each in sys.path if each not in ("", str(ROOT), str(workshop.root)))]

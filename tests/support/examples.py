@@ -1,6 +1,6 @@
 """How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`).
 
-Of large tables the suite tries some rows, others each day: `TEST_SEED` repeats a day's.
+Of large tables the suite tries some rows, others each day: `TEST_SEED` repeats a day's, `TEST_ROWS=all` tries all.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def by_night(night: T, day: T) -> T:
 
 
 def sample(rows: Iterable[T], count: int) -> list[T]:
-    """All rows in the nightly run; in the suite `count` of them, in their order."""
+    """All rows in the nightly run and for mutants; in the suite `count` of them, in their order."""
     every = list(rows)
-    if NIGHTLY or count >= len(every):
+    if NIGHTLY or os.environ.get("TEST_ROWS") == "all" or count >= len(every):
         return every
     return [every[place] for place in sorted(random.Random(SEED).sample(range(len(every)), count))]
