@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +12,7 @@ import pytest
 
 from hai_flow.store.postgres.database_roles import ENGINE, READ
 from tests.api.test_tenants import ROUTES, SECRET, asked, callers, world_of
+from tests.support.examples import sample
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import serving
@@ -35,14 +37,12 @@ def test_every_read_by_every_role_works_without_the_engines_read_rights(dsn: str
     reads = [route for route in ROUTES if route.method == "GET"]
     with serving(dsn, environment={**KEYS, "HAI_FLOW_SECRET_SHOP_HOOK": SECRET}) as process:
         world = world_of(process.url, People(dsn), "acme", "alphabet")
-        everybody = callers(dsn, "acme")
+        requests = sample(itertools.product(callers(dsn, "acme").items(), reads), 200)
 
         def answers() -> dict[tuple[str, str], int]:
             with httpx2.Client(base_url=process.url, timeout=30) as client:
                 return {
-                    (role, route.path): asked(client, route, world, headers)[0]
-                    for role, headers in everybody.items()
-                    for route in reads
+                    (role, route.path): asked(client, route, world, headers)[0] for (role, headers), route in requests
                 }
 
         before = answers()

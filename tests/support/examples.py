@@ -34,9 +34,10 @@ def by_night(night: T, day: T) -> T:
     return night if NIGHTLY else day
 
 
-def sample(rows: Iterable[T], count: int) -> list[T]:
-    """All rows in the nightly run and for mutants; in the suite `count` of them, in their order."""
+def sample(rows: Iterable[T], count: int, salt: str = "") -> list[T]:
+    """All rows in the nightly run and for mutants; in the suite `count` of them, in their order. `salt`: of what the
+    rows are, where others are drawn for each."""
     every = list(rows)
     if NIGHTLY or os.environ.get("TEST_ROWS") == "all" or count >= len(every):
         return every
-    return [every[place] for place in sorted(random.Random(SEED).sample(range(len(every)), count))]
+    return [every[place] for place in sorted(random.Random(SEED + salt).sample(range(len(every)), count))]
