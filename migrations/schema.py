@@ -1088,7 +1088,7 @@ vocabularies: Final = sa.Table(
     _key("vocabularies", "abi"),
 )
 
-# Which servers there are (`store/runs/servers`); a worker has its lease.
+# Which servers there are (`store/runs/workers`); a worker has its lease.
 servers: Final = sa.Table(
     "servers",
     metadata,

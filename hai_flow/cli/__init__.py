@@ -64,7 +64,7 @@ _PANELS: Final = (
             ("rerun", "runs.time_travel:rerun"),
             ("fork", "runs.time_travel:fork"),
             ("bulk", "runs.bulk:bulk"),
-            ("jump", "runs.jump:jump"),
+            ("jump", "runs.control:jump"),
             ("signal", "runs.signal:signal"),
             ("send", "runs.signal:send"),
             ("schedules", "runs.schedules:app"),

@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from hai_flow.errors import Unreadable
+from hai_flow.primitives import instants
 from hai_flow.values import Json
 
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
@@ -1025,3 +1026,8 @@ def check_readable(abi: int) -> None:
     """Raise `Unreadable` for a run whose events were written under a newer ABI than this release has."""
     if abi > ABI:
         raise Unreadable(f"a newer release wrote it: its events have ABI {abi}, this release reads up to {ABI}")
+
+
+def event_value(id: str, type: str, data: Json, sent_at: int) -> dict[str, Json]:
+    """A signal, a posted webhook or the end of a run, as expressions see it (docs/language.md#names)."""
+    return {"id": id, "type": type, "data": data, "at": instants.rfc3339(sent_at)}

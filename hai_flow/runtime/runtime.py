@@ -40,11 +40,10 @@ from hai_flow.runtime.files.blobs import RemoteContents
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.callbacks import Callbacks
 from hai_flow.runtime.messaging.deposits import Deposits
-from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.messaging.inbound_webhooks import Webhooks
 from hai_flow.runtime.messaging.outbox import Delivery
 from hai_flow.runtime.messaging.pushes import Pushes
-from hai_flow.runtime.messaging.triggers import Triggers, TriggersConfig
+from hai_flow.runtime.messaging.triggers import Triggers, TriggersConfig, Watched
 from hai_flow.runtime.ops.audit_seal import Sealer
 from hai_flow.runtime.ops.external_beat import Witness
 from hai_flow.runtime.ops.replicas import Replicas

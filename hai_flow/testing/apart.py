@@ -19,7 +19,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
 from hai_flow.testing.documents.binding import check_suite
 from hai_flow.testing.documents.reader import read_suite
-from hai_flow.testing.people import with_roles_of
+from hai_flow.testing.loading import with_roles_of
 from hai_flow.testing.report import closing, first_words
 from hai_flow.testing.runner import Result, run_case
 

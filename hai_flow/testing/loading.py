@@ -9,23 +9,25 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeAlias
+
+import msgspec
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.names import names
 from hai_flow.definition.plan import Plan
 from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.yaml.include_keys import read_texts
+from hai_flow.engine.commands import Principal
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
 from hai_flow.shared import with_uses
 from hai_flow.testing.cassettes import Cassette, CassetteError, Performer, cassette_of, read_cassette
 from hai_flow.testing.coverage import Coverage
 from hai_flow.testing.documents.binding import check_suite
 from hai_flow.testing.documents.reader import read_suite
-from hai_flow.testing.people import with_roles_of
 from hai_flow.testing.runner import Result, run_case
 from hai_flow.testing.suite import Case, Suite
 
@@ -185,3 +187,26 @@ class DocumentLoader:
 def _workflow_finding(suite: Suite, message: str) -> Finding:
     line, column = suite.document.position(("workflow",))
     return Finding(suite.file, line, column, "error", "test.workflow", message)
+
+
+def with_roles_of(suite: Suite, plan: Plan) -> tuple[Suite, list[Finding]]:
+    """The suite, whose people have what the workflow's `roles` ask for: `role:nurse` makes a member of the group that
+    has the role. A role that the workflow gives to persons alone can't be had by others: a finding."""
+    people: dict[str, Principal] = {}
+    findings: list[Finding] = []
+    for name, person in suite.people.items():
+        groups = list(person.groups)
+        for role in person.roles:
+            members = plan.roles.get(role)
+            if members is None or person.id in members or any(f"group:{group}" in members for group in groups):
+                continue
+            group = next((member for member in members if member.startswith("group:")), None)
+            if group is None:
+                line, column = suite.document.position(("people", name))
+                listed = ", ".join(f"`{member.removeprefix('user:')}`" for member in members)
+                message = f"the workflow's `roles` give `role:{role}` to {listed} alone; call the person so"
+                findings.append(Finding(suite.file, line, column, "error", "test.person", message))
+            else:
+                groups.append(group.removeprefix("group:"))
+        people[name] = msgspec.structs.replace(person, groups=tuple(groups))
+    return replace(suite, people=people), findings

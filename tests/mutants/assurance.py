@@ -29,7 +29,7 @@ lists.bug("descriptions are not screened", ("elif self.is_screened and", "elif n
 servers = Room("hai_flow/steps/mcp/runner.py", "tests/steps/test_mcp_connections.py")
 servers.bug("a trusted server is screened", ("is_screened=not reached.trusted", "is_screened=True"))
 
-tokens = Room("hai_flow/api/auth/issuers/confirmation.py", "tests/api/test_tokens_of_issuers.py")
+tokens = Room("hai_flow/api/auth/issuers/jwt.py", "tests/api/test_tokens_of_issuers.py")
 tokens.bug("a bound token is a bearer token", ('if "cnf" not in claims and not required', "if not required"))
 tokens.bug("an unbound token opens /mcp", ('if "cnf" not in claims and not required', 'if "cnf" not in claims'))
 tokens.bug("another binding is passed over", ("dict(bound) == {METHOD: thumbprint}", "bound.get(METHOD) == thumbprint"))

@@ -1087,7 +1087,7 @@ pulse.bug("an alarm rings for what the next pulse tells", ("elif wait < LATEST *
 due_work = Room("hai_flow/store/ops/due_work.py", "tests/runtime/test_pulse.py")
 due_work.bug("runs of dead workers are not told", ("EXISTS ({LOST_RUN})", "false"))
 due_work.bug("promises of slots that are over are not told", ("WHERE promised_until <= now()", "WHERE false"))
-watched = Room("hai_flow/runtime/messaging/end_subscriptions.py", "tests/runtime/test_pulse.py")
+watched = Room("hai_flow/runtime/messaging/triggers.py", "tests/runtime/test_pulse.py")
 watched.bug("an older answer counts as the newest", ("if asked_at >= self._read_at:", "if True:"))
 
 together = Room("hai_flow/runtime/base/single_flight.py", "tests/runtime/test_single_flight.py")

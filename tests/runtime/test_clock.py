@@ -17,7 +17,7 @@ from hai_flow.runtime.commit import committer
 from hai_flow.runtime.commit.context import Clock
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
-from hai_flow.store.postgres import clock
+from hai_flow.store.postgres import database
 from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, answer, is_now, open_pending, start
 from tests.support import effects
 from tests.support.ledger import check_log, log_of
@@ -140,7 +140,7 @@ async def test_the_pulse_of_a_process_that_does_nothing_reads_the_clock_for_it(
     runtime = await make()
     put_ahead(runtime)
     runtime.committer.clock.heard_at -= committer.CLOCK_SECONDS / 2
-    monkeypatch.setattr(clock, "read_clock", pytest.fail)
+    monkeypatch.setattr(database, "read_clock", pytest.fail)
     await until(lambda: is_right_again(runtime, eye))
 
 
@@ -173,7 +173,7 @@ async def test_an_answer_that_comes_late_does_not_put_the_clock_back(
 ) -> None:
     monkeypatch.setattr(committer, "CLOCK_SECONDS", 0.1)
     runtime = await make()
-    module = {"commit": commits, "read_clock": clock}[statement]
+    module = {"commit": commits, "read_clock": database}[statement]
     real, late = getattr(module, statement), asyncio.Event()
 
     async def delayed(*given: Any) -> Any:

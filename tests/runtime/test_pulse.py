@@ -14,7 +14,7 @@ from hai_flow.primitives import instants
 from hai_flow.runtime.base import pulse
 from hai_flow.runtime.base.pulse import Alarm, Pulse
 from hai_flow.runtime.base.queue_selection import QueueSelection
-from hai_flow.runtime.messaging.end_subscriptions import Watched
+from hai_flow.runtime.messaging.triggers import Watched
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.audit import audit
 from hai_flow.store.messaging import outbox, signals, triggers

@@ -11,8 +11,7 @@ from hai_flow_conformance import Dialect
 
 from hai_flow.wire.dialects.agui_protobuf import encode_event
 from hai_flow.wire.dialects.dialect import Frame
-from hai_flow.wire.framing import MESSAGE_PACK
-from hai_flow.wire.sse import event_bytes
+from hai_flow.wire.sse import MESSAGE_PACK, event_bytes
 from tests.conformance.violators import (
     BEGUN,
     CALL,

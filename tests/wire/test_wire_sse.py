@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.wire import sse
-from hai_flow.wire.cursors import Cursor, parse_cursor
 from hai_flow.wire.sent_json import dump
-from hai_flow.wire.sse import event_bytes
+from hai_flow.wire.sse import Cursor, event_bytes, parse_cursor
 from tests.wire.stories import RUN, TEXTS
 
 INJECTIONS = ["a\nb", "a\r\nb", "a\rb", "x\n\ndata: {}", "\n", "\r", "\x00", "5\nevent: evil"]

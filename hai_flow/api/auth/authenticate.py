@@ -22,8 +22,7 @@ from hai_flow.api.auth.directory.people import NOBODY, Ids, People
 from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.auth.frontend_tokens import FrontendTokens
 from hai_flow.api.auth.impersonation import read_acting_header, reject_acting
-from hai_flow.api.auth.issuers.confirmation import read_thumbprint
-from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
+from hai_flow.api.auth.issuers.jwt import Issuer, Tokens, read_thumbprint
 from hai_flow.api.auth.keys import Keys
 from hai_flow.api.auth.sessions import Limits, Sessions, read_session
 from hai_flow.api.permissions.principals import Principal, now_ms

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 
 from hai_flow.api.auth.authenticate import KnownIdentity
 from hai_flow.api.auth.config import read_identity
-from hai_flow.api.auth.directory.tenants import TenantIds
+from hai_flow.api.auth.directory.people import TenantIds
 from hai_flow.api.auth.impersonation import ACT_AS, read_acting_header, reject_acting
 from hai_flow.api.auth.sessions import Limits
 from hai_flow.api.permissions.principals import Identity, Principal

@@ -22,7 +22,7 @@ from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.permissions.principals import MissingRight, find_caller
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
 from hai_flow.primitives.json_pointers import pointer_of
-from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, is_out_of_files
+from hai_flow.runtime.ops.readiness import MORE_FILES, TOO_MANY_FILES, is_out_of_files
 from hai_flow.store.postgres.error_classes import UNSTORABLE, is_unstorable, passing
 
 log = structlog.get_logger(__name__)

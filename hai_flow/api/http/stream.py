@@ -23,7 +23,7 @@ from hai_flow.runtime.streams.fanout import Following, Lagging, RingSubscription
 from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.postgres.error_classes import passing
 from hai_flow.wire.dialects.dialect import CLOSING
-from hai_flow.wire.framing import SSE, Framing
+from hai_flow.wire.sse import SSE, Framing
 
 log = structlog.get_logger(__name__)
 

@@ -33,9 +33,9 @@ from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, ite
 from hai_flow.store.runs import logs, run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Position
-from hai_flow.wire.cursors import LAST_FRAME, Cursor, parse_cursor
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.social import SOCIAL, SocialEncoder, profile
+from hai_flow.wire.sse import LAST_FRAME, Cursor, parse_cursor
 
 router = Routes(prefix="/api/v1/agent/runs", tags=["dialects"])
 

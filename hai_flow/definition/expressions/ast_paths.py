@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Mapped, Name, Select, Tree, children
-from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault
 from hai_flow.values import Json
 
 Segment: TypeAlias = str | int
@@ -224,3 +224,25 @@ def parse_whole_path(source: str, roots: frozenset[str]) -> Chain | None:
         return None
     path = tuple(part for _, part in spans)
     return Chain(Name(start, str(path[0])), path, start, spans[-1][0], None)
+
+
+SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+HOW_SECRETS_ARE_NAMED: Final = "a secret is named as it is, `secrets.NAME`"
+NO_DEFAULT: Final = "whether it is set is looked at before the step, and none is sent in its place"
+
+
+def check_secret(chain: Chain) -> ExpressionFault | None:
+    """Secrets are named one by one, as `secrets.NAME`: what is named otherwise could not be looked for before a run,
+    and a default would be sent in the place of a secret."""
+    name = chain.path[1] if len(chain.path) > 1 else chain.field
+    if len(chain.path) == 2 and chain.field is None and isinstance(name, str) and SECRET_NAME.fullmatch(name):
+        return None
+    if isinstance(name, str) and SECRET_NAME.fullmatch(name):
+        remedy = f"write `secrets.{name}`; {NO_DEFAULT}"
+    elif name is None:
+        remedy = "one that is computed can't be looked for; write a `switch` with a step for each secret"
+    else:
+        remedy = "letters, digits and `_`, at most 63, no digit first"
+    return ExpressionFault(chain.start, "expression.secret", f"{HOW_SECRETS_ARE_NAMED}: {remedy}")

@@ -44,7 +44,16 @@ from hai_flow.definition.expressions.ast import (
     read_tree,
     walk,
 )
-from hai_flow.definition.expressions.ast_paths import MISSING, SOURCE_MAX, Chain, Segment, absent, look_up, spell
+from hai_flow.definition.expressions.ast_paths import (
+    MISSING,
+    SOURCE_MAX,
+    Chain,
+    Segment,
+    absent,
+    check_secret,
+    look_up,
+    spell,
+)
 from hai_flow.definition.expressions.cel_growth import ITERATIONS_MAX, STATE_WORK, WORK_MAX, Growth, check_states
 from hai_flow.definition.expressions.cel_macros import PAIRED, Insertion, as_maps, find_macros, pairings, with_pairs
 from hai_flow.definition.expressions.cel_messages import TOKEN, faults_of, habits
@@ -52,7 +61,6 @@ from hai_flow.definition.expressions.cel_optionals import check_optionals
 from hai_flow.definition.expressions.cel_values import Kind, Size, check_result, convert, plain
 from hai_flow.definition.expressions.cel_widening import Widening
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
-from hai_flow.definition.expressions.secret_paths import check_secret
 from hai_flow.definition.names.durations import format_cel_duration
 from hai_flow.primitives.beside_loop import spend
 from hai_flow.values import Json

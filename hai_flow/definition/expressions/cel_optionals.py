@@ -16,8 +16,8 @@ from hai_flow.definition.expressions.ast import (
     is_empty,
     walk,
 )
+from hai_flow.definition.expressions.ast_paths import HOW_SECRETS_ARE_NAMED, NO_DEFAULT
 from hai_flow.definition.expressions.expression_error import ExpressionFault
-from hai_flow.definition.expressions.secret_paths import HOW_SECRETS_ARE_NAMED, NO_DEFAULT
 
 _GIVE_OPTIONALS: Final = frozenset(
     ("_?._", "_[?_]", "first", "last", "none", "of", "ofNonZeroValue", "optional.none", "optional.of", "or")

@@ -7,9 +7,15 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
-from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_whole_path, spell
+from hai_flow.definition.expressions.ast_paths import (
+    Chain,
+    Segment,
+    check_secret,
+    find_segment_offset,
+    parse_whole_path,
+    spell,
+)
 from hai_flow.definition.expressions.expression_error import ExpressionFault
-from hai_flow.definition.expressions.secret_paths import check_secret
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_types import Look, Types, list_properties
 from hai_flow.definition.names.wording import suggestion

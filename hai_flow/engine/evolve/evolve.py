@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import children, loops, migration, pendings, retry, run, steps, thread, timers
+from hai_flow.engine.evolve import children, loops, migration, pendings, retry, run, steps, thread
 from hai_flow.engine.state.state import RunState
 
 
@@ -83,9 +83,9 @@ _FOLDS: Final[dict[type[e.Event], Callable[[RunState, Any], RunState]]] = {
     e.PendingDecided: pendings.pending_decided,
     e.PendingVoided: pendings.pending_voided,
     e.StateChanged: run.state_changed,
-    e.TimerSet: timers.timer_set,
-    e.TimerFired: timers.timer_fired,
-    e.TimeJumped: timers.time_jumped,
+    e.TimerSet: pendings.timer_set,
+    e.TimerFired: pendings.timer_fired,
+    e.TimeJumped: pendings.time_jumped,
     e.SignalsAwaited: pendings.signals_awaited,
     e.SignalReceived: pendings.signal_received,
     e.ChildMoved: children.child_moved,

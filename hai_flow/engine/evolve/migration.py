@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hai_flow.definition import paths
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.common import following
-from hai_flow.engine.evolve.timers import later
+from hai_flow.engine.evolve.pendings import later
 from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.state import Map, PendingState, RunState
 

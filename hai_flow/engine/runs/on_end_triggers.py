@@ -15,8 +15,7 @@ from typing import Final
 import msgspec
 
 from hai_flow.engine.decision import Decision, Message
-from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped
-from hai_flow.engine.state.event_value import event_value
+from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped, event_value
 from hai_flow.engine.state.state import RunState
 from hai_flow.primitives import instants
 from hai_flow.values import Json

@@ -27,8 +27,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.events import event_value
 from hai_flow.engine.pendings.withdrawing import ASKED, find_event, withdraw
-from hai_flow.engine.state.event_value import event_value
 from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.engine.state.state import PendingState, RunState, StepState, is_heard
 from hai_flow.engine.steps.tool_calls import resolve_call

@@ -50,7 +50,7 @@ from hai_flow.runtime.commit.queues import Cache, Queues
 from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.submission import CommitCarrier, Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.ops.due_work import DueWork
-from hai_flow.store.postgres import clock
+from hai_flow.store.postgres import database
 from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
@@ -325,4 +325,4 @@ class Committer(Service):
     async def _ask_clock(self) -> None:
         async with self.database.api.acquire() as connection:
             sent = time.monotonic()
-            self.clock.read(instants.milliseconds(await clock.read_clock(connection)), sent, time.monotonic())
+            self.clock.read(instants.milliseconds(await database.read_clock(connection)), sent, time.monotonic())

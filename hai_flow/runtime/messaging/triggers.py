@@ -19,6 +19,8 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,9 +47,8 @@ from hai_flow.definition.plan import (
     WebhookTrigger,
 )
 from hai_flow.engine import commands as c
-from hai_flow.engine.events import Origin
+from hai_flow.engine.events import Origin, event_value
 from hai_flow.engine.runs import on_end_triggers
-from hai_flow.engine.state.event_value import event_value
 from hai_flow.engine.state.instigators import SYSTEM, list_people_behind
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
@@ -60,7 +61,6 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.submission import Outcome
-from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.messaging.outbox import Delivery, Unreached
 from hai_flow.runtime.runs.concurrency_slots import STALLED_EVERY, Slots
 from hai_flow.runtime.runs.starts import Starts, derive_id
@@ -80,6 +80,7 @@ from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Pool
+
 
 log = structlog.get_logger(__name__)
 _NEXT_FIRE_WORK: Final = 500  # microseconds: a date that comes once in a leap year takes more
@@ -668,3 +669,29 @@ def _schedule_row(
 
 def _row(asked: AuditActor | None, act: str, schedule: UUID) -> AuditRow | None:
     return None if asked is None else asked.row(act, subject=f"schedule:{schedule}")
+
+
+WATCHED_SECONDS: Final = 10.0  # rows that were read so long ago do not show which ends are wanted
+
+
+class Watched:
+    """Knows which ends have to be sent to the triggers; every end, as long as nothing newer is known."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._workflows: frozenset[tuple[UUID, str]] = frozenset()
+        self._read_at = -math.inf  # monotonic: when they were asked for
+
+    def wants(self, tenant: UUID, workflow: str) -> bool:
+        """Whether the end of a run of the workflow has to be sent."""
+        return (tenant, workflow) in self._workflows or time.monotonic() - self._read_at > WATCHED_SECONDS
+
+    async def read(self) -> None:
+        """Ask the database again."""
+        asked_at = time.monotonic()
+        self.learn(await triggers.workflows_with_end_triggers(self._database.api), asked_at)
+
+    def learn(self, workflows: frozenset[tuple[UUID, str]], asked_at: float) -> None:
+        """These were wanted when the database was asked, unless it was asked again since."""
+        if asked_at >= self._read_at:
+            self._workflows, self._read_at = workflows, asked_at

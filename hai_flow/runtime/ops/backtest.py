@@ -26,7 +26,7 @@ from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.ops.verify import Plans
 from hai_flow.store.catalog.rehearsals import KeptRehearsal
-from hai_flow.store.postgres.clock import read_clock
+from hai_flow.store.postgres.database import read_clock
 from hai_flow.store.runs import run_bundle
 
 if TYPE_CHECKING:

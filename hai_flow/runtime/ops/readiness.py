@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.single_flight import SingleFlightCache
-from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, is_out_of_files
 from hai_flow.store.postgres import revisions
 from hai_flow.store.runs import leases
 
 if TYPE_CHECKING:
     from hai_flow.runtime.runtime import Runtime
+
 
 log = structlog.get_logger(__name__)
 
@@ -74,3 +75,18 @@ class Readiness:
         except Exception as error:
             log.warning("attendance_unknown", error=str(error) or type(error).__name__)
             return None
+
+
+MORE_FILES: Final = "raise this process's limit of open files (ulimit -n)"
+TOO_MANY_FILES: Final = (
+    "this server has too many open files, so it can't reach its database; repeat the request with the same command id."
+)
+
+
+def is_out_of_files(error: BaseException) -> bool:
+    """Whether it failed because the process, or the machine, may open no more files and connections."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return True
+    if f"[Errno {errno.EMFILE}]" in str(error):  # asyncio's one error for several addresses that could not be reached
+        return True
+    return error.__cause__ is not None and is_out_of_files(error.__cause__)

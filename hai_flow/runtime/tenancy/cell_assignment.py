@@ -21,7 +21,7 @@ from hai_flow.runtime.tenancy.tenants import SECONDS
 from hai_flow.store.cells import replication
 from hai_flow.store.identity import tenants
 from hai_flow.store.identity.tenants import Tenant
-from hai_flow.store.runs import servers
+from hai_flow.store.runs import workers
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
@@ -76,7 +76,7 @@ async def _prepare(connect: Connect, tenant: Tenant, seat: int, cell: int) -> No
 
 
 async def _demand_one_release(home: Connection) -> None:
-    others = await servers.find_other_releases(home, hai_flow.__version__)
+    others = await workers.find_other_releases(home, hai_flow.__version__)
     if others:
         raise Rejected(
             409,

@@ -13,7 +13,7 @@ import structlog
 from hai_flow import __version__
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.worker.takeover import build_worker_name
-from hai_flow.store.runs import servers
+from hai_flow.store.runs import workers
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Database
@@ -39,7 +39,7 @@ class Presence(Service):
     async def _run(self) -> None:
         while True:
             try:
-                await servers.say(self._database.api, self._id, build_worker_name(), __version__)
+                await workers.renew_server(self._database.api, self._id, build_worker_name(), __version__)
             except Exception as error:
                 log.warning("presence_failed", error=str(error) or repr(error))
             await asyncio.sleep(self._seconds * random.uniform(0.9, 1.1))
@@ -47,4 +47,4 @@ class Presence(Service):
     async def _stop(self) -> None:
         with contextlib.suppress(Exception):  # it is forgotten by itself
             async with asyncio.timeout(LEAVE_SECONDS_MAX):
-                await servers.leave(self._database.api, self._id)
+                await workers.remove_server(self._database.api, self._id)

@@ -28,8 +28,7 @@ from hai_flow.store.commit.commit_sql import (
     render_children,
 )
 from hai_flow.store.commit.entries import CommitResult, Entry
-from hai_flow.store.postgres.clock import read_clock
-from hai_flow.store.postgres.database import ON_THE_NODE, transaction
+from hai_flow.store.postgres.database import ON_THE_NODE, read_clock, transaction
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 from hai_flow.engine.state.state import TERMINAL_STATUSES, Status
 from hai_flow.store.ops import metrics_queries
 from hai_flow.store.ops.metrics_queries import COUNTED_MAX
-from hai_flow.store.runs import servers
+from hai_flow.store.runs import workers
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
-    from hai_flow.store.runs.servers import ServerRow
+    from hai_flow.store.runs.workers import ServerRow
 
 OPEN: Final = sorted(set(get_args(Status)) - TERMINAL_STATUSES)
 
@@ -94,7 +94,7 @@ async def standing(connection: Connection) -> Standing:
     """How the cell stands now."""
     counts = {row[0]: row[1] for row in await connection.fetch(_RUNS, OPEN, COUNTED_MAX)}
     return Standing(
-        servers=await servers.list_servers(connection),
+        servers=await workers.list_servers(connection),
         workers=[WorkerRow(*row) for row in await connection.fetch(_WORKERS, COUNTED_MAX)],
         waiting=await metrics_queries.waiting(connection),
         runs={status: counts.get(status, 0) for status in OPEN},

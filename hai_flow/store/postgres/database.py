@@ -17,7 +17,8 @@ import functools
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import asyncpg
 import structlog
@@ -637,3 +638,8 @@ async def _leave_nothing(connection: Session) -> None:
 async def _close(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     with contextlib.suppress(*FAILURES):
         await connection.close()
+
+
+async def read_clock(connection: Connection | Pool) -> datetime:
+    """The time by the database's clock, now: not that at which a transaction began."""
+    return cast("datetime", await connection.fetchval("SELECT clock_timestamp()"))

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from hai_flow.store.postgres.clock import read_clock
+from hai_flow.store.postgres.database import read_clock
 from hai_flow.store.runs.log_compaction import iter_commits
 
 if TYPE_CHECKING:

@@ -1,15 +1,16 @@
-"""The workers as people see them: their state, their queues, and the runs that they hold."""
+"""The workers as people see them (their state, their queues, and the runs that they hold), and the servers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
+
 
 State: TypeAlias = Literal["alive", "draining", "ended", "dead"]
 HOLDS_COUNTED_MAX: Final = 10_000
@@ -70,3 +71,51 @@ async def holder(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> H
     """
     row = await connection.fetchrow(query, tenant, run_id)
     return None if row is None else Holder(*row)
+
+
+FORGOTTEN_AFTER: Final = timedelta(days=1)
+
+
+class ServerRow(NamedTuple):
+    """A server of that release. `up` and `seen` are how long ago it started, and last wrote that it is there
+    (seconds)."""
+
+    name: str
+    release: str
+    up: float
+    seen: float
+
+
+_RENEW_SERVER: Final = """
+WITH gone AS (DELETE FROM servers WHERE seen_at < now() - $4::interval)
+INSERT INTO servers (id, name, release) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET seen_at = now()
+"""
+
+
+async def renew_server(connection: Connection | Pool, id: UUID, name: str, release: str) -> None:
+    """Write that the server is there. Rows of servers that have written nothing for a day are removed."""
+    await connection.execute(_RENEW_SERVER, id, name, release, FORGOTTEN_AFTER)
+
+
+async def find_other_releases(connection: Connection | Pool, release: str) -> list[str]:
+    """The releases, but this one, of the servers and workers that were there within a minute."""
+    query = """
+    SELECT DISTINCT coalesce(release, 'before 0.2') FROM (
+      SELECT release FROM servers WHERE seen_at > now() - interval '1 minute'
+      UNION ALL SELECT release FROM workers WHERE alive_until > now()) AS there
+    WHERE release IS DISTINCT FROM $1 ORDER BY 1
+    """
+    return [row[0] for row in await connection.fetch(query, release)]
+
+
+async def remove_server(connection: Connection | Pool, id: UUID) -> None:
+    await connection.execute("DELETE FROM servers WHERE id = $1", id)
+
+
+async def list_servers(connection: Connection | Pool) -> list[ServerRow]:
+    """All servers that have a row, by name."""
+    query = """
+    SELECT name, release, extract(epoch FROM now() - started_at)::float8, extract(epoch FROM now() - seen_at)::float8
+    FROM servers ORDER BY name, started_at
+    """
+    return [ServerRow(*row) for row in await connection.fetch(query)]

@@ -13,7 +13,7 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
-from hai_flow.engine.state.event_value import event_value
+from hai_flow.engine.events import event_value
 from hai_flow.engine.state.instigators import SYSTEM
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants

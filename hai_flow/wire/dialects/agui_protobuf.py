@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow import values
 from hai_flow.values import Json
-from hai_flow.wire.framing import Framing, encode_with_length
+from hai_flow.wire.sse import Framing, encode_with_length
 
 Write: TypeAlias = Callable[[int, Json], bytes]
 

@@ -24,10 +24,9 @@ from hai_flow.engine.commands import Principal, Turn
 from hai_flow.engine.events import Event, UserMessage
 from hai_flow.engine.state.state import MessageState, RunState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.cursors import Cursor
-from hai_flow.wire.framing import SSE, Framing
 from hai_flow.wire.posted_json import Limits
 from hai_flow.wire.sent_json import dump
+from hai_flow.wire.sse import SSE, Cursor, Framing
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,9 +25,9 @@ from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profil
 from hai_flow.wire.dialects.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
 from hai_flow.wire.dialects.transcript import derive_result_id, history
 from hai_flow.wire.dialects.turns import TurnEncoder
-from hai_flow.wire.framing import MESSAGE_PACK
 from hai_flow.wire.posted_json import Limits
 from hai_flow.wire.sent_json import dump, strip_none
+from hai_flow.wire.sse import MESSAGE_PACK
 
 # --- inward -------------------------------------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.primitives import instants
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile
-from hai_flow.wire.framing import NAMED_SSE
 from hai_flow.wire.personal import mask_of
 from hai_flow.wire.sent_json import dump
+from hai_flow.wire.sse import NAMED_SSE
 from hai_flow.wire.withheld import (
     CONVERSATION,
     strip_conversation,

@@ -27,8 +27,8 @@ from hai_flow.wire.dialects.dialect import CLOSING, EXPIRED, Dialect, Entry, Fra
 from hai_flow.wire.dialects.questions import as_shown, encode_question_args
 from hai_flow.wire.dialects.transcript import derive_result_id, history
 from hai_flow.wire.dialects.turns import TurnEncoder
-from hai_flow.wire.framing import NAMED_SSE
 from hai_flow.wire.sent_json import dump, parse_object, strip_none
+from hai_flow.wire.sse import NAMED_SSE
 
 STAGE: Final = "worker"
 """The document knows two stages, `router` and `worker`; this dialect sends only `worker`."""

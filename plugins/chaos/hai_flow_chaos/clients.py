@@ -21,12 +21,12 @@ from hai_flow import values
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.values import Json
 from hai_flow.wire import sse
-from hai_flow.wire.cursors import parse_cursor
 from hai_flow.wire.dialects.agui import AGUI
 from hai_flow.wire.dialects.dialect import CLOSING
 from hai_flow.wire.dialects.hai import HAI
 from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.dialects.social import SOCIAL
+from hai_flow.wire.sse import parse_cursor
 from hai_flow_chaos import http
 from hai_flow_chaos.history import Answered, Controlled, History, Started, Stream
 from hai_flow_chaos.plan import Campaign

@@ -9,10 +9,11 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.api.auth.directory.tenants import TenantIds
+from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.permissions.principals import NO_ALIASES, Aliases, Principal
 from hai_flow.primitives.signs import compose
 from hai_flow.runtime.runtime import Runtime
+from hai_flow.store.identity import tenants
 
 Ids = Mapping[str, Mapping[str, str]]
 """The one id of each further id of a person, by the name of their tenant."""
@@ -50,3 +51,22 @@ class People:
         roles, groups = map(compose, who.roles), map(compose, who.groups)
         who = msgspec.structs.replace(who, id=id, aliases=tuple(ids), roles=tuple(roles), groups=tuple(groups))
         return replace(principal, who=who, people=aliases)
+
+
+SECONDS: Final = 5.0  # for how long it is believed that a name has a tenant, or none
+
+
+class TenantIds:
+    """The ids of tenants by name."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._known: Book[UUID | None] = Book(self._find, SECONDS)
+
+    async def id_of(self, name: str) -> UUID | None:
+        """The tenant of this name, if there is one."""
+        return await self._known.get(name) if tenants.NAME.fullmatch(name) else None
+
+    async def _find(self, name: str) -> UUID | None:
+        tenant = await tenants.find_tenant(self._runtime.database.api, name)
+        return None if tenant is None else tenant.id

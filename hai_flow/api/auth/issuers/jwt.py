@@ -7,31 +7,37 @@ the token names: no key, address or algorithm of its own is looked at.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 from uuid import UUID
+
+from starlette.requests import HTTPConnection
 
 from hai_flow import values
 from hai_flow.api.auth.directory.erased_people import ErasedPeople
-from hai_flow.api.auth.directory.people import People
-from hai_flow.api.auth.directory.tenants import TenantIds
-from hai_flow.api.auth.issuers.confirmation import demand_holder
+from hai_flow.api.auth.directory.people import People, TenantIds
 from hai_flow.api.auth.issuers.jwks import KeySet
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
 from hai_flow.primitives.signs import has_invisible
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.signing import decode
+from hai_flow.settings import variable
+from hai_flow.signing import decode, encode
 from hai_flow.store.identity import keys
 from hai_flow.values import Json, NotJson
 from hai_flow.wire.posted_json import build_object
 
 if TYPE_CHECKING:
     import jwt
+
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 TYPES: Final = frozenset(("jwt", "at+jwt", "application/jwt", "application/at+jwt"))
@@ -249,3 +255,38 @@ def _is_named(name: str) -> bool:
 
 def _text(value: Json) -> str | None:
     return value if isinstance(value, str) else None
+
+
+METHOD: Final = "x5t#S256"
+_PEM: Final = re.compile(r"-----(?:BEGIN|END) CERTIFICATE-----|\s")
+
+
+def read_thumbprint(connection: HTTPConnection, header: str | None) -> str | None:
+    """The thumbprint of the client's certificate, as `cnf` has it; None where the proxy has handed on none, or
+    something else. Raises Rejected 400 for a header that comes twice."""
+    values = connection.headers.getlist(header) if header else []
+    if not values:
+        return None
+    if len(values) > 1:
+        raise Rejected(400, "header_twice", f"expected at most one {header}.")
+    text = _PEM.sub("", unquote(values[0])).strip(":")  # in PEM with escapes, or in Base64 between colons
+    try:
+        certificate = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return encode(sha256(certificate).digest())
+
+
+def demand_holder(claims: Mapping[str, Json], thumbprint: str | None, *, required: bool) -> None:
+    """Raises Rejected 401 where the token is bound to another sender than this one, in a way that can't be checked
+    here, or (`required`) to none."""
+    if "cnf" not in claims and not required:
+        return
+    bound = claims.get("cnf")
+    if thumbprint is not None and isinstance(bound, Mapping) and dict(bound) == {METHOD: thumbprint}:
+        return
+    detail = (
+        f"expected a token that is bound to the certificate of this connection (`cnf` with `{METHOD}`, RFC 8705), "
+        f"which the proxy hands on in the header that {variable('client_certificate')} names."
+    )
+    raise Rejected(401, "auth.invalid", detail)

@@ -27,11 +27,11 @@ from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, ite
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
-from hai_flow.wire.cursors import Cursor, parse_cursor
 from hai_flow.wire.dialects.dialect import Dialect, Frame, Profile
 from hai_flow.wire.dialects.log import LOG, event_json
 from hai_flow.wire.dialects.turns import TurnEncoder
 from hai_flow.wire.sent_json import dump
+from hai_flow.wire.sse import Cursor, parse_cursor
 
 router = Routes(prefix="/v1/runs", tags=["runs"])
 
