@@ -55,6 +55,10 @@ class Foreign(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+class NotTyped(NotJson):
+    """A part has a type, or an object a key, that JSON does not have."""
+
+
 Pairs: TypeAlias = Callable[[list[tuple[str, Json]]], dict[str, Json]]
 
 
@@ -273,7 +277,7 @@ class _KeptNumber:
             self._note(place, _NO_NUMBER)
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         if kind not in (list, tuple, dict):
-            raise NotJson(f"{_pointer(place) or 'the value'}: {kind.__name__} is not a JSON type")
+            raise NotTyped(f"{_pointer(place) or 'the value'}: {kind.__name__} is not a JSON type")
         if depth >= DEPTH_MAX:
             self._note(place, _LEFT_OUT if self.leave_out else DEEP)
             return None if self.leave_out else storable(_json_text(value))
@@ -289,7 +293,7 @@ class _KeptNumber:
 
     def _key(self, key: Any, place: tuple[object, ...]) -> str:
         if type(key) is not str:
-            raise NotJson(f"{_pointer(place) or 'the value'}: keys are strings, found {key!r}")
+            raise NotTyped(f"{_pointer(place) or 'the value'}: keys are strings, found {type(key).__name__}")
         return self._text(key, (*place, key))
 
     def _number(self, written: str, place: tuple[object, ...]) -> Json:
@@ -315,7 +319,7 @@ def _pointer(place: Sequence[object]) -> str:
 
 def _digits(number: int) -> str:
     if number.bit_length() > 3 * _DIGITS_MAX:
-        raise NotJson("an integer has too many digits")
+        return f"{number:#x}"  # decimal digits of so many bits take time that grows with their square
     return str(number)
 
 

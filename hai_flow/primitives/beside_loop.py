@@ -116,8 +116,9 @@ async def run_beside_loop(function: Callable[..., T], *args: Any, **more: Any) -
     return await _LARGE_VALUES.submit(work)
 
 
-class TooLongForLoop(Exception):
-    """Work on the loop has used up its allowance: do it again beside it."""
+class TooLongForLoop(BaseException):
+    """Work on the loop has used up its allowance: do it again beside it. No `Exception`: what takes any error of an
+    expression, as the library's have many types, must not take it for one."""
 
 
 class _LoopAllowance:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import compile_expression
 from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.primitives import beside_loop
 from hai_flow.primitives.beside_loop import TooLongForLoop, run_with_allowance
 from tests.support.examples import examples
 
@@ -264,3 +265,20 @@ def test_a_long_expression_says_so_before_its_loop_allowance_is_used_up(source: 
         else:
             run_with_allowance(program.evaluate, scope)
         assert time.thread_time() - begun < 0.05
+
+
+@pytest.mark.parametrize("source", [str(["a"] * 40), "L.n.map(x, x + 1)", "L.n.sort_by(x, x)", "L.n"])
+def test_an_allowance_used_up_anywhere_is_no_error_of_the_expression(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = compile_expression(source.replace("L.", "steps.a.output."), names())
+    scope = {**SCOPE, "steps": {"a": {"status": "finished", "output": {"n": list(range(40))}}}}
+    results, refusals = [], 0
+    for units in range(0, 1_000, 4):
+        monkeypatch.setattr(beside_loop, "ALLOWED_UNITS", units)
+        try:
+            results.append(run_with_allowance(program.evaluate, scope))
+        except TooLongForLoop:
+            refusals += 1
+    assert refusals
+    assert all(each == results[0] for each in results)

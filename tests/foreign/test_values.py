@@ -5,8 +5,17 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +30,32 @@ from hai_flow.steps.python.signatures import plain
 from hai_flow.steps.tools import read_function
 
 BIG = 1234567890123456789
+
+
+@dataclass
+class Order:
+    id: int
+    tags: set[int]
+
+
+class Receipt(pydantic.BaseModel):
+    n: int
+    at: datetime | None
+
+
+class Level(Enum):
+    LOW = "low"
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Unreadable:
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters()), inner, max_size=4),
@@ -115,16 +150,40 @@ def test_digits_become_an_integer_again_only_where_the_schema_wants_one() -> Non
         ({"order": BIG}, {"order": str(BIG)}),
         ([math.nan, math.inf, -math.inf], ["NaN", "Infinity", "-Infinity"]),
         ({"\x00": "a\ud800"}, {"\ufffd": "a\ufffd"}),
+        ([datetime(2026, 1, 1, tzinfo=UTC), date(2026, 1, 1)], ["2026-01-01T00:00:00Z", "2026-01-01"]),
+        ({"sum": Decimal("1.10"), "id": UUID(int=1)}, {"sum": "1.10", "id": str(UUID(int=1))}),
+        ([timedelta(days=2), b"x", PurePosixPath("/a")], ["P2D", "eA==", "/a"]),
+        ([Order(1, {2}), Receipt(n=1, at=None), Level.LOW], [{"id": 1, "tags": [2]}, {"n": 1, "at": None}, "low"]),
+        ({1: "a", None: deque([1]), (1, 2): range(2)}, {"1": "a", "null": [1], "[1,2]": [0, 1]}),
+        ({"a": OrderedDict(b=MappingProxyType({"c": Text("d")}))}, {"a": {"b": {"c": "d"}}}),
+        ({"bad": Unreadable(), "n": [1j, math.nan, {2**60}]}, {"bad": "Unreadable", "n": ["1j", "NaN", [str(2**60)]]}),
+        ([10**5000], [f"{10**5000:#x}"]),
     ],
 )
 def test_a_tool_that_has_done_its_work_finishes_with_an_odd_result(result: Any, kept: Any) -> None:
     assert plain(result) == kept
 
 
-def test_a_result_that_json_has_no_type_for_is_in_the_error_s_data() -> None:
+@pytest.mark.parametrize("result", [object(), {1: "a", "1": "b"}, {"a": iter([1])}, [map(str, [1])], print])
+def test_a_result_that_has_no_form_in_json_is_in_the_error_s_data(result: Any) -> None:
     with pytest.raises(StepError) as failed:
-        plain({"a": {1, 2}})
-    assert failed.value.data == {"text": "{'a': {1, 2}}"}
+        plain(result)
+    assert failed.value.data == {"text": repr(result)}
+
+
+def test_a_result_unlike_its_annotation_is_in_the_data_bytes_are_kept() -> None:
+    def pay() -> int:
+        return "paid 7"  # type: ignore[return-value]
+
+    with pytest.raises(StepError) as failed:
+        read_function(pay).signature.output(pay())
+    assert failed.value.data["text"] == "'paid 7'"
+    assert failed.value.data["faults"][0]["path"] == ""
+
+    def draw() -> bytes:
+        return b"\xff"
+
+    assert read_function(draw).signature.output(draw()) == "/w=="
 
 
 def test_a_function_that_takes_an_integer_gets_one_of_nineteen_digits() -> None:

@@ -991,7 +991,7 @@ performing = Room("hai_flow/runtime/worker/attempt.py", _WORKER)
 performing.bug(
     "an effect that raises hangs its run",
     (
-        '            return self._report_failure(StepError(f"{type(error).__name__}: {error}"), error)',
+        "            return self._report_failure(StepError(text_of(error)), error)",
         "            raise",
     ),
     by="tests/runtime/test_performing.py::test_a_fault_of_ours_fails_the_step_and_hangs_no_run",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.steps.python.trace import CHARS_MAX, trace_of
+from hai_flow.steps.python.trace import CHARS_MAX, text_of, trace_of
 
 
 def failing(secret: str) -> None:
@@ -49,4 +49,5 @@ def test_it_can_be_stored_whatever_the_exception_says() -> None:
         raise ValueError("\x00 \ud800")
 
     assert "Broken" in trace_of(caught(broken))
+    assert text_of(caught(broken)) == "Broken: (its text can't be shown: RuntimeError)"
     assert trace_of(caught(odd)).endswith("ValueError: \ufffd \ufffd")

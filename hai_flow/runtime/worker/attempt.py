@@ -51,7 +51,7 @@ from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.runtime.worker.gate_check import GateClosed, check_gate
 from hai_flow.runtime.worker.thread_messages import ThreadMessages
 from hai_flow.steps.pins import PinsOfApproval
-from hai_flow.steps.python.trace import trace_of
+from hai_flow.steps.python.trace import text_of, trace_of
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import callbacks
@@ -320,7 +320,7 @@ class RunningAttempt:
             return self._report_failure(error, cause)
         except Exception as error:
             log.warning("tool_raised", run_id=str(run.id), path=path, **self._describe_error(error))
-            return self._report_failure(StepError(f"{type(error).__name__}: {error}"), error)
+            return self._report_failure(StepError(text_of(error)), error)
 
     async def _check_gate(self, attempt: Attempt, gate: PendingState | None) -> c.GateChecked:
         run, stage = self.run, self._stage

@@ -23,6 +23,7 @@ from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.pins import UNKNOWN, ToolIdentity
 from hai_flow.steps.python.threads import ToolThreads
 from hai_flow.steps.python.toolbox import Toolbox
+from hai_flow.steps.python.trace import text_of
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets
 from hai_flow.steps.tools import PythonFunction, format_name
@@ -67,8 +68,12 @@ class PythonRunner:
                 case "sync_stream":
                     assert host is not None
                     output = await self._run_in_thread(attempt, host.tool, partial(_drain_generator, work, host, heard))
-        except SystemExit as error:  # a tool must not end the process that performs for everybody else
-            raise StepError(f"the tool tried to end its process: SystemExit: {error}", retriable=False) from error
+        except (SystemExit, KeyboardInterrupt) as error:  # it must not end the process that performs for others
+            raise StepError(f"the tool tried to end its process: {text_of(error)}", retriable=False) from error
+        except BaseException as error:
+            if isinstance(error, (Exception, asyncio.CancelledError)):
+                raise
+            raise StepError(text_of(error)) from error
         finally:
             if host is not None:
                 host.is_over = True
@@ -127,7 +132,7 @@ class PythonRunner:
     async def _run_in_thread(self, attempt: Attempt, tool: str, function: Callable[[], Any]) -> Any:
         if self._threads is None:
             self._threads = self._make_threads()
-        work = partial(copy_context().run, _without_stop_iteration, function)
+        work = partial(copy_context().run, _raise_as_error, function)
         caller = f"{attempt.run_id}/{attempt.path}"
         return await self._threads.run(tool, caller, work, batch=answer_of_call(caller))
 
@@ -213,9 +218,9 @@ class _Yielded:
         return self._chosen if self._is_chosen else storable("".join(self._texts))
 
 
-def _without_stop_iteration(function: Callable[[], Any]) -> Any:
-    """A future can't carry StopIteration: the caller would wait for it for ever."""
+def _raise_as_error(function: Callable[[], Any]) -> Any:
+    """What ends a coroutine without a word is an error: with StopIteration its caller would wait for ever."""
     try:
         return function()
-    except StopIteration as error:
-        raise RuntimeError(f"the tool raised StopIteration({error.value!r})") from error
+    except (StopIteration, GeneratorExit, asyncio.CancelledError) as error:
+        raise RuntimeError(f"the tool raised {text_of(error)}") from error

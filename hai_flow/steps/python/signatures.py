@@ -10,7 +10,18 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+    ValuesView,
+)
+from functools import partial
+from pathlib import PurePath
 from typing import (
     Annotated,
     Any,
@@ -24,15 +35,16 @@ from typing import (
     get_origin,
 )
 
+import msgspec
 import pydantic
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
-from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 
 from hai_flow import foreign, values
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.primitives.json_pointers import escape
+from hai_flow.steps.python.trace import text_of
 from hai_flow.steps.tools import unwrap_function
 from hai_flow.values import Json
 
@@ -40,6 +52,7 @@ SHOWN_FAULTS: Final = 5
 _SHOWN_CHARS_MAX: Final = 300  # of a result that is none, in an error
 _PLAIN: Final = (str, int, float, bool, type(None), object, dict, list)
 _SCALARS: Final = (str, int, float, bool)
+_COLLECTIONS: Final = (Sequence, Set, ValuesView)
 _LISTS: Final = (list, dict, Mapping, Sequence, Union, types.UnionType, Required, NotRequired)
 _VALIDATORS: Final = (
     pydantic.BeforeValidator, pydantic.AfterValidator, pydantic.WrapValidator, pydantic.PlainValidator,
@@ -148,17 +161,13 @@ class Signature:
                 result = self._adapter.validate_python(value)
                 value = self._adapter.dump_python(result, mode="json", by_alias=True)
             except pydantic.ValidationError as error:
-                raise _wrong(
-                    "the tool's result is not what it says", "tool.invalid_result", _list_validation_faults(error)
-                ) from None
-            except PydanticSerializationError as error:
-                raise StepError(
-                    f"the tool's result has no form in JSON: {error}", code="tool.invalid_result", retriable=False
-                ) from None
+                raise _unlike(value, _list_validation_faults(error)) from None
+            except Exception as error:  # validators and serializers are the tool's code, and it has had its effect
+                note((f"the result is written without its annotation: {text_of(error)}",))
         output = plain(value, big_integers, note)
         faults = [] if self._result_schema is None else self._result_schema.fit(output)[1]
         if faults:
-            raise _wrong("the tool's result is not what it says", "tool.invalid_result", faults)
+            raise _unlike(value, faults)
         return output
 
     @property
@@ -203,17 +212,58 @@ def plain(output: Any, big_integers: foreign.BigIntegers = "text", note: Note = 
     Raises StepError `tool.invalid_result`, with the result as text in its `data`, for what JSON has no type for.
     """
     try:
-        output, notes = foreign.take(output, big_integers)
+        try:
+            storable, notes = foreign.take(output, big_integers)
+        except foreign.NotTyped as error:
+            storable, notes = foreign.take(_write(output), big_integers)
+            notes = (f"{error}: it is kept as JSON writes it, or as text", *notes)
         if notes:
             note(notes)
-        return values.loads(values.dumps(output)) if isinstance(output, (dict, list, tuple)) else output
-    except values.NotJson as error:
+        return values.loads(values.dumps(storable)) if isinstance(storable, (dict, list, tuple)) else storable
+    except Exception as error:  # of any kind: what is written runs what the tool's classes say
         raise StepError(
-            f"the tool's result is not plain JSON: {error}",
+            f"the tool's result is not plain JSON: {error if isinstance(error, values.NotJson) else text_of(error)}",
             code="tool.invalid_result",
             retriable=False,
             data={"text": _excerpt(output)},
         ) from None
+
+
+def _write(value: Any, *, is_part: bool = False) -> Any:
+    """A value with each part that JSON has no type for as JSON writes it, else as text. Raises NotJson for one that has
+    no form at all, and for work that has yet to be done."""
+    if value is None or type(value) in _SCALARS:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        members = {_write_key(key): _write(each, is_part=True) for key, each in value.items()}
+        if len(members) < len(value):
+            raise values.NotJson("two keys of one object are the same text")
+        return members
+    if isinstance(value, _COLLECTIONS) and not isinstance(value, (bytes, bytearray, memoryview)):
+        return [_write(each, is_part=True) for each in value]
+    if isinstance(value, pydantic.BaseModel):
+        return _write(value.model_dump())
+    return msgspec.to_builtins(value, enc_hook=partial(_write_unknown, None if is_part else value), str_keys=True)
+
+
+def _write_unknown(top: Any, value: Any) -> Any:
+    """A value of a type that msgspec does not know. `top`: one that has to have a form."""
+    if isinstance(value, (int, float)):
+        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, (str, Mapping, pydantic.BaseModel, *_COLLECTIONS)):
+        return _write(value)
+    if isinstance(value, PurePath):
+        return str(value)
+    if value is top or isinstance(value, (Awaitable, Iterator, AsyncIterator)):
+        raise values.NotJson(f"{type(value).__name__} is not a JSON type")
+    return _excerpt(value)
+
+
+def _write_key(key: Any) -> str:
+    text = _write(key, is_part=True)
+    return text if isinstance(text, str) else values.dumps(text).decode()
 
 
 def _excerpt(output: Any) -> str:
@@ -222,6 +272,13 @@ def _excerpt(output: Any) -> str:
         return values.storable(repr(output)[:_SHOWN_CHARS_MAX])
     except Exception:  # `repr` runs what the tool's classes say
         return type(output).__name__
+
+
+def _unlike(value: Any, faults: Sequence[Mapping[str, Any]]) -> StepError:
+    """The error for a result that its annotation does not allow, with what came."""
+    error = _wrong("the tool's result is not what it says", "tool.invalid_result", faults)
+    error.data = {"text": _excerpt(value), "faults": error.data}
+    return error
 
 
 def _is_named(parameter: inspect.Parameter) -> bool:

@@ -20,6 +20,15 @@ _PACKAGE: Final = Path(__file__).resolve().parents[2]
 _OURS: Final = tuple(str(_PACKAGE / room) for room in ("runtime", "steps"))
 
 
+def text_of(error: BaseException) -> str:
+    """The type of a tool's exception, and its text, at most CHARS_MAX characters. Never raises."""
+    try:
+        text = storable(str(error))
+    except Exception as fault:  # an exception's text is code of the tool's
+        text = f"(its text can't be shown: {type(fault).__name__})"
+    return f"{type(error).__name__}: {text if len(text) <= CHARS_MAX else f'{text[:CHARS_MAX]}…'}"
+
+
 def trace_of(error: BaseException) -> str:
     """The traceback of a tool's exception, at most CHARS_MAX characters: of a longer one the end. Never raises."""
     try:
