@@ -179,6 +179,25 @@ async def test_an_interrupting_message_whose_key_is_held_elsewhere_stops_nothing
     run.is_untouched()
 
 
+@pytest.mark.parametrize(
+    ("act", "status"), [("reserve", 409), ("later", 409), ("sure", 201), (HaiClient, 409), (AguiClient, 409)]
+)
+async def test_what_would_wait_for_a_thaw_stops_nothing(http: httpx2.Client, flow: str, act: Any, status: int) -> None:
+    """A stop that has nothing to undo is as before."""
+    run = Standing(http, flow)
+    await run.stands("waiting")
+    freeze = http.post("/v1/freezes", json={"scope": "workflow", "name": flow, "reason": "a drill"}).json()["id"]
+    if isinstance(act, str):
+        refused = http.post(f"{run.path}/fork", json={"step": act}).status_code
+    else:
+        client = act(str(http.base_url).rstrip("/"), run.run["thread_id"], workflow=flow)
+        refused = client.post(user("something else")).status
+    assert refused == status
+    if status == 409:
+        run.is_untouched()
+    assert http.post(f"/v1/freezes/{freeze}/thaw").is_success
+
+
 @pytest.mark.parametrize("first", ["reserve", "later", "sure"])
 @pytest.mark.parametrize("second", ["reserve", "later", "sure"])
 async def test_a_run_that_was_left_to_one_fork_is_left_to_no_other(

@@ -159,6 +159,7 @@ export const serverZh: Record<string, string> = {
   "skip.forbidden": "只有能对此作出决定的人才能跳过。",
   "retry.forbidden": "申请已被拒绝，只有能作出决定的人才能重试。",
   "fork.forbidden": "申请人不能绕过审批，请由能作出决定的人来分支。",
+  run_frozen: "须先停止的运行被冻结，其撤销无法进行；请先解冻。",
   fork_overtaken: "原运行已收回它的工作，分支无法开始。",
   value_unstorable: "值中有数据库无法保存的内容。",
   version_forbidden: "您只能启动最新版本，需要指定版本请联系运维人员。",

@@ -6,12 +6,12 @@ questions are answered as ever; only their consequences wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from hai_flow.definition.paths import list_of, loop_of
+from hai_flow.definition.paths import FINALLY, list_of, loop_of, plan_path, undo_of
 from hai_flow.definition.plan import (
     AgentCalls,
     AgentTool,
@@ -72,6 +72,23 @@ def find_freeze(plan: Plan, path: str, of_run: Sequence[Freeze]) -> Freeze | Non
         return None
     step = resolve_step(plan, path)
     return next((freeze for freeze in of_run if _render_holds(freeze, plan, step)), None)
+
+
+def find_freeze_of_stop(plan: Plan, state: RunState, freezes: Sequence[Freeze], left: Collection[str]) -> Freeze | None:
+    """The first freeze that would hold the end of a stopped run: an `undo` of a finished step that is not `left` to
+    another run, a `finally` of what has begun, or the end of an open child run, whatever that has done."""
+    of_run = [freeze for freeze in freezes if _is_of_run(freeze, state)]
+    verbs = [resolve_step(plan, path).verb for path in state.children]
+    names = {verb.workflow for verb in verbs if isinstance(verb, Run)}
+    for freeze in freezes if verbs else ():
+        is_wide = freeze in of_run and freeze.scope in ("all", "tenant", "principal")
+        if freeze.mode != "no_agents" and (is_wide or (freeze.scope == "workflow" and freeze.name in names)):
+            return freeze
+    begun = {"", *map(plan_path, state.steps)}
+    finished = {path for path, step in state.steps.items() if step.status == "finished" and path not in left}
+    cleanups = [path for path in plan.steps if FINALLY in path and path.partition(FINALLY)[0].rstrip("/") in begun]
+    ending = (*filter(plan.steps.__contains__, (undo_of(plan_path(path)) for path in finished)), *cleanups)
+    return next((freeze for freeze in (find_freeze(plan, path, of_run) for path in ending) if freeze), None)
 
 
 def _is_of_run(freeze: Freeze, state: RunState) -> bool:

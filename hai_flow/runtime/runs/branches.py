@@ -23,6 +23,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.pendings import passing
 from hai_flow.engine.runs.fork import demand_left, inheritance, list_steps_finished_by, list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
+from hai_flow.engine.steps.freezes import find_freeze_of_stop
 from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives import file_ids
 from hai_flow.runtime.base.audit_records import AuditActor
@@ -295,7 +296,28 @@ class Branches:
         state = await self._state(leaving.tenant, leaving.id)
         if state.heir is not None and state.heir.run_id == str(begin.run_id):
             return state.heir  # the same once more: all was asked before the stop
+        await self._demand_thawed(leaving, state, begin)
         return await self._starts.claim(leaving.tenant, plan, begin, state)
+
+    async def _demand_thawed(self, leaving: RunSummary, state: RunState, begin: Begin) -> None:
+        """Raises Rejected 409 `run_frozen` where a stop of the run would not end before a thaw."""
+        freezes = self._committer.freezes
+        if freezes.is_stale:
+            await freezes.read()
+        if state.ended or not (of_tenant := freezes.of(leaving.tenant)):
+            return
+        plan = await self._catalog.plan(leaving.tenant, bytes.fromhex(state.sha256))
+        is_fork = isinstance(begin, c.Fork) and str(begin.of) == state.run_id
+        left = list_steps_finished_by(begin.events, len(begin.events)) if is_fork else ()
+        freeze = find_freeze_of_stop(plan, state, of_tenant, left)
+        if freeze is not None:
+            raise Rejected(
+                409,
+                "run_frozen",
+                f"run {leaving.id} would have to be stopped first, and the freeze {freeze.id} holds what it undoes or "
+                f"cleans up ({freeze.reason}); an operator can thaw it (`hai-flow thaw {freeze.id}`).",
+                winner={"run_id": str(leaving.id), "freeze": freeze.id},
+            )
 
     async def _state(self, tenant: UUID, run_id: UUID) -> RunState:
         state = await state_at(self._database, tenant, run_id, HEAD)
