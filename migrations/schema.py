@@ -90,6 +90,7 @@ runs: Final = sa.Table(
     _bytes("input", null=True),
     _bytes("result", null=True),
     _text("held", null=True),  # the freezes that hold steps of it, separated by spaces
+    sa.Column("older_seq", sa.BigInteger),  # an earlier release wrote its log up to here, if one did
     _key("runs", "id"),
     sa.CheckConstraint("worker IS NULL OR wake_at IS NULL", name="runs_held_or_due"),
     sa.CheckConstraint("seq >= version", name="runs_seq_counts_more"),

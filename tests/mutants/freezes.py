@@ -22,6 +22,13 @@ held.bug(
     (' or (freeze.scope == "workflow" and isinstance(step.verb, Run))', ""),
 )
 held.bug("no agents: their calls begin", ("    body = list_of(step.path)\n", '    body = ""\n'))
+_FORKS: Final = "tests/attacks/test_forks.py::test_what_would_wait_for_a_thaw_stops_nothing"
+held.bug(
+    "a freeze of an undo lets a fork stop the run first",
+    ("    ending = (*filter(", "    ending = () and (*filter("),
+    by=_FORKS,
+)
+held.bug("a freeze holds a fork that would undo nothing", (" and path not in left}", "}"), by=_FORKS)
 advance = Room("hai_flow/engine/advance.py", _ENGINE)
 advance.bug(
     "what becomes ready under a freeze begins",

@@ -42,6 +42,7 @@ ENDED = ("finished", "failed", "stopped")
 HERE = Path(__file__).parent
 OLDEST = HERE / "schema-0005.sql.gz"
 """Of before the first release: the answers of frontends' tools have no rows there, nor is there an inbox."""
+GROW_OLD = "UPDATE runs SET ended_at = ended_at - interval '100 days' WHERE ended_at IS NOT NULL"
 RECORDED = sorted(path for path in HERE.glob("schema-*.sql.gz") if path != OLDEST)
 
 
@@ -93,6 +94,21 @@ def test_an_earlier_releases_database_is_migrated_and_its_runs_go_on(
 
 
 @pytest.mark.timeout(300)
+def test_what_another_release_decided_behind_the_migration_is_older(postgres_server: Server, tmp_path: Path) -> None:
+    with old_database(OLDEST, postgres_server) as dsn:
+        there = {"HAI_FLOW_DATABASE_URL": dsn}
+        assert run("migrate", **there).returncode == 0
+        run_apart(_execute(dsn, "UPDATE vocabularies SET since = '2000-01-01'"))
+        with started(tmp_path / "serve", "serve", "--port", "0", **there) as serve:
+            url = serve.wait_for(r"Serving (http://\S+)")[1]
+            for each in listed(f"{url}/v1/runs?limit=100"):
+                if each["status"] not in ENDED:
+                    httpx2.post(f"{url}/v1/runs/{each['id']}/stop", json={}).raise_for_status()
+        verified = json.loads(run("verify", "--json", **there).stdout)
+        assert (verified["violations"], verified["older"] > 0) == ([], True)
+
+
+@pytest.mark.timeout(300)
 def test_an_old_database_and_old_logs_are_migrated_archived_and_restored(
     postgres_server: Server, tmp_path: Path
 ) -> None:
@@ -100,7 +116,7 @@ def test_an_old_database_and_old_logs_are_migrated_archived_and_restored(
         there = {"HAI_FLOW_DATABASE_URL": dsn}
         run_apart(_add_logs(dsn))
         assert run("migrate", **there).returncode == 0
-        run_apart(_grown_old(dsn))
+        run_apart(_execute(dsn, GROW_OLD))
         run_apart(_archive_and_restore(dsn, tmp_path))
 
 
@@ -254,7 +270,7 @@ async def _copy(connection: asyncpg.Connection, table: str, columns: str, rows: 
 
 def _pruned_and_restored(dsn: str, tmp_path: Path, there: dict[str, str], runs: int) -> None:
     """What has ended goes into archives and comes back, and every rule of it holds."""
-    run_apart(_grown_old(dsn))
+    run_apart(_execute(dsn, GROW_OLD))
     retention = tmp_path / "retention.yaml"
     retention.write_text("hai: retention/v1\nremove: 30d\n")
     archive = tmp_path / "archive"
@@ -270,10 +286,10 @@ def _pruned_and_restored(dsn: str, tmp_path: Path, there: dict[str, str], runs: 
     assert (whole["violations"], whole["runs"]) == ([], runs)
 
 
-async def _grown_old(dsn: str) -> None:
+async def _execute(dsn: str, statement: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute("UPDATE runs SET ended_at = ended_at - interval '100 days' WHERE ended_at IS NOT NULL")
+        await connection.execute(statement)
     finally:
         await connection.close()
 

@@ -61,7 +61,8 @@ class RunCheck:
 
     `late`: runs that are due, and runs of dead workers, may wait for a worker so long; None: for ever, as where no
     worker runs. `limits`: those of the engine, by which decisions are made again; None: they are not. `since`: when
-    the database got the vocabulary of this release; decisions from before are another release's, and may differ.
+    the database got the vocabulary of this release; decisions from before are another release's, and may differ, as do
+    those up to `older_seq` of the run.
     A fault in the log's own order ends the fold, for nothing behind it can be trusted.
     """
 
@@ -147,7 +148,7 @@ class RunCheck:
         again = decide_again(plan, self.state, commit.events, self._bytes, limits, self._decided_at)
         if again.left is None:
             self.reached["decisions_follow"] += 1
-        elif again.surely and self._is_of_another_release(commit.row):
+        elif again.surely and self._is_by_another_release(commit.row):
             self.older += 1
         elif again.surely:
             commands = ", ".join(again.commands) or "nothing"
@@ -156,8 +157,12 @@ class RunCheck:
         else:
             self.undecided += 1
 
-    def _is_of_another_release(self, row: Row) -> bool:
-        return self.run["abi"] < e.ABI or (self._since is not None and row["at"] < self._since)
+    def _is_by_another_release(self, row: Row) -> bool:
+        """Whether a release before this one wrote the row, which comes next. Once a release has written to a run, none
+        before it does."""
+        if self.run["abi"] < e.ABI or self.state.seq < (self.run["older_seq"] or 0):
+            return True
+        return self._since is not None and row["at"] < self._since
 
     def _check_snapshot(self) -> None:
         row = self._snapshots.pop(self.state.seq, None)
