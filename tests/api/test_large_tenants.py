@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -151,9 +151,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def places(database_url: str) -> AsyncIterator[tuple[Cell, Cell]]:
-    async with support.schemas(database_url, 1, 2) as (one, two):
-        yield one, two
+def places(postgres_server: Server) -> Iterator[tuple[Cell, Cell]]:
+    """Databases, which are at hand; cells that are schemas have their tests in `test_cells`."""
+    with postgres_server.database() as one, postgres_server.database() as two:
+        yield support.cell(1, one), support.cell(2, two)
 
 
 @pytest.fixture

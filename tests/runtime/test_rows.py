@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import hashlib
+import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -47,6 +48,7 @@ from hai_flow.store.postgres.orphan_cleanup import Page
 from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of, status_of
 from tests.runtime.test_message_queue import BODY, enqueue, exists
 from tests.runtime.test_slots import begin, keyed, settle
+from tests.support.examples import sample
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -356,8 +358,7 @@ def test_every_sweep_has_a_scene() -> None:
     assert set(SCENES) == set(Sweep)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("sweep", list(Sweep))
+@pytest.mark.parametrize(("sweep", "error"), sample(itertools.product(Sweep, ERRORS), 25))
 async def test_a_failing_row_is_logged_once_and_retried_and_the_next_is_done(
     make: Make, monkeypatch: pytest.MonkeyPatch, sweep: Sweep, error: Exception
 ) -> None:
