@@ -22,8 +22,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import citus
 from tests.support.examples import QUICK, QUICK_MAX, SEED, examples
+from tests.support.identities import KEYS
 from tests.support.postgres import Server, serve
 from tests.support.scratch import use_memory
+from tests.support.server import ServerProcess, serving
 from tests.support.skewed import SkewedServer, compiler, skewed_server
 from tests.support.stalls import STANDSTILL_SECONDS, stalls_measured
 
@@ -186,6 +188,21 @@ def database_url(postgres_server: Server) -> Iterator[str]:
     """The DSN of a fresh database with the current schema and no rows; with `HAI_FLOW_TEST_CITUS` a schema."""
     with postgres_server.database() if citus.CITUS is None else citus.schema() as dsn:
         yield dsn
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_server: Server) -> Iterator[str]:
+    """The DSN of a database as `database_url`, for all tests of a module."""
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def strict(dsn: str) -> Iterator[ServerProcess]:
+    """A server over `dsn` that asks everybody for a key."""
+    with serving(dsn, environment=KEYS) as process:
+        yield process
+        assert not process.faults
 
 
 @pytest.fixture

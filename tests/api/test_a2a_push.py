@@ -81,12 +81,6 @@ def receiving() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
 def pushing(dsn: str) -> Iterator[ServerProcess]:
     with serving(dsn, environment={"HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}) as server:
         for flow in ("confirm_delete", "refund_order"):

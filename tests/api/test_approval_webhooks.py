@@ -26,12 +26,6 @@ SECRET: Final = "a-secret-of-the-agent"
 
 
 @pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
 def house(dsn: str) -> Iterator[House]:
     with serving(dsn, environment=REACHING) as server:
         yield House(server, People(dsn))

@@ -18,7 +18,6 @@ from tests.api.test_streams import Peer
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import parse, unique
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
 WAITS = """
@@ -30,12 +29,6 @@ steps:
   - wait: {for: 1h}
 """
 LASTS = 2.0  # seconds: enough to open a stream on a busy machine, and soon over
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

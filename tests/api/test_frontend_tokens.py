@@ -17,7 +17,6 @@ from websockets.sync.client import connect
 from hai_flow.store.identity import keys
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
-from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
@@ -29,12 +28,6 @@ steps:
   - say: Hello.
 """
 STREAM = {"Accept": "text/event-stream"}
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

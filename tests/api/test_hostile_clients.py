@@ -19,13 +19,14 @@ from websockets.sync.client import connect
 
 from tests.support.agent_client import AgentClient, approval, output
 from tests.support.aui_client import AuiClient
+from tests.support.examples import examples
 from tests.support.hai_client import unique, user
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
 BOUNDED = settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
 
 from tests.support.hai_client import unique
-from tests.support.identities import KEYS, People, carried
-from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.identities import People, carried
+from tests.support.server import YAML, ServerProcess
 from tests.support.waiting import until
 
 ASKS = """
@@ -22,20 +20,6 @@ steps:
   - id: gate
     approve: {title: Go?, from: [role:boss]}
 """
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def strict(dsn: str) -> Iterator[ServerProcess]:
-    """A server that asks everybody for a key."""
-    with serving(dsn, environment=KEYS) as process:
-        yield process
-        assert not process.faults
 
 
 @pytest.fixture(scope="module")

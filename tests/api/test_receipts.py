@@ -32,6 +32,7 @@ from hai_flow.api.mcp.answer_signature import SIGNATURE, digest_answer
 from hai_flow.runtime.people.receipts import make_key
 from hai_flow.wire.receipt import UnprovenReceipt, check_payload, read_texts
 from tests.clients import rig
+from tests.support.examples import examples
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import NOTHING, WITH_TASKS, Caller
@@ -352,7 +353,7 @@ def test_without_a_key_nothing_is_signed(postgres_server: Server) -> None:
         assert json.loads(bare.jwks) == {"keys": []}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=200))
 def test_what_one_key_signed_no_other_verifies(private: bytes, payload: bytes) -> None:
     key, other = signing.Key.made(private), signing.Key.made(bytes(32) if private != bytes(32) else bytes([1] * 32))

@@ -22,19 +22,12 @@ from tests.api.test_sessions import browser, signed_in
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
-from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
 ROLES = ("operator", "decider")
 DIALECTS = ("awp", "ag-ui", "copilotkit", "process")
 FEEDS = ("log", "thread", "inbox")
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,8 @@ from hai_flow.api.permissions.principals import NOBODY, Principal, reject_missin
 from hai_flow.api.permissions.rights import ROLES, Right, rights_of
 from hai_flow.engine import commands as c
 from tests.support.examples import sample
-from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.identities import People
+from tests.support.server import ServerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUTES = [route for route in rights_page.routes() if route.path not in rights_page.OPEN]
@@ -142,20 +141,6 @@ def test_few_routes_are_open_to_everybody() -> None:
 
 def test_the_page_of_routes_and_roles_is_current() -> None:
     assert (ROOT / "docs" / "rights.md").read_text() == rights_page.page() + "\n"
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def strict(dsn: str) -> Iterator[ServerProcess]:
-    """A server that asks everybody for a key."""
-    with serving(dsn, environment=KEYS) as process:
-        yield process
-        assert not process.faults
 
 
 def answered(client: httpx2.Client, route: rights_page.Route, headers: dict[str, str]) -> tuple[int, str]:

@@ -20,7 +20,6 @@ from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.sessions import digest
 from tests.support.identities import KEYS, People
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
-from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 from tests.support.waiting import until
 
@@ -67,12 +66,6 @@ class Provider:
             told["refresh_token"] = f"refresh-{len(self.used)}-{len(self.good)}-{threading.get_ident()}"
             self.good.add(told["refresh_token"])
         return told
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

@@ -22,18 +22,11 @@ from hai_flow.store.identity.keys import create_key, revoke_key
 from hai_flow.store.people import delegations
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
-from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 from tests.support.waiting import until
 
 ISSUER = Issuer()
 PUBLIC = "https://flow.example.com"
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,6 @@ LIMITS = {
 
 
 @pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
 def strict(dsn: str) -> Iterator[ServerProcess]:
     with serving(dsn, environment={**KEYS, **LIMITS}) as process:
         yield process

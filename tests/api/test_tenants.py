@@ -25,7 +25,6 @@ from tests.support.aui_client import AuiClient
 from tests.support.examples import sample
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
 SECRET: Final = "known to the shop"
@@ -64,12 +63,6 @@ SOCKETS: Final = [route for route in ALL if route.method == "WS"]
 ROUTES: Final = [route for route in ALL if route not in SOCKETS and (route.path not in OPEN or route.path == HOOKS)]
 ENDS: Final = ("/stop", "/terminate", "/stop/{thread_id:path}")
 """The ends of the paths that end a run: in one's own tenant each is asked for with a run of its own."""
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ import pytest
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
@@ -27,12 +26,6 @@ WAITING: Final = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 WAYS: Final = ("rest", "awp", "ag-ui")
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

@@ -40,12 +40,6 @@ steps:
 
 
 @pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
 def key_server() -> Iterator[KeyServer]:
     with serving_keys(OTHER) as keys:
         yield keys

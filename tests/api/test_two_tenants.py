@@ -25,7 +25,6 @@ from tests.api.test_tenants import HOOKS, ROUTES, SECRET, SOCKETS, SOURCE
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import user
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 from tests.support.waiting import until
 
@@ -290,12 +289,6 @@ def test_the_script_has_a_step_for_every_route() -> None:
     assert [route for route in ROUTES if route not in asked] == []
     assert [route.path for route in SOCKETS] == ["/api/aui/ws/{stream_type}"], "each is opened below"
     assert any(route.path == HOOKS for route in asked)
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -11,9 +10,8 @@ import pytest
 
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import unique, user
-from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.identities import People
+from tests.support.server import YAML, ServerProcess
 from tests.support.sights import WAYS, Case
 
 SAID, EVIDENCE, GIVEN = "conversation-5512", "amount-7319", "given-8841"
@@ -30,19 +28,6 @@ steps:
     approve: {title: Go?, from: [role:boss], evidence: {amount: amount-7319}}
 output: "conversation-5512"
 """
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def strict(dsn: str) -> Iterator[ServerProcess]:
-    with serving(dsn, environment=KEYS) as process:
-        yield process
-        assert not process.faults
 
 
 PEOPLE: dict[str, tuple[str, list[str], list[str]]] = {

@@ -14,16 +14,9 @@ import httpx2
 import pytest
 
 from tests.support.identities import KEYS, People, carried
-from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
 FORGERS = {"HAI_FLOW_REFUSALS_PEER_MAX": "10000"}  # all of them have one address
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.agui_client import AguiClient
 from tests.support.hai_client import HaiClient, unique, user
-from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
@@ -57,12 +56,6 @@ EDITS: Final[dict[str, tuple[dict[str, Any], int, str]]] = {
 }
 LIMITS: Final = {"RUNS_PER_MINUTE": "tenant_runs", "LOG_BYTES_MAX": "tenant_log_bytes"}
 BEFORE: Final = ("waiting", "paused")
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ event in the victim's run, shows a word of it, or is answered otherwise than if 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -22,9 +22,8 @@ from tests.support import commands
 from tests.support.agui_client import AguiClient
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique, user
-from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.identities import People
+from tests.support.server import YAML, ServerProcess
 
 SECRET: Final = "secret-99173"
 SOURCE: Final = """
@@ -54,19 +53,6 @@ def waiting(url: str, headers: dict[str, dict[str, str]], word: str) -> Case:
     (pending,) = case.get("requester", f"/v1/runs/{run['id']}/snapshot").json()["pendings"]
     case.pending_id = pending["id"]
     return case
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def strict(dsn: str) -> Iterator[ServerProcess]:
-    with serving(dsn, environment=KEYS) as process:
-        yield process
-        assert not process.faults
 
 
 @dataclass(frozen=True)

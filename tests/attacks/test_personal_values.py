@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -11,9 +10,8 @@ import pytest
 
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import unique, user
-from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.identities import People
+from tests.support.server import YAML, ServerProcess
 from tests.support.sights import WAYS, Case
 
 IBAN, PHONE, EUR = "DE89-7715", "030-4471", 7319
@@ -69,19 +67,6 @@ PEOPLE: dict[str, tuple[str, list[str]]] = {
 FORBIDDEN = {("viewer", "/v1/inbox/decided"), ("support", "/v1/inbox/decided"), ("operator", "/v1/inbox/decided")}
 CURIOUS = ("viewer", "operator", "support")
 SECRETS = (IBAN, PHONE, "Erika-5512", IBAN.split("-")[1])
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def strict(dsn: str) -> Iterator[ServerProcess]:
-    with serving(dsn, environment=KEYS) as process:
-        yield process
-        assert not process.faults
 
 
 @pytest.fixture(scope="module")

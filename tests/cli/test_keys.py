@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -13,9 +12,9 @@ from hai_flow_client import Client
 from hai_flow_client.link import Link
 
 from tests.support import commands
-from tests.support.identities import KEYS, People, carried
+from tests.support.identities import People, carried
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess
 
 
 def run(*arguments: str, code: int = 0, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -23,19 +22,6 @@ def run(*arguments: str, code: int = 0, **settings: str) -> subprocess.Completed
     ended = commands.run(*arguments, **settings)
     assert ended.returncode == code, ended.stderr
     return ended
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def strict(dsn: str) -> Iterator[ServerProcess]:
-    with serving(dsn, environment=KEYS) as process:
-        yield process
-        assert not process.faults
 
 
 def test_the_first_key_opens_the_server_and_makes_further_ones(dsn: str, strict: ServerProcess) -> None:

@@ -41,12 +41,6 @@ def publish(url: str, **headers: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
 def url(dsn: str) -> Iterator[str]:
     with serving(dsn) as server:
         publish(server.url)

@@ -19,7 +19,6 @@ from hai_flow.api.permissions.sign_in_limits import DENIED
 from tests.support.commands import SECONDS_MAX, command, run
 from tests.support.identities import KEYS, People, carried
 from tests.support.models import Answer, FakeModels, spoken
-from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.terminals import on_a_terminal, read_until
 
@@ -92,12 +91,6 @@ output: "${{ input }}"
 LATER = ORDER.replace("version: 1", "version: 2").replace('output: "${{ input }}"', 'output: {later: "${{ input }}"}')
 
 Asking: TypeAlias = "Callable[..., subprocess.CompletedProcess[str]]"
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

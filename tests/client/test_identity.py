@@ -12,9 +12,8 @@ from hai_flow_client import AsyncClient, Client, Forbidden, InboxNews, Pending
 from tests.client.conftest import EAGER, Opened
 from tests.client.proxy import cutting
 from tests.support.hai_client import unique
-from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.identities import People
+from tests.support.server import ServerProcess
 
 ASKING = """
 hai: flow/v1
@@ -26,19 +25,6 @@ steps:
 SECONDS = 3  # that a token is good for: long enough for a busy machine to use it, short enough to wait for its end
 
 As = Callable[..., Client]
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def strict(dsn: str) -> Iterator[ServerProcess]:
-    with serving(dsn, environment=KEYS) as process:
-        yield process
-        assert not process.faults
 
 
 @pytest.fixture

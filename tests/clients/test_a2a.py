@@ -32,12 +32,6 @@ def publish(url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
 def server(dsn: str) -> Iterator[ServerProcess]:
     with serving(dsn, environment={"HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}) as server:
         publish(server.url)

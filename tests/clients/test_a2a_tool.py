@@ -82,12 +82,6 @@ def painting(directory: Path, bindings: str = "JSONRPC/1.0") -> Iterator[Painter
 
 
 @pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
 def server(dsn: str) -> Iterator[ServerProcess]:
     with serving(dsn, environment=LOOPBACK) as server:
         yield server

@@ -15,18 +15,11 @@ from tests.clients.ag_ui import VERSIONS, Agent
 from tests.clients.typescript import node
 from tests.support.hai_client import parse, unique
 from tests.support.identities import KEYS, People, carried
-from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
 
 CHAT = {"HAI_FLOW_DEFAULT_WORKFLOW": "chat"}
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

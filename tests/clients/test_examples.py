@@ -21,7 +21,6 @@ from tests.clients.typescript import running
 from tests.support.chromium import Chromium
 from tests.support.hai_client import parse, unique
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
 from tests.support.server import ROOT, YAML, ServerProcess, serving
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
@@ -36,12 +35,6 @@ def backend() -> Iterator[Backend]:
     """The backend of the pages in clients/examples."""
     with running(Backend(EXAMPLES, "user:ann", seconds=SECONDS)) as backend:
         yield backend
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

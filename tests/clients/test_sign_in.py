@@ -13,7 +13,6 @@ from hai_flow.store.identity.sessions import digest
 from tests.clients.providers import CLIENT, Provider, providing
 from tests.support.identities import KEYS, People
 from tests.support.issuers import identity_file
-from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 from tests.support.waiting import until
 
@@ -24,12 +23,6 @@ pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
 def provider() -> Iterator[Provider]:
     with providing(rotates=True) as provider:
         yield provider
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

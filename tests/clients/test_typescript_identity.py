@@ -14,7 +14,6 @@ from tests.clients import typescript
 from tests.clients.conftest import HERE
 from tests.clients.typescript import node
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
@@ -26,12 +25,6 @@ version: 1
 steps:
   - {id: gate, approve: {title: Spend, from: [role:boss], deadline: 1h, on_deadline: reject}}
 """
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.fixture(scope="module")

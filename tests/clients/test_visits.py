@@ -5,32 +5,14 @@ These tests are left out where there is no Chromium; `make test-browsers` instal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from hai_flow.api.auth.sessions import sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.api.test_links import Mailed, mailed
 from tests.support.chromium import Chromium
-from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.identities import People
+from tests.support.server import ServerProcess
 
 __all__ = ["mailed"]
-
-
-@pytest.fixture(scope="module")
-def dsn(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def strict(dsn: str) -> Iterator[ServerProcess]:
-    with serving(dsn, environment=KEYS) as process:
-        yield process
-        assert not process.faults
 
 
 def test_the_link_that_dev_prints_signs_a_browser_in_once(browser: Chromium, strict: ServerProcess, dsn: str) -> None:

@@ -32,6 +32,7 @@ from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.identity import erasure
 from hai_flow.store.postgres.database import Database
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision, win
+from tests.support.examples import examples
 from tests.support.waiting import until
 
 Connection = asyncpg.Connection
@@ -442,7 +443,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 @given(st.integers(1, 12), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_field_of_any_record_is_part_of_the_chain(count: int, data: st.DataObject) -> None:
     links = chain(count)
     assert check(links) == []
