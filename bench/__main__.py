@@ -41,7 +41,7 @@ from bench import (
     walls,
     world,
 )
-from bench.against import against
+from bench.against import against, exit_on_sigterm
 from bench.peers import report as peers
 from bench.profiling import profile
 from bench.server import durable_server
@@ -82,10 +82,11 @@ KEYS = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("part", nargs="?", choices=["peers"], help="measure other engines beside ours, and kill them")
-    parser.add_argument("--quick", action="store_true", help="under half a minute, and rougher")
+    parser.add_argument("--quick", action="store_true", help="rougher, in a minute or two; with --against in six")
     parser.add_argument("--profile", action="store_true", help="where the engine's time goes; writes nothing")
     parser.add_argument("--against", metavar="COMMIT", help="measure this tree and that commit in turns, and compare")
     arguments = parser.parse_args()
+    exit_on_sigterm()
     if arguments.against is not None:
         print(against(arguments.against, quick=arguments.quick))
         return

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import asyncpg
@@ -38,7 +40,7 @@ from bench import (
     world,
 )
 from bench.__main__ import KEYS, reported, table
-from bench.against import checked_out, comparison, numbers
+from bench.against import ROOT, checked_out, comparison, numbers
 from tests.support.postgres import Server
 from tests.support.redis_server import RedisServer, needs_redis
 
@@ -168,6 +170,21 @@ def test_another_commit_is_measured_in_a_tree_of_its_own_that_goes_away(tmp_path
     assert (tmp_path / "file").read_text() == "new"
     with pytest.raises(subprocess.CalledProcessError), checked_out(tmp_path, "nothing"):
         pass
+    program = (
+        "import signal, sys; from pathlib import Path; from bench.against import checked_out, exit_on_sigterm\n"
+        "exit_on_sigterm()\n"
+        "with checked_out(Path(sys.argv[1]), 'HEAD') as tree:\n"
+        "    print(tree, flush=True); signal.pause()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        tree = Path(process.stdout.readline().strip())
+        assert (tree / "file").is_file()
+        process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not tree.exists()
+    assert [*(tmp_path / ".git" / "worktrees").glob("*")] == []
 
 
 def test_a_comparison_names_medians_and_ratio_of_common_measures() -> None:

@@ -42,7 +42,7 @@ from hai_flow.api.rest.people import (
     rules,
 )
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
-from hai_flow.api.routes import OF_EVERY_ROUTE
+from hai_flow.api.routes import OF_EVERY_ROUTE, build_shape_schemas
 from hai_flow.api.shared_lists import SharedLists
 from hai_flow.primitives.hosts import is_loopback
 from hai_flow.runtime.cells import Cells
@@ -61,7 +61,8 @@ class _Application(FastAPI):
         if self.openapi_schema is not None:
             return self.openapi_schema
         document = super().openapi()
-        document["components"]["schemas"]["Problem"] = problems.SCHEMA
+        schemas = document["components"]["schemas"] | build_shape_schemas()
+        document["components"]["schemas"] = dict(sorted(schemas.items())) | {"Problem": problems.SCHEMA}
         for context in iter_route_contexts(self.routes):
             route = context.original_route
             if isinstance(route, APIRoute) and context.include_in_schema and rights_for(context.dependant):

@@ -8,8 +8,10 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from fastapi import APIRouter, Depends
 from fastapi.params import Depends as Dependency
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
@@ -42,6 +44,34 @@ class RouteOptions(TypedDict, total=False):
     name: str
     description: str
     include_in_schema: bool
+
+
+_shapes: Final[set[type[BaseModel]]] = set()
+_SCHEMA: Final = "#/components/schemas/{model}"
+
+
+def _refer_to_shape(response: dict[str, Any]) -> dict[str, Any]:
+    """OpenAPI's description of a response with a reference to its `model`, if it has one. FastAPI would build a
+    validator of the model for each route."""
+    if "model" not in response:
+        return response
+    shape = response["model"]
+    _shapes.add(shape)
+    reference = {"schema": {"$ref": _SCHEMA.format(model=shape.__name__)}}
+    described = {key: value for key, value in response.items() if key != "model"}
+    return described | {"content": {**response.get("content", {}), JSONResponse.media_type: reference}}
+
+
+def build_shape_schemas() -> dict[str, Any]:
+    """The JSON Schemas of the answers to which the responses of all routes refer, by name."""
+    models = sorted(_shapes, key=lambda shape: shape.__name__)
+    _, document = models_json_schema([(each, "serialization") for each in models], ref_template=_SCHEMA)
+    schemas: dict[str, Any] = document["$defs"]
+    for schema in schemas.values():
+        for field in schema.get("properties", {}).values():
+            if field.get("default", ...) is None:  # FastAPI leaves null out of its own schemas
+                del field["default"]
+    return schemas
 
 
 class Routes(APIRouter):
@@ -82,6 +112,7 @@ class Routes(APIRouter):
         if answer is not None:
             description = {"model": answer} if isinstance(answer, type) else answer
             answers = {settings.get("status_code", 200): description, **answers}
+        answers = {status: _refer_to_shape(each) for status, each in answers.items()}
         settings["dependencies"] = [*([requires(*rights)] if rights else ()), *settings.get("dependencies", ())]
 
         def register(endpoint: Endpoint) -> Endpoint:

@@ -10,7 +10,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from fastapi import Depends
@@ -243,7 +243,8 @@ def requires(*rights: Right, like: tuple[str, str] | None = None) -> Any:
     that it is another name of."""
 
     @read_once
-    async def check(connection: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> None:
+    async def check(connection: HTTPConnection) -> None:
+        principal = await get_principal(connection)
         if not any(principal.may(right) for right in rights):
             raise reject_missing_right(rights)
         if principal.is_limited and not limited_credentials.opens(*(like or _find_route(connection))):

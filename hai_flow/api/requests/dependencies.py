@@ -25,7 +25,8 @@ from hai_flow.runtime.cells import Cells
 
 
 @read_once
-async def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
+async def get_access(request: HTTPConnection) -> Access:
+    principal = await get_principal(request)
     cells: Cells = request.app.state.cells
     access = _access(request, principal, await cells.living(principal.tenant))
     return await _find_access_of_path(access, request) if cells.several else access
@@ -133,7 +134,7 @@ def _list_query_names(route: APIRoute) -> frozenset[str]:
 
 @read_once
 async def get_command_key(
-    principal: Annotated[Principal, Depends(get_principal)],
+    connection: HTTPConnection,
     key: Annotated[
         str | None,
         Header(alias="Idempotency-Key", description="the same key again: the first outcome again, nothing happens"),
@@ -145,6 +146,7 @@ async def get_command_key(
         return None
     if not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
         raise Rejected(422, "idempotency_key.invalid", "Idempotency-Key: expected 1 to 200 visible ASCII characters.")
+    principal = await get_principal(connection)
     return f"http:{key}" if principal.way == "local" else f"http:{principal.id}:{key}"
 
 

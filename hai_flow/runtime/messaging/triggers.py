@@ -29,8 +29,6 @@ from uuid import UUID
 
 import msgspec
 import structlog
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.interval import IntervalTrigger
 
 from hai_flow import schedule as times
 from hai_flow import values
@@ -169,6 +167,8 @@ class Triggers(Service):
         self._keep(self._run_watching, "triggers by the ends of runs")
         if not self.config.ticks:
             return
+        from apscheduler.schedulers.asyncio import AsyncIOScheduler  # a process without ticks needs none of it
+
         config = self.config
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         self._keep_woken(self._due, self._start_due, "ticks of schedules", "tick_failed", of="schedules")
@@ -188,6 +188,8 @@ class Triggers(Service):
 
         async def wake() -> None:
             woken.set()
+
+        from apscheduler.triggers.interval import IntervalTrigger
 
         self._scheduler.add_job(wake, IntervalTrigger(seconds=seconds, jitter=seconds / 5), id=name)
         self._keep_woken(woken, work, f"ticks of {name}", "tick_failed", of=name)
