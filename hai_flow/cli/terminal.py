@@ -41,6 +41,14 @@ def print_json(value: Json) -> None:
     sys.stdout.write(json_text(value, indent=2) + "\n")
 
 
+def print_result(value: Json, as_json: bool, text: str, style: str | None = None) -> None:
+    """What a command has done: JSON for programs, else one line."""
+    if as_json:
+        print_json(value)
+    else:
+        say(text, style)
+
+
 def print_items(
     items: Sequence[Json], as_json: bool, none: str, rows: Iterable[Sequence[Cell]], heads: Sequence[str]
 ) -> None:

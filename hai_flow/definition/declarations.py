@@ -671,7 +671,6 @@ def _is_address(text: str) -> bool:
 
 
 def check_model(reader: Reader, models: Mapping[str, Any], name: str, at: Path) -> bool:
-    """Whether a model of this name is declared."""
     if name in models:
         return True
     hint = suggestion(name, models) or "; declare it under `models`"

@@ -135,7 +135,6 @@ def iteration(loop: str, key: str | int) -> str:
 
 
 def is_iteration(path: str) -> bool:
-    """Whether the path is that of an iteration itself."""
     return path.endswith("]")
 
 
@@ -145,7 +144,6 @@ def call_key(name: str, number: int) -> str:
 
 
 def function_of_key(key: str) -> str:
-    """The function that the key of a call names."""
     return unescape(key).rpartition("-")[0]
 
 

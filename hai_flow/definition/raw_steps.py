@@ -31,7 +31,6 @@ class Enclosure:
 
     @property
     def is_loop(self) -> bool:
-        """Whether this is the body of a loop."""
         return self.body == "" and self.owner is not None and self.owner.verb in ("for_each", "repeat")
 
     @property
@@ -73,7 +72,6 @@ class StepDraft:
 
     @property
     def value(self) -> Json:
-        """The value under the verb."""
         return self.fields[self.verb]
 
     @property

@@ -72,7 +72,6 @@ class StandingRule(msgspec.Struct, frozen=True, kw_only=True):
     used_up: bool = False
 
     def make_command(self, pending: PendingState) -> c.ApplyRule:
-        """The command with which the rule votes on the question."""
         return c.ApplyRule(
             id=pending.opened.id,
             digest=pending.opened.digest,

@@ -79,7 +79,6 @@ def _flat(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def chart_of(source: bytes) -> Chart:
-    """The chart of a valid document."""
     return chart_in(parse(first_of(source)))
 
 

@@ -171,7 +171,6 @@ class ChatReader:
         self._choice: int | None = None  # the number of the answer: that of the first piece
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
-        """Whether an event is a chunk of an answer."""
         return isinstance(event.get("choices"), list)
 
     def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:

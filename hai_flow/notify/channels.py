@@ -116,7 +116,6 @@ class NotifyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     link_hours: int = LINK_HOURS_MAX
 
     def place(self, tenant: str) -> TenantChannels:
-        """The channels and people of the tenant of this name."""
         if tenant == DEFAULT_TENANT:
             return TenantChannels(self.channels, self.people, self.complete)
         return self.tenants.get(tenant, TenantChannels())

@@ -74,7 +74,6 @@ def channels_of(settings: Settings) -> NotifyFile | None:
 
 
 def bounds_of(settings: Settings) -> Bounds:
-    """The bounds of decisions and runs."""
     return Bounds(
         turn_linger=int(settings.turn_linger_seconds * 1000),
         stop_grace=int(settings.stop_grace_seconds * 1000),

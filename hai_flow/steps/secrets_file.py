@@ -31,7 +31,6 @@ SECRET: Final = Shape("secret", "A secret", (
 
 
 def read_secrets(source: bytes, file: str) -> tuple[dict[str, Source], list[Finding]]:
-    """The secrets of a file by name, and its mistakes."""
     reader = Reader(parse(source, file))
     entries = reader.fields(FILE, reader.document.value, (), "the file of secrets").get("secrets", {})
     return {name: _source(reader, name, each) for name, each in entries.items()}, reader.findings

@@ -86,7 +86,6 @@ class _Registered:
         self.changes += 1
 
     def modules(self) -> set[str]:
-        """The modules that have registered something."""
         return {module for module, _ in self._functions}
 
     def forget(self, modules: Collection[str]) -> dict[tuple[str, str], PythonFunction]:

@@ -94,7 +94,6 @@ class Distribution:
             self.count()
 
     def count(self) -> None:
-        """Count the noted observations."""
         for labels, noted in self._noted.items():
             if noted:
                 counts, below = self.series[labels], 0

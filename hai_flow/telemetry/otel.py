@@ -73,7 +73,6 @@ class Exporter(Service):
         return (self,)
 
     def take(self, span: EndedSpan) -> None:
-        """Send the span soon."""
         if len(self._waiting) >= SPANS_MAX:
             self._dropped += 1
         else:

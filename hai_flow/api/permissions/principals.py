@@ -55,7 +55,6 @@ class Aliases:
         return tuple(each for name in (id, *further) for each in list_spellings(name) if each != id)
 
     def all_of(self, id: str) -> tuple[str, ...]:
-        """All ids of the person with this id."""
         one = self.one(id)
         return (one, *self.further(one))
 

@@ -116,7 +116,6 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
 
 
 async def _number_pieces(sequence: Sequence, pieces: Frames) -> Frames:
-    """The pieces with the numbers of this response in their objects."""
     async with contextlib.aclosing(pieces):
         async for batch in pieces:
             yield [StreamItem(piece.seq, piece.frames, _render_frames(sequence, piece.frames)) for piece in batch]

@@ -554,7 +554,6 @@ class Conversation:
         return name
 
     def _find_workflow_named(self, last: RunSummary | None) -> str | None:
-        """The workflow that the POST or its thread names."""
         return self.path_workflow or self.posted.workflow or (last.workflow_name if last is not None else None)
 
     async def _answer(

@@ -17,7 +17,6 @@ from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Profile
 
 
 async def make_empty_stream() -> Frames:
-    """A stream without events."""
     return
     yield
 

@@ -70,7 +70,6 @@ class TenantScope:
         return self.at(self.living.place(thread_id) if cell is None else cell)
 
     async def find_at_run(self, run_id: UUID) -> Self:
-        """The access to the cell of a run of the tenant."""
         return self.at(await self.cells.places.of_run(self.tenant, run_id)) if self.cells.several else self
 
     async def beginning(self, plan: Plan, start: c.Start) -> Self:

@@ -241,18 +241,7 @@ def render_decision(decided: Decided) -> dict[str, Json]:
 
 def render_canary(canary: CanaryRow) -> dict[str, Json]:
     """A seeded question with its result."""
-    return {
-        "run_id": str(canary.run_id),
-        "pending_id": canary.pending_id,
-        "workflow": canary.workflow,
-        "path": canary.path,
-        "tool": canary.tool,
-        "started_by": canary.started_by,
-        "reason": canary.reason,
-        "seeded_by": canary.seeded_by,
-        "at": time_of(canary.at),
-        "status": canary.status,
-    }
+    return render(schemas.Canary, canary)
 
 
 def render_delegation(delegation: Delegation) -> dict[str, Json]:
@@ -490,7 +479,6 @@ def _details_of(body: bytes) -> Json:
 
 
 def render_anchor(anchor: Anchor) -> dict[str, Json]:
-    """The end of a chain."""
     return {"tenant": str(anchor.tenant), "n": anchor.n, "hash": anchor.hash}
 
 

@@ -15,7 +15,7 @@ from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, Visit, tell_f
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, print_items, print_json, say
+from hai_flow.cli.terminal import moment, print_items, print_json, print_result, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
@@ -147,10 +147,7 @@ def thaw(
         visits = visit(data_dir, None, work)
         _demand_all(visits, f"the others go on; say it again: hai-flow thaw {id}")
         view = _view(next(each.found for each in visits if each.found is not None), None)
-    if as_json:
-        print_json(view)
-    else:
-        say(f"Thawed: {_words(view)}. The runs that it held go on.", "green")
+    print_result(view, as_json, f"Thawed: {_words(view)}. The runs that it held go on.", "green")
 
 
 def _find(items: Sequence[dict[str, Any]], text: str) -> str:

@@ -17,7 +17,7 @@ from hai_flow.cli.console import Styled
 from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, note, print_items, print_json, say
+from hai_flow.cli.terminal import moment, note, print_items, print_json, print_result, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
@@ -193,10 +193,7 @@ def revoke(
         return await api.post(f"/v1/keys/{quote(key, safe='')}/revoke")
 
     done = _run(server, tenant, data_dir, as_json, here, there)
-    if as_json:
-        print_json(done)
-    else:
-        say(f"The key {done['id']} of {done['principal']} is revoked.", "green")
+    print_result(done, as_json, f"The key {done['id']} of {done['principal']} is revoked.", "green")
 
 
 def _lasts(text: str | None) -> timedelta | None:

@@ -16,7 +16,7 @@ from hai_flow.cli.admin.audit_record import BY
 from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, Visit, cells_view, tell_faults, visit
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
-from hai_flow.cli.terminal import note, plural, print_json, say
+from hai_flow.cli.terminal import note, plural, print_json, print_result, say
 from hai_flow.settings import variable
 
 if TYPE_CHECKING:
@@ -96,10 +96,7 @@ def restore(
     archive = archives.Archive(url)
     if not places:
         listed = archive.places()
-        if as_json:
-            print_json({"archives": listed})
-        else:
-            say("\n".join(listed) or "There is no archive.")
+        print_result({"archives": listed}, as_json, "\n".join(listed) or "There is no archive.")
         return
 
     chosen = list(dict.fromkeys(places))

@@ -17,7 +17,7 @@ from hai_flow.cli.commands import app_of
 from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, print_items, print_json, say
+from hai_flow.cli.terminal import moment, print_items, print_json, print_result, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
@@ -53,10 +53,7 @@ def create(
     tenant = run_over_database(data_dir, lambda connection: _create(connection, name, cells))
     if tenant is None:
         raise HaiFlowError(f"there is a tenant {name!r} already.")
-    if as_json:
-        print_json(_view(tenant))
-    else:
-        say(f"The tenant {name} is there.", "green")
+    print_result(_view(tenant), as_json, f"The tenant {name} is there.", "green")
 
 
 def _limit(help: str) -> Any:

@@ -8,7 +8,7 @@ import typer
 
 from hai_flow.cli.client.rest import ActingOptions
 from hai_flow.cli.commands import app_of
-from hai_flow.cli.terminal import print_items, print_json, say
+from hai_flow.cli.terminal import print_items, print_result, say
 from hai_flow.values import Json
 
 app = app_of(
@@ -78,7 +78,4 @@ def end(
     admin anybody's."""
 
     remote.ask(lambda api: api.delete(f"/v1/absences/{absence}"))
-    if remote.as_json:
-        print_json({"id": absence, "ended": True})
-    else:
-        say(f"{absence} has ended.", "green")
+    print_result({"id": absence, "ended": True}, remote.as_json, f"{absence} has ended.", "green")

@@ -8,7 +8,7 @@ import typer
 
 from hai_flow.cli.client.rest import ActingOptions, Server
 from hai_flow.cli.commands import app_of
-from hai_flow.cli.terminal import moment, print_items, print_json, say
+from hai_flow.cli.terminal import moment, print_items, print_result, say
 from hai_flow.values import Json
 
 app = app_of(
@@ -52,7 +52,4 @@ def disconnect(
     """Disconnect an account of yours at once."""
 
     remote.ask(lambda api: api.delete(f"/v1/inbox/accounts/{account}"))
-    if remote.as_json:
-        print_json({"id": account, "disconnected": True})
-    else:
-        say(f"{account} is disconnected.", "green")
+    print_result({"id": account, "disconnected": True}, remote.as_json, f"{account} is disconnected.", "green")

@@ -9,7 +9,7 @@ import typer
 from hai_flow.cli.client.rest import ActingOptions, Server
 from hai_flow.cli.commands import app_of
 from hai_flow.cli.errors import Problem
-from hai_flow.cli.terminal import moment, print_items, print_json, say
+from hai_flow.cli.terminal import moment, print_items, print_result
 from hai_flow.values import Json
 
 app = app_of(name="delegations", lists="Who decides for whom, and until when; without a command, the list of yours.")
@@ -62,7 +62,4 @@ def end(
                 raise (problem if of_all.code == "right_missing" else of_all) from None
 
     remote.ask(work)
-    if remote.as_json:
-        print_json({"id": delegation, "ended": True})
-    else:
-        say(f"{delegation} has ended.", "green")
+    print_result({"id": delegation, "ended": True}, remote.as_json, f"{delegation} has ended.", "green")

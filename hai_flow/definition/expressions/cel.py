@@ -239,7 +239,6 @@ class Binding:
 
     @property
     def bound_kind(self) -> Kind:
-        """The kind of the value that is bound to the variable."""
         return "list:string" if self.keys and self.kind == "map" else self.kind
 
 

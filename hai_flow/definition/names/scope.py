@@ -167,7 +167,6 @@ class Visibility(Mapping[str, str]):
 
 
 def build_names(types: Types, place: Visibility) -> Names:
-    """The names of a place at the top of the document."""
     return Names(
         types,
         ALWAYS,
@@ -288,7 +287,6 @@ def _are_others_ended(frame: Enclosure) -> bool:
 
 
 def _collect_finished_ids(guards: Guards) -> set[str]:
-    """The ids of the steps that are known to have finished."""
     return {str(each[1]) for each in guards if each[:1] == ("steps",) and each[2:3] in (("output",), ("approval",))}
 
 

@@ -94,7 +94,6 @@ def with_callback(value: Json, url: str) -> Json:
 
 
 def find_secrets(written: Json) -> frozenset[str]:
-    """The secrets that a value of a document names."""
     return frozenset(name for text in _texts(written) if "${{" in text for name in _names_in(text))
 
 

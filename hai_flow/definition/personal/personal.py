@@ -254,7 +254,6 @@ class Flow:
         )
 
     def _output(self) -> Mark:
-        """The mark of the run's output."""
         ends = [] if self.workflow.output is None else [self.workflow.output]
         ends += [step.verb.value for step in _iter_steps(self.workflow) if isinstance(step.verb, plan.Return)]
         mark: Mark = False
@@ -325,7 +324,6 @@ class Flow:
         return next((each for each in around if isinstance(each.verb, plan.Agent)), None)
 
     def mark(self, template: plan.Template | None, step: plan.Step | None) -> Mark:
-        """The mark of the value that a template renders to."""
         joined: Mark = False
         for hole in () if template is None else template.holes:
             read = [self._look(path, step) for path in hole.paths]
@@ -389,7 +387,6 @@ class Flow:
         return any(mark_of_schema(schema) for schema in _schemas(step))
 
     def _is_thread_personal(self) -> bool:
-        """Whether anything in the thread is personal."""
         return self.message or any(each.touches for each in self.steps.values())
 
     def _inside(self, step: plan.Step) -> bool:
@@ -411,7 +408,6 @@ class Flow:
         return answer_mark
 
     def _gives(self, step: plan.Step, own: OfStep) -> Mark:
-        """The mark of the step's output."""
         verb = step.verb
         match verb:
             case plan.Ask():

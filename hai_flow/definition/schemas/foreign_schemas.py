@@ -221,7 +221,6 @@ def _read_required(found: dict[str, Json], raw: Mapping[str, Any]) -> None:
 
 
 def _fits_itself(schema: Mapping[str, Json]) -> bool:
-    """Whether the default of a schema fits it."""
     try:
         return JsonSchema(schema).findings(schema["default"]) == []
     except Exception:  # the library raises several unrelated types here

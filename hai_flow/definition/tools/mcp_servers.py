@@ -67,7 +67,6 @@ def read_server(parts: Parts, name: str, fields: Mapping[str, Json], at: Path) -
 
 
 def read_mcp_catalogue(source: bytes, file: str) -> tuple[dict[str, CatalogueServer], list[Finding]]:
-    """The servers of a catalogue by name, and its mistakes."""
     reader = Reader(parse(source, file))
     parts = Parts(reader, {}, ())
     fields = reader.fields(MCP_CATALOGUE, reader.document.value, (), "the catalogue of MCP servers")

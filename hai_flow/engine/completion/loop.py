@@ -24,7 +24,6 @@ from hai_flow.values import Json
 
 
 def draw(draft: Draft, due: Consequence | None) -> None:
-    """Draw the consequence, and whatever follows from it."""
     while due is not None:
         due = _RULES[type(due)](draft, due)
 

@@ -51,7 +51,6 @@ def has_undone_inside(draft: Draft, step: Step) -> bool:
 
 
 def find_iteration_around(draft: Draft, step: Step) -> Step:
-    """The innermost iteration that the step is part of."""
     around = step
     while around.path and not around.is_iteration:
         around = draft.step(around.parent)

@@ -74,7 +74,6 @@ class Trace:
         self._digests: set[str] = set()
 
     def take(self, events: Iterable[e.Event]) -> None:
-        """The next events of the run."""
         for event in events:
             if isinstance(event, e.PendingOpened):
                 self._opened[event.id] = event.path

@@ -94,7 +94,6 @@ def _less(one: Any, other: Any) -> Any:
 
 
 def _limit(draft: Draft, name: str) -> str:
-    """The words before the limit of this name."""
     allowed, own = getattr(draft.state.allowance, name, None), getattr(draft.plan.limits, name)
     return "Its limit is" if allowed is None or (own is not None and own <= allowed) else "The run above leaves it"
 

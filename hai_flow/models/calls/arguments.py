@@ -175,7 +175,6 @@ def is_growing(texts: Sequence[str]) -> bool:
 
 
 def is_object(text: str) -> bool:
-    """Whether the text is a JSON object."""
     try:
         return isinstance(_parse(text), dict)
     except ValueError:

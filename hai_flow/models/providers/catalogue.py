@@ -41,7 +41,6 @@ _IDLE: Final = 60.0
 
 
 def read_catalogue(source: bytes, file: str) -> tuple[dict[str, Model], list[Finding]]:
-    """The models of a catalogue by name, and its mistakes."""
     reader = Reader(parse(source, file))
     declarations = Declarations(reader)
     fields = reader.fields(CATALOGUE, reader.document.value, (), "the catalogue of models")

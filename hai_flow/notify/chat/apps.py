@@ -20,7 +20,6 @@ _OWN: Final = {
 
 
 def list_kinds() -> frozenset[str]:
-    """The kinds of channels that are apps in chats."""
     return frozenset((*_OWN, *(each.name for each in plugins.list_offers(ENTRY_POINTS))))
 
 

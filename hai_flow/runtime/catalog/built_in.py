@@ -32,5 +32,4 @@ async def ensure(catalog: Catalog, tenant: UUID, name: str) -> bool:
 
 @cache
 def source_of(name: str) -> bytes:
-    """The document of a built-in workflow."""
     return Path(__file__).with_name(f"{name}.flow.yaml").read_bytes()

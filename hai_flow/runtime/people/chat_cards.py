@@ -88,7 +88,6 @@ class Chats:
         return ChatPerson(id, person.accounts.get(channel, ""), person.roles, person.groups)
 
     def place(self, tenant: str, channel: str, id: str, person: str | None) -> ChatPlace:
-        """The room or the account of this id."""
         app = self.channel(tenant, channel)
         return ChatPlace(id, is_account=person is not None and (app is None or id != app.room))
 

@@ -64,7 +64,6 @@ class Rosters:
         self._by_keys = by_keys
 
     async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
-        """The people of the tenant now."""
         at_home = connection if self._home is None else self._home.api
         rows = await stranded.list_holders(at_home, tenant, DECIDER)
         holders = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]

@@ -106,7 +106,6 @@ class MessageQueue(Service):
         return stored
 
     async def has_any(self, tenant: UUID, thread_id: str) -> bool:
-        """Whether a message of the thread waits."""
         return await message_queue.first_of(self._database.api, tenant, thread_id) is not None
 
     async def wait_outcome(self, tenant: UUID, run_id: UUID) -> Rejected | None:

@@ -240,5 +240,4 @@ def derive_id(*parts: str) -> UUID:
 
 
 def new_run_id(ms: int) -> UUID:
-    """The id of a run that is born at this time."""
     return uuids.uuid7(ms)

@@ -38,7 +38,6 @@ class StepTimes:
 
     @property
     def all(self) -> list[Span]:
-        """The spans, the oldest first."""
         return self._spans.all
 
     async def read_on(self, log: History, run_id: str, end: int) -> None:

@@ -233,7 +233,6 @@ class Following:
         self._reading: AsyncGenerator[Sequence[StreamItem]] | None = reading(self)
 
     def put_first(self, piece: StreamItem) -> Following:
-        """Put a piece before all others."""
         self._before.insert(0, piece)
         return self
 

@@ -18,7 +18,6 @@ class StreamItem(NamedTuple):
 
     @property
     def terminal(self) -> bool:
-        """Whether the stream ends with it."""
         return bool(self.frames) and self.frames[-1].terminal
 
 

@@ -94,5 +94,4 @@ class ConcurrencyPlaces:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
         return self._all.waiting + sum(own.waiting for own in self._of.values())

@@ -206,7 +206,6 @@ ON CONFLICT (tenant, workflow, name) DO UPDATE SET digest = excluded.digest
 
 
 async def list_pins(connection: Connection | Pool, tenant: UUID, workflow: bytes) -> dict[str, str]:
-    """The digests of a workflow, by name."""
     query = "SELECT name, digest FROM tool_pins WHERE tenant = $1 AND workflow = $2"
     return {row["name"]: row["digest"] for row in await connection.fetch(query, tenant, workflow)}
 

@@ -192,7 +192,6 @@ async def settle_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None
 
 
 async def slot_holder(connection: Connection | Pool, tenant: UUID, slot: str) -> UUID | None:
-    """The run that holds the slot."""
     return (await slot_holders(connection, [(tenant, slot)])).get((tenant, slot))
 
 

@@ -86,7 +86,6 @@ async def add(pool: Pool, message: QueuedMessage) -> QueuedMessage | None:
 
 
 async def find(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> QueuedMessage | None:
-    """The message that will start this run."""
     query = f"SELECT {_COLUMNS} FROM queued_messages WHERE tenant = $1 AND run_id = $2"
     row = await connection.fetchrow(query, tenant, run_id)
     return None if row is None else QueuedMessage(*row)

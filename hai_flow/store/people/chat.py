@@ -268,7 +268,6 @@ async def connect_account(
 async def find_accounts(
     connection: Connection | Pool, tenant: UUID, channel: str, account: str | None = None
 ) -> list[Account]:
-    """The connected accounts of the channel, or the one with this name."""
     query = f"""
     SELECT {_ACCOUNT} FROM chat_accounts
     WHERE tenant = $1 AND channel = $2 AND account IS NOT NULL AND ($3::text IS NULL OR account = $3) AND until > now()

@@ -50,7 +50,6 @@ class DecisionFigures:
     seconds: list[float] = field(default_factory=list)
 
     def join(self, other: DecisionFigures) -> None:
-        """Add the figures of other questions."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 

@@ -74,7 +74,6 @@ _LOCKED: Final = "SELECT pg_advisory_xact_lock{}(hashtextextended('rules ' || $1
 
 
 async def create(connection: Connection, row: RuleRow) -> None:
-    """Keep a proposed rule."""
     query = """
     INSERT INTO rules (id, tenant, kind, tool, workflow, body, digest, until, uses_max, period, proposed_by,
       proposer_ids, excluded_ids, run_id, pending_id)
@@ -114,7 +113,6 @@ async def list_uses(connection: Connection | Pool, tenant: UUID, rule: UUID, lim
 
 
 async def list_tools(connection: Connection | Pool) -> dict[UUID, frozenset[str]]:
-    """The tools for which tenants have rules in force."""
     tools: dict[UUID, set[str]] = {}
     for tenant, tool in await connection.fetch(f"SELECT DISTINCT tenant, tool FROM rules WHERE {_IN_FORCE}"):
         tools.setdefault(tenant, set()).add(tool)

@@ -160,7 +160,6 @@ async def find_file(
 
 
 async def list_runs_with_file(connection: Connection | Pool, tenant: UUID, sha256: bytes, limit: int) -> list[UUID]:
-    """The newest runs that refer to the file."""
     query = """
     SELECT r.id FROM file_uses u JOIN runs r ON r.id = u.run_id AND r.tenant = u.tenant
     WHERE u.tenant = $1 AND u.sha256 = $2 ORDER BY r.created_at DESC, r.id DESC LIMIT $3

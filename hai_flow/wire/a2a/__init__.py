@@ -300,7 +300,6 @@ def answer_of(message: Message, questions: Sequence[Question]) -> tuple[str, dic
 
 
 def state_of(shown: RunView) -> str:
-    """The state of the task for the caller."""
     state = _STATES.get(shown.state.status)
     if state is not None:
         return state

@@ -222,7 +222,6 @@ class Dialect:
         return next((each for each in self.others if each.framing.content_type in accepted_types), self)
 
     def render_frames(self, frames: Sequence[Frame], seq: int, run_id: str) -> bytes:
-        """The bytes of an event's frames."""
         render = self.framing.render
         if self.by_seq:
             return b"".join(render(frame.data, frame.name, str(seq)) for frame in frames)

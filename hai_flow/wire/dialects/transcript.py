@@ -31,7 +31,6 @@ class Words(Protocol):
 
 
 def derive_result_id(tool_call_id: str) -> str:
-    """The id of the message that answers a call."""
     return f"{tool_call_id}:result"
 
 

@@ -64,7 +64,6 @@ class TenantIds:
         self._known: Book[UUID | None] = Book(self._find, SECONDS)
 
     async def id_of(self, name: str) -> UUID | None:
-        """The tenant of this name, if there is one."""
         return await self._known.get(name) if tenants.NAME.fullmatch(name) else None
 
     async def _find(self, name: str) -> UUID | None:
