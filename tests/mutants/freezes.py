@@ -28,7 +28,7 @@ held.bug(
     ("    ending = (*filter(", "    ending = () and (*filter("),
     by=_FORKS,
 )
-held.bug("a freeze holds a fork that would undo nothing", (" and path not in left}", "}"), by=_FORKS)
+held.bug("a freeze holds a fork that would undo nothing", (" and path not in inherited}", "}"), by=_FORKS)
 advance = Room("hai_flow/engine/advance.py", _ENGINE)
 advance.bug(
     "what becomes ready under a freeze begins",

@@ -74,9 +74,11 @@ def find_freeze(plan: Plan, path: str, of_run: Sequence[Freeze]) -> Freeze | Non
     return next((freeze for freeze in of_run if _render_holds(freeze, plan, step)), None)
 
 
-def find_freeze_of_stop(plan: Plan, state: RunState, freezes: Sequence[Freeze], left: Collection[str]) -> Freeze | None:
-    """The first freeze that would hold the end of a stopped run: an `undo` of a finished step that is not `left` to
-    another run, a `finally` of what has begun, or the end of an open child run, whatever that has done."""
+def find_freeze_of_stop(
+    plan: Plan, state: RunState, freezes: Sequence[Freeze], inherited: Collection[str]
+) -> Freeze | None:
+    """The first freeze that would hold the end of a stopped run: an `undo` of a finished step that is not `inherited`
+    by another run, a `finally` of what has begun, or the end of an open child run, whatever that has done."""
     of_run = [freeze for freeze in freezes if _is_of_run(freeze, state)]
     verbs = [resolve_step(plan, path).verb for path in state.children]
     names = {verb.workflow for verb in verbs if isinstance(verb, Run)}
@@ -85,7 +87,7 @@ def find_freeze_of_stop(plan: Plan, state: RunState, freezes: Sequence[Freeze], 
         if freeze.mode != "no_agents" and (is_wide or (freeze.scope == "workflow" and freeze.name in names)):
             return freeze
     begun = {"", *map(plan_path, state.steps)}
-    finished = {path for path, step in state.steps.items() if step.status == "finished" and path not in left}
+    finished = {path for path, step in state.steps.items() if step.status == "finished" and path not in inherited}
     cleanups = [path for path in plan.steps if FINALLY in path and path.partition(FINALLY)[0].rstrip("/") in begun]
     ending = (*filter(plan.steps.__contains__, (undo_of(plan_path(path)) for path in finished)), *cleanups)
     return next((freeze for freeze in (find_freeze(plan, path, of_run) for path in ending) if freeze), None)

@@ -148,7 +148,7 @@ class RunCheck:
         again = decide_again(plan, self.state, commit.events, self._bytes, limits, self._decided_at)
         if again.left is None:
             self.reached["decisions_follow"] += 1
-        elif again.surely and self._is_by_another_release(commit.row):
+        elif again.surely and self._is_of_another_release(commit.row):
             self.older += 1
         elif again.surely:
             commands = ", ".join(again.commands) or "nothing"
@@ -157,7 +157,7 @@ class RunCheck:
         else:
             self.undecided += 1
 
-    def _is_by_another_release(self, row: Row) -> bool:
+    def _is_of_another_release(self, row: Row) -> bool:
         """Whether a release before this one wrote the row, which comes next. Once a release has written to a run, none
         before it does."""
         if self.run["abi"] < e.ABI or self.state.seq < (self.run["older_seq"] or 0):

@@ -308,8 +308,8 @@ class Branches:
             return
         plan = await self._catalog.plan(leaving.tenant, bytes.fromhex(state.sha256))
         is_fork = isinstance(begin, c.Fork) and str(begin.of) == state.run_id
-        left = list_steps_finished_by(begin.events, len(begin.events)) if is_fork else ()
-        freeze = find_freeze_of_stop(plan, state, of_tenant, left)
+        inherited = list_steps_finished_by(begin.events, len(begin.events)) if is_fork else ()
+        freeze = find_freeze_of_stop(plan, state, of_tenant, inherited)
         if freeze is not None:
             raise Rejected(
                 409,
