@@ -11,14 +11,6 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from tests.engine.passing import KINDS, PEOPLE, TABLE, WAYS, attempt, rejected
 
-CELLS = [
-    (way, kind, person, TABLE[way][kind][n])
-    for way in WAYS
-    for kind in KINDS
-    for n, person in enumerate(PEOPLE)
-    if TABLE[way][kind][n] != "-"
-]
-
 
 def test_the_table_has_each_way_each_kind_and_a_cell_for_everybody() -> None:
     assert list(TABLE) == list(WAYS)
@@ -27,11 +19,15 @@ def test_the_table_has_each_way_each_kind_and_a_cell_for_everybody() -> None:
         assert {len(cells) for cells in rows.values()} == {len(PEOPLE)}
 
 
-@pytest.mark.parametrize(("way", "kind", "person", "outcome"), CELLS)
-def test_a_question_is_passed_by_those_alone_that_the_table_says(
-    way: str, kind: str, person: str, outcome: str
-) -> None:
-    assert attempt(way, kind, person) == outcome
+@pytest.mark.parametrize("way", WAYS)
+def test_a_question_is_passed_by_those_alone_that_the_table_says(way: str) -> None:
+    cells = {
+        (kind, person): TABLE[way][kind][n]
+        for kind in KINDS
+        for n, person in enumerate(PEOPLE)
+        if TABLE[way][kind][n] != "-"
+    }
+    assert {(kind, person): attempt(way, kind, person) for kind, person in cells} == cells
 
 
 @pytest.mark.parametrize(
