@@ -374,14 +374,29 @@ def test_a_code_is_of_its_channel_and_its_owner_alone_ends_the_account(chat: Cha
 @pytest.mark.parametrize("fault", [500, 429, "lost", "hang"])
 def test_a_card_that_the_platform_fails_to_take_is_there_once_in_the_end(chat: Chat, fault: int | str) -> None:
     chat.ask().card()  # the tokens of the platform are there
-    if fault == "lost" and chat.platform.kind == "teams":
-        pytest.skip("Teams can't tell whether it has a card (docs/chat.md)")
     chat.platform.faults = [1.0 if fault == "hang" else fault]
     asked = chat.ask()
     card = asked.card()
     assert "Recorded" in asked.press("Approve", card.place if not chat.platform.takes_rooms else chat.platform.ann)
     places = [each.place for each in chat.platform.of(asked.mark)]
     assert len(places) == len(set(places))
+    if chat.platform.takes_rooms:  # a card whose answer is lost changes in WeCom with its own press alone
+        assert "Approved by user:ann" in asked.result()
+
+
+def test_of_two_messages_of_one_card_the_newer_decides_and_teams_removes_the_other(chat: Chat) -> None:
+    if chat.platform.kind != "teams":
+        pytest.skip("the others can tell whether they have a card (docs/chat.md)")
+    chat.platform.faults = ["lost"]
+    asked = chat.ask()
+    early = asked.card()
+    wait_for(lambda: chat.fetch("SELECT 1 FROM notifications WHERE run_id = $1 AND error IS NOT NULL", asked.id))
+    chat.fetch("UPDATE notifications SET due_at = now() WHERE run_id = $1 RETURNING 1", asked.id)
+    wait_for(lambda: chat.fetch("SELECT 1 FROM chat_cards WHERE run_id = $1 AND message IS NOT NULL", asked.id))
+    assert "Only the card itself decides" in asked.press("Approve", chat.platform.ann, early)
+    assert (asked.votes(), early.id in chat.platform.cards) == ([], False)
+    assert "Recorded" in asked.press("Approve", chat.platform.ann)
+    assert "Approved by user:ann" in asked.result()
 
 
 def test_a_platform_that_is_away_loses_and_doubles_nothing(chat: Chat) -> None:

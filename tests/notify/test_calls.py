@@ -26,7 +26,7 @@ from hai_flow.notify.chat.contract import (
     Response,
     UnprovenCall,
 )
-from tests.support.chats import Call, Platform, Shown, SlackPlatform, WeComPlatform
+from tests.support.chats import Call, Platform, Shown, SlackPlatform, TeamsPlatform, WeComPlatform
 from tests.support.chats.world import PLATFORMS
 
 TOKEN: Final = "t" * 43
@@ -191,3 +191,13 @@ async def test_a_card_whose_answer_was_lost_is_found_in_the_history_of_slack() -
         first = await line.app.send(card, place, again=False)
         assert await line.app.send(card, place, again=True) == first
     assert len(line.platform.cards) == 2
+
+
+async def test_a_room_of_teams_that_is_a_thread_names_its_cards_as_presses_do() -> None:
+    line, card = Line(TeamsPlatform()), Card("card-1", "Approval", "Pay?")
+    room = TeamsPlatform.room
+    for place in (ChatPlace(room), ChatPlace(f"{room};messageid=17"), ChatPlace("aad-ann", is_account=True)):
+        name = await line.app.send(card, place, again=False)
+        assert await line.app.update(card, place, name) == name
+        await line.receive(line.platform.press(Shown(name, "", "", {"Approve": TOKEN}, None), "Approve", "aad-ann"))
+        assert line.desk.presses[-1].message == name

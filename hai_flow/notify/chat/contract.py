@@ -208,12 +208,14 @@ class Press:
 @dataclass(frozen=True, slots=True)
 class PressOutcome:
     """The result, in a sentence for the person. `done`: their vote counts. `dialog`: to be opened now.
-    `faults`: the mistakes in fields of the dialog, by name. The card itself is brought up to date by `update`."""
+    `faults`: the mistakes in fields of the dialog, by name. `is_copy`: the card is another message, so the platform's
+    class may remove this one. The card itself is brought up to date by `update`."""
 
     text: str
     done: bool = False
     dialog: Dialog | None = None
     faults: Mapping[str, str] = field(default_factory=dict)
+    is_copy: bool = False
 
 
 class Desk(Protocol):

@@ -11,6 +11,7 @@ random bits of a button do.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Mapping
@@ -75,15 +76,13 @@ class TeamsApp(TokenApp):
 
     async def send(self, card: Card, place: ChatPlace, *, again: bool) -> str:
         conversation = await self._open_conversation(place.id) if place.is_account else place.id
-        answer = await self._ask(
-            "POST", f"/v3/conversations/{quote(conversation, safe='')}/activities", _activity(card)
-        )
-        return f"{conversation}|{text_at(answer, 'id')}"
+        answer = await self._ask("POST", _activities(conversation), _activity(card))
+        return f"{_conversation(conversation)}|{text_at(answer, 'id')}"
 
     async def update(self, card: Card, place: ChatPlace, message: str) -> str | None:
         conversation, _, activity = message.rpartition("|")
-        path = f"/v3/conversations/{quote(conversation, safe='')}/activities/{quote(activity, safe='')}"
-        await self._ask("PUT", path, {**_activity(card), "id": activity})
+        conversation = conversation if place.is_account else place.id
+        await self._ask("PUT", _activities(conversation, activity), {**_activity(card), "id": activity})
         return message
 
     async def _open_conversation(self, account: str) -> str:
@@ -147,10 +146,14 @@ class TeamsApp(TokenApp):
         if text_at(value, "trigger") not in ("", "manual") or text_at(value, "action", "type") != "Action.Execute":
             return PressOutcome("")  # a client that refreshes a card by itself
         token = text_at(data, "token")
-        conversation = text_at(activity, "conversation", "id").partition(";")[0]
-        message = f"{conversation}|{text_at(activity, 'replyToId')}"
+        conversation, of = text_at(activity, "conversation", "id"), text_at(activity, "replyToId")
+        message = f"{_conversation(conversation)}|{of}"
         if dig(data, "dialog") is not True:
-            return await desk.press(Press(token, account, message, dialogs=self.DIALOGS))
+            outcome = await desk.press(Press(token, account, message, dialogs=self.DIALOGS))
+            if outcome.is_copy:  # as where the answer to an earlier try was lost
+                with contextlib.suppress(NotSent):  # it is another app's
+                    await self._ask("DELETE", _activities(conversation, of), None)
+            return outcome
         fields = {name: _read_input(text) for name, text in data.items() if name not in ("token", "dialog", "many")}
         many = text_at(data, "many").split()
         fields = {name: "".join(texts).split(",") if name in many else texts for name, texts in fields.items()}
@@ -161,12 +164,9 @@ class TeamsApp(TokenApp):
             await desk.refuse(account, fault)
             return
         outcome = await desk.connect(account, _AT.sub("", text_at(activity, "text")))
-        conversation = text_at(activity, "conversation", "id")
         body = {"type": "message", "text": outcome.text, "textFormat": "plain"}
-        try:
-            await self._ask("POST", f"/v3/conversations/{quote(conversation, safe='')}/activities", body)
-        except NotSent:
-            return  # it is connected, or not, whether or not they can be event
+        with contextlib.suppress(NotSent):  # it is connected, or not, whether or not they can be told
+            await self._ask("POST", _activities(text_at(activity, "conversation", "id")), body)
 
     async def _prove(self, call: PlatformCall) -> tuple[Mapping[str, Any], list[str]]:
         """The claims of the call's token, and the channels that its key is endorsed for. Raises UnprovenCall."""
@@ -206,6 +206,17 @@ class TeamsApp(TokenApp):
         if kid not in self._keys or not kid:
             raise UnprovenCall
         return self._keys[kid]
+
+
+def _conversation(id: str) -> str:
+    """The conversation without the thread in it that a message belongs to (`;messageid=`): calls name it, or not."""
+    return id.partition(";")[0]
+
+
+def _activities(conversation: str, *activity: str) -> str:
+    return "/".join(
+        ("/v3/conversations", quote(conversation, safe=""), "activities", *(quote(each, safe="") for each in activity))
+    )
 
 
 def _as_invoked(outcome: PressOutcome) -> Reply:

@@ -84,6 +84,13 @@ async def put_off_card(connection: Connection | Pool, id: str, wait: timedelta |
     await connection.execute("UPDATE chat_cards SET due_at = now() + $2, error = $3 WHERE id = $1", id, wait, error)
 
 
+async def adopt_message(connection: Connection | Pool, id: str, message: str) -> None:
+    """A press shows that the card is there as `message`, though no answer of the platform has said so."""
+    await connection.execute(
+        "UPDATE chat_cards SET message = $2, due_at = now() WHERE id = $1 AND message IS NULL", id, message
+    )
+
+
 async def add_to_name(connection: Connection | Pool, id: str, more: str) -> None:
     """A press has added something to the platform's name of the message."""
     query = "UPDATE chat_cards SET message = message || ' ' || $2 WHERE id = $1 AND length(message) < 2000"

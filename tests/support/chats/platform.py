@@ -186,7 +186,7 @@ class Platform(ABC):
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_POST = do_PUT = do_PATCH = _do
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _do
 
         class Quiet(ThreadingHTTPServer):
             daemon_threads = True

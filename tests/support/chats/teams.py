@@ -58,8 +58,11 @@ class TeamsPlatform(Platform):
             return Answer(200, {"access_token": self.token, "expires_in": 3599, "token_type": "Bearer"})
         if headers.get("authorization") != f"Bearer {self.token}":
             return Answer(401, {"error": {"code": "Unauthorized"}})
-        sent = json.loads(body)
         parts = [unquote(each) for each in path.removeprefix("/teams/v3/conversations").split("/")[1:]]
+        if method == "DELETE":
+            gone = self.cards.pop(f"{parts[0].partition(';')[0]}|{parts[2]}", None)
+            return Answer(404 if gone is None else 200, {})
+        sent = json.loads(body)
         if not parts:
             assert sent["tenantId"] == self.tenant
             return Answer(201, {"id": f"a:{sent['members'][0]['id']}"})
@@ -71,6 +74,7 @@ class TeamsPlatform(Platform):
             return Answer(413, {"error": {"code": "MessageSizeTooBig"}})
         content = sent["attachments"][0]["content"]
         assert content["type"] == "AdaptiveCard"
+        parts[0] = parts[0].partition(";")[0]  # the thread in a channel that it is posted to
         if method == "PUT":
             id = f"{parts[0]}|{parts[2]}"
             if id not in self.cards:
@@ -109,6 +113,7 @@ class TeamsPlatform(Platform):
 
     def _invoke(self, account: str, id: str, data: Any, wrong: Wrong) -> Call:
         conversation, _, activity = id.rpartition("|")
+        thread = f"{conversation};messageid={activity}" if conversation == self.room else conversation
         value = {"action": {"type": "Action.Execute", "verb": "press", "data": data}, "trigger": "manual"}
         self._pressed = id
         return self.signed(
@@ -116,7 +121,7 @@ class TeamsPlatform(Platform):
                 **self._activity(account, wrong), "type": "invoke", "name": "adaptiveCard/action", "value": value,
                 "replyToId": activity,
                 "conversation": {
-                    "id": conversation, "tenantId": wrong.tenant or self.tenant, "conversationType": "channel",
+                    "id": thread, "tenantId": wrong.tenant or self.tenant, "conversationType": "channel",
                 },
             },
             wrong,

@@ -99,10 +99,13 @@ class _Refusal(Exception):
     """Nothing comes of the press. `theirs`: the access of the person, where it is known who they are; `subject`: the
     question."""
 
-    def __init__(self, text: str, theirs: Access | None = None, subject: str | None = None) -> None:
+    def __init__(
+        self, text: str, theirs: Access | None = None, subject: str | None = None, *, is_copy: bool = False
+    ) -> None:
         super().__init__(text)
         self.theirs = theirs
         self.subject = subject
+        self.is_copy = is_copy
 
 
 class _Desk:
@@ -126,7 +129,8 @@ class _Desk:
             pressed = await self._find(press)
             return await self._decide(pressed, press)
         except _Refusal as refusal:
-            return await self._refuse(str(refusal), refusal.theirs, refusal.subject)
+            outcome = await self._refuse(str(refusal), refusal.theirs, refusal.subject)
+            return replace(outcome, is_copy=refusal.is_copy)
         except Rejected as rejected:  # a cell is away, the server is full
             return PressOutcome(rejected.detail)
 
@@ -170,13 +174,15 @@ class _Desk:
             raise _Refusal(_STALE, theirs)
         subject = f"pending:{card.pending_id}"
         if press.message is not None and card.message is not None and press.message != card.message.split(" ")[0]:
-            raise _Refusal("This is a copy of a card. Only the card itself decides.", theirs, subject)
+            raise _Refusal("This is a copy of a card. Only the card itself decides.", theirs, subject, is_copy=True)
         if button.account not in (None, press.account):
             raise _Refusal("This dialog was opened by somebody else.", theirs, subject)
         if theirs is None:
             raise _Refusal(self._is_nobody())
         if card.person is not None and card.person not in theirs.ids:
             raise _Refusal(f"This card is for {card.person} alone.", theirs, subject)
+        if card.message is None and press.message is not None:  # it was sent, and nobody has heard of it
+            await chat.adopt_message(access.pool, card.id, press.message)
         if press.adds is not None:
             await chat.add_to_name(access.pool, card.id, press.adds)
         if button.is_used:
