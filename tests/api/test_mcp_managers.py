@@ -13,10 +13,11 @@ from mcp.server.connection import Connection
 
 from hai_flow.api.app import create_app
 from hai_flow.api.mcp.catalogue import McpCatalogue
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Make
 from tests.runtime.conftest import make as make
-from tests.support.mcp_caller import NOTHING, WITH_TASKS, Caller
+from tests.support.mcp_caller import NOTHING, VERSION, WITH_TASKS, Caller
 from tests.support.waiting import until
 
 ASKING = b"""
@@ -25,18 +26,24 @@ name: asking
 version: 1
 steps: [{id: sure, ask: {title: Sure?, from: requester, form: {type: object, properties: {ok: {type: boolean}}}}}]
 """
+OLDER = "2025-06-18"
 HOLDER = "hold the managers of MCP"
 
 
 class Exchange:
-    """One message on its way to the application, as a server hands it in. `leave`: the client hangs up."""
+    """One message on its way to the application, as a server hands it in, of this `revision`. `leave`: the client hangs
+    up."""
 
     def __init__(self, app: FastAPI, method: str, params: dict[str, Any], **more: Any) -> None:
-        capabilities = more.pop("capabilities", WITH_TASKS)
+        capabilities, revision = more.pop("capabilities", WITH_TASKS), more.pop("revision", VERSION)
         sent = Caller(None, capabilities).request(method, params, **more)  # type: ignore[arg-type]
+        if revision != VERSION:
+            sent["json"]["params"]["_meta"] = more.get("meta", {})
+        sent["headers"]["MCP-Protocol-Version"] = revision
         body = json.dumps(sent["json"]).encode()
         headers = {"host": "127.0.0.1", "content-type": "application/json", **sent["headers"]}
         self.status = 0
+        self.headers: dict[bytes, bytes] = {}
         self.received = b""
         self.leave = asyncio.Event()
         self._unread = [{"type": "http.request", "body": body, "more_body": False}]
@@ -56,6 +63,7 @@ class Exchange:
 
     async def _send(self, message: Any) -> None:
         self.status = message.get("status", self.status)
+        self.headers |= dict(message.get("headers", ()))
         self.received += message.get("body", b"")
 
     async def message(self) -> dict[str, Any]:
@@ -90,6 +98,27 @@ async def listen(app: FastAPI, run: str) -> Exchange:
     return stream
 
 
+async def ask_older(app: FastAPI) -> Exchange:
+    """A call of a client of an older revision, whose stream is open because its user is asked."""
+    params = {
+        "protocolVersion": OLDER,
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    session = Exchange(app, "initialize", params, revision=OLDER)
+    await session.message()
+    headers = {"Mcp-Session-Id": session.headers[b"mcp-session-id"].decode()}
+    call = Exchange(app, "tools/call", {"name": "asking", "arguments": {}}, revision=OLDER, headers=headers)
+    await until(lambda: b"elicitation/create" in call.received)
+    return call
+
+
+def asked_by(call: Exchange) -> str:
+    """The run whose question stands on the stream."""
+    question = json.loads(call.received.decode().split("data: ")[-1])
+    return str(run_of_pending(question["id"]))
+
+
 async def cancel(app: FastAPI, run: str) -> None:
     params = {"name": "cancel_run", "arguments": {"run_id": run}}
     assert not (await Exchange(app, "tools/call", params).message())["result"]["isError"]
@@ -122,15 +151,18 @@ async def test_a_request_that_fails_harms_no_other(
     _, app = await application(make)
     run = await start_as(app, "user:ann")
     stream = await listen(app, run)
-    for meta in ({}, {"progressToken": 1}):  # a brief answer, and a stream
-        failing = Exchange(app, "prompts/list", {}, meta=meta)
+    waiting = await ask_older(app)
+    for meta, revision in (({}, VERSION), ({"progressToken": 1}, VERSION), ({}, OLDER)):  # a brief answer, and streams
+        failing = Exchange(app, "prompts/list", {}, meta=meta, revision=revision)
         if isinstance(failure, Exception):
-            assert (await failing.message())["error"]["code"] == -32603
+            assert (await failing.message())["error"] == {"code": -32603, "message": "Internal server error"}
         else:
             await asyncio.wait([failing.task])
     assert await start_as(app, "user:ben")
     await cancel(app, run)
     await until(lambda: b"notifications/tasks" in stream.received)
+    await cancel(app, asked_by(waiting))
+    assert (await waiting.message())["result"]["structuredContent"]["status"] == "stopped"
     assert count_holders() == 1
     stream.leave.set()
     await stream.task
@@ -143,8 +175,13 @@ async def test_a_client_that_goes_ends_its_own_call_alone(make: Make) -> None:
     streams[0].leave.set()
     await asyncio.wait_for(streams[0].task, 5)
     assert app.state.admission.streams == 1
-    await cancel(app, run)
+    older = [await ask_older(app) for _ in range(2)]
+    older[0].leave.set()
+    await asyncio.wait_for(older[0].task, 5)
+    for each in (run, asked_by(older[1])):
+        await cancel(app, each)
     await until(lambda: b"notifications/tasks" in streams[1].received)
+    assert (await older[1].message())["result"]["structuredContent"]["status"] == "stopped"
     assert b"notifications/tasks" not in streams[0].received
     streams[1].leave.set()
     await streams[1].task
@@ -171,12 +208,13 @@ async def test_a_body_over_the_limit_is_refused_and_the_next_one_read(make: Make
         assert exchange.status == status
 
 
-async def test_requests_leave_nothing_behind(make: Make) -> None:
+@pytest.mark.parametrize("revision", [VERSION, OLDER])
+async def test_requests_leave_nothing_behind(make: Make, revision: str) -> None:
     _, app = await application(make)
 
     async def count_after(requests: int) -> tuple[int, int]:
         for _ in range(requests):
-            await Exchange(app, "server/discover", {}).message()
+            await Exchange(app, "tools/list", {}, revision=revision).message()
         gc.collect()
         return len(asyncio.all_tasks()), sum(isinstance(each, Connection) for each in gc.get_objects())
 

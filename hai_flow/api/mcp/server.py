@@ -20,12 +20,13 @@ import structlog
 from fastapi import FastAPI
 from mcp.server.caching import CacheHint
 from mcp.server.connection import allowed_log_levels
+from mcp.server.context import CallNext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic import Field
+from pydantic import Field, ValidationError
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -143,7 +144,7 @@ class McpEndpoint:
         server.add_request_handler("tasks/update", UpdateParams, self._update_task)
         server.add_request_handler("tasks/cancel", TaskParams, self._cancel_task)
         security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS, bind_principal=_principal)
-        server.middleware[:] = [RequestStateBoundary(security, default_audience="hai-flow")]
+        server.middleware[:] = [_hide_failures, RequestStateBoundary(security, default_audience="hai-flow")]
         self._server = server
         self._managers: Mapping[bool, StreamableHTTPSessionManager] = {}
         self._holding: asyncio.Task[Any] | None = None
@@ -156,7 +157,7 @@ class McpEndpoint:
         if (refusal := find_envelope_fault(message, version)) is not None:
             await refusal(scope, receive, send)
             return
-        if version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
+        if is_older := version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
             id, method = headers.get(HEADER), message.get("method")
             session = None if id is None else self._sessions.resume(principal, id)
             if id is not None and session is None and method != "initialize":
@@ -172,18 +173,13 @@ class McpEndpoint:
                 session_id = self._sessions.begin(principal, params.get("capabilities"))
             stream = LegacyStream(send, session_id)
             scope, send = {**scope, SESSION: session, STREAM: stream}, stream.send
-            # What the SDK begins for such a message ends with it: a failure in there would end that of others, too.
-            manager = self._build_manager(access, brief=False)
-            async with manager.run():
-                await manager.handle_request(scope, receive, send)
-            return
         if self._holding is None or self._holding.done():
             self._held.clear()
             home = access.cells.home
             holding, name = self._hold_managers(access), "hold the managers of MCP"
             self._holding = contextvars.Context().run(home.spawn, holding, name)  # it has nothing of this caller's
         await self._held.wait()
-        await self._managers[is_brief(message)].handle_request(scope, receive, send)
+        await self._managers[not is_older and is_brief(message)].handle_request(scope, receive, send)
 
     def _build_manager(self, access: Access, *, brief: bool) -> StreamableHTTPSessionManager:
         size = access.settings.request_bytes_max
@@ -192,9 +188,8 @@ class McpEndpoint:
         )
 
     async def _hold_managers(self, access: Access) -> None:
-        """Keep a manager for answers by streams and one for brief ones, for messages of the newest revision, as long as
-        the runtime runs. These are answered in the tasks of their own requests, and the managers keep nothing of them:
-        to begin and end one for each message cost a tenth of its start."""
+        """Keep a manager for answers by streams, as all of older revisions are, and one for brief ones, as long as the
+        runtime runs. They keep nothing of a message: to begin and end one for each cost a tenth of its start."""
         streams, brief = (self._build_manager(access, brief=each) for each in (False, True))
         async with streams.run(), brief.run():
             self._managers = {False: streams, True: brief}
@@ -526,6 +521,17 @@ def find_envelope_fault(message: Any, version: str | None) -> Response | None:
         sentence = f"MCP-Protocol-Version: expected {named[:40]!r}, as in _meta, found {version!r}."
         return _refuse(400, HEADER_MISMATCH, sentence, id)
     return None
+
+
+async def _hide_failures(ctx: Context, call_next: CallNext) -> Any:
+    """A failure of ours is logged, and its text is not the client's. The SDK sends it to clients of older revisions."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except Exception:
+        log.exception("mcp_request_failed", method=ctx.method)
+        raise MCPError(types.INTERNAL_ERROR, "Internal server error") from None
 
 
 def _refuse(status: int, code: int, sentence: str, id: Any = None) -> Response:
