@@ -14,6 +14,7 @@ import pytest
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
+from tests.support.installations import execute
 from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.mcp_caller import FORMS, WITH_TASKS, Caller, accept
 from tests.support.postgres import Server
@@ -169,12 +170,36 @@ def test_answers_to_questions_of_others_are_passed_over(house: House) -> None:
     assert done["structuredContent"]["output"] == "confirmed: false"
 
 
-def test_a_state_of_one_server_is_good_at_the_other(house: House) -> None:
-    asked = house.caller(house.ann).call("confirm_delete", ASK)
-    done = house.caller(house.ann, second=True).call(
-        "confirm_delete", ASK, state=asked["requestState"], answers={"sure": accept(confirm=True)}
-    )
-    assert done["structuredContent"]["output"] == "confirmed: true"
+@pytest.mark.parametrize("second", [True, False])
+def test_two_servers_open_each_others_states_once(house: House, second: bool) -> None:
+    asked = house.caller(house.ann, second=not second).call("confirm_delete", ASK)
+    for server, confirms in ((second, True), (not second, False)):
+        done = house.caller(house.ann, second=server).call(
+            "confirm_delete", ASK, state=asked["requestState"], answers={"sure": accept(confirm=confirms)}
+        )
+        assert done["structuredContent"]["output"] == "confirmed: true"
+
+
+def test_a_state_sealed_under_an_earlier_key_is_refused_and_the_question_open(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn:
+        with serving(dsn, environment=KEYS) as server, httpx2.Client(base_url=server.url, timeout=60) as http:
+            people = People(dsn)
+            ann, publisher = people.person("user:ann"), people.person("user:pat", roles=["publisher"])
+            source = (FLOWS / "confirm_delete.flow.yaml").read_bytes()
+            http.post("/v1/workflows", content=source, headers={**YAML, **publisher})
+            asked = Caller(http, FORMS, **ann).call("confirm_delete", ASK)
+            session = begin_session(http, ann)
+            server.kill()
+        execute(dsn, "UPDATE hint_keys SET key = sha256(key)")
+        with serving(dsn, environment=KEYS) as server, httpx2.Client(base_url=server.url, timeout=60) as http:
+            caller = Caller(http, FORMS, **ann)
+            params = {"name": "confirm_delete", "arguments": ASK, "requestState": asked["requestState"]}
+            assert caller.error("tools/call", params)["code"] == -32602
+            assert old_message(http, ann, {"id": 1, "method": "tools/list"}, session).status_code == 404
+            (question,) = caller.call("list_pending")["structuredContent"]["questions"]
+            caller.call("answer", {"question_id": question["id"], "values": {"confirm": True}})
+            done = caller.call("wait_run", {"run_id": question["run_id"]})["structuredContent"]
+            assert done["output"] == "confirmed: true"
 
 
 def test_a_run_outlives_all_servers_for_each_shape_of_client(postgres_server: Server) -> None:
