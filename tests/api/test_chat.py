@@ -384,7 +384,7 @@ def test_a_card_that_the_platform_fails_to_take_is_there_once_in_the_end(chat: C
         assert "Approved by user:ann" in asked.result()
 
 
-def test_of_two_messages_of_one_card_the_newer_decides_and_teams_removes_the_other(chat: Chat) -> None:
+def test_of_two_messages_of_one_card_teams_keeps_the_newer(chat: Chat) -> None:
     if chat.platform.kind != "teams":
         pytest.skip("the others can tell whether they have a card (docs/chat.md)")
     chat.platform.faults = ["lost"]

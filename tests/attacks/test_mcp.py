@@ -180,7 +180,7 @@ def test_two_servers_open_each_others_states_once(house: House, second: bool) ->
         assert done["structuredContent"]["output"] == "confirmed: true"
 
 
-def test_a_state_sealed_under_an_earlier_key_is_refused_and_the_question_open(postgres_server: Server) -> None:
+def test_a_state_under_an_earlier_key_is_refused_and_stays_answerable(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         with serving(dsn, environment=KEYS) as server, httpx2.Client(base_url=server.url, timeout=60) as http:
             people = People(dsn)
