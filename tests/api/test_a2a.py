@@ -283,6 +283,7 @@ def test_tasks_are_listed_by_context_and_state_page_by_page(http: httpx2.Client)
         {"statusTimestampAfter": "yesterday"},
     ):  # fmt: skip
         assert code(rpc(http, "ListTasks", wrong)) == -32602
+    assert http.get("/a2a/tasks?contextId=%00").status_code == 400
 
 
 def test_the_pieces_of_a_text_are_appended_and_the_first_is_not() -> None:

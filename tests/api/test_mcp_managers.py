@@ -13,7 +13,9 @@ from mcp.server.connection import Connection
 
 from hai_flow.api.app import create_app
 from hai_flow.api.mcp.catalogue import McpCatalogue
+from hai_flow.api.mcp.server import DATABASE_AWAY
 from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Make
 from tests.runtime.conftest import make as make
@@ -140,7 +142,7 @@ async def test_callers_at_once_keep_their_own_identity(make: Make) -> None:
     assert count_holders() == 1
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("no"), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize("failure", [RuntimeError("no"), StoreError("no"), asyncio.CancelledError()], ids=repr)
 async def test_a_request_that_fails_harms_no_other(
     make: Make, failure: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +157,8 @@ async def test_a_request_that_fails_harms_no_other(
     for meta, revision in (({}, VERSION), ({"progressToken": 1}, VERSION), ({}, OLDER)):  # a brief answer, and streams
         failing = Exchange(app, "prompts/list", {}, meta=meta, revision=revision)
         if isinstance(failure, Exception):
-            assert (await failing.message())["error"] == {"code": -32603, "message": "Internal server error"}
+            text = DATABASE_AWAY if isinstance(failure, StoreError) else "Internal server error"
+            assert (await failing.message())["error"] == {"code": -32603, "message": text}
         else:
             await asyncio.wait([failing.task])
     assert await start_as(app, "user:ben")

@@ -19,7 +19,7 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.streams.stream_items import StreamItem
-from hai_flow.values import Json
+from hai_flow.values import Json, storable
 from hai_flow.wire import a2a
 from hai_flow.wire.dialects.dialect import Frame, Profile
 from hai_flow.wire.mcp import RunView
@@ -126,6 +126,8 @@ class CalledAgent:
         context, token = params.get("contextId"), params.get("pageToken")
         if not isinstance(context, str | None) or not isinstance(token, str | None):
             raise a2a.invalid("/contextId and /pageToken: expected texts.")
+        if context and storable(context) != context:
+            raise a2a.invalid("/contextId: expected no NUL and no half of a character.")
         page = await list_runs(
             self._access, size, token or None, status=states, workflow=self._name, thread_id=context or None
         )

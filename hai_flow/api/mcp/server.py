@@ -43,9 +43,10 @@ from hai_flow.api.mcp.sessions import HEADER, LegacyStream, McpSessions, Session
 from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.tracing import place_of
-from hai_flow.errors import DefinitionError, Rejected, Unreadable
+from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.runtime.base.tracing import ASKER, TraceParent
 from hai_flow.store.messaging import hints
+from hai_flow.store.postgres.error_classes import passing
 from hai_flow.wire.a2a import ON_BEHALF_OF
 from hai_flow.wire.mcp import (
     IDEMPOTENCY_KEY,
@@ -82,6 +83,9 @@ HEADER_MISMATCH: Final = -32020
 INVALID_PARAMS: Final = -32602
 INVALID_REQUEST: Final = -32600
 MISSING_CAPABILITY: Final = -32021
+DATABASE_AWAY: Final = (
+    "The database could not do it now; the outcome is unknown: send it again, with the same idempotency key."
+)
 INSTRUCTIONS: Final = (
     "Each tool that is named after a workflow starts a run of it, which may wait for people, for days. A result with "
     "status `waiting` is no failure: tell your user whom it waits for and the url, and look again later with get_run "
@@ -529,9 +533,10 @@ async def _hide_failures(ctx: Context, call_next: CallNext) -> Any:
         return await call_next(ctx)
     except (MCPError, ValidationError):
         raise
-    except Exception:
+    except Exception as error:
         log.exception("mcp_request_failed", method=ctx.method)
-        raise MCPError(types.INTERNAL_ERROR, "Internal server error") from None
+        is_away = isinstance(error, StoreError | OSError) or passing(error)
+        raise MCPError(types.INTERNAL_ERROR, DATABASE_AWAY if is_away else "Internal server error") from None
 
 
 def _refuse(status: int, code: int, sentence: str, id: Any = None) -> Response:
