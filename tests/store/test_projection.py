@@ -100,14 +100,25 @@ def test_a_copied_question_is_sent_once_and_a_decided_one_never() -> None:
 
 
 def test_a_question_that_waits_for_its_pick_is_sent_once_people_are_picked() -> None:
-    run = Play("steps: [{id: gate, approve: {title: Go?, from: role:boss, pick: 1, notify: [mail]}}]")
+    late = "deadline: 1h, on_deadline: [{escalate: {from: role:cfo, deadline: 1d}}, reject]"
+    run = Play(f"steps: [{{id: gate, approve: {{title: Go?, from: role:boss, pick: 1, notify: [mail], {late}}}}}]")
     rows = rows_after(run)
     assert (rows["outbox"], [row.asks for row in rows["pendings"]]) == ([], ["role:boss picked:"])
     id = run.pending("gate")
-    run.do(c.PickPeople(id=id, stages_left=0, before=None, people=("user:bob",)))
-    rows = rows_of(run.of(e.PeoplePicked), run.state)
-    assert [(each.kind, each.target) for each in rows["outbox"]] == [("notify", id)]
-    assert [row.asks for row in rows["pendings"]] == ["role:boss picked:user:bob"]
+    for stages_left, before, people, told in (
+        (1, None, ("user:bob",), (None, "opened")),
+        (1, ("user:bob",), ("user:bob", "user:cy"), ("user:cy", "opened")),
+        (1, ("user:bob", "user:cy"), (), (None, "opened")),
+        (0, None, ("user:cfo",), (None, "escalated")),
+    ):
+        if not stages_left:
+            run.advance(HOUR)
+        run.do(c.PickPeople(id=id, stages_left=stages_left, before=before, people=people))
+        rows = rows_of(run.of(e.PeoplePicked)[-1:], run.state)
+        (message,) = rows["outbox"]
+        notice = values.loads(message.body)
+        assert (message.kind, message.target, notice.get("person"), notice["what"]) == ("notify", id, *told)
+    assert [row.asks for row in rows["pendings"]] == ["role:cfo picked:user:cfo"]
 
 
 # --- turns and the thread ---------------------------------------------------------------------------------------------
