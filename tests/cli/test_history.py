@@ -151,6 +151,18 @@ def test_a_run_that_was_retried_and_moved_goes_on_under_its_new_names() -> None:
     assert [(line.words, line.status) for line in lines] == [("try new", "running"), ("call", "finished")]
 
 
+def test_a_retried_child_is_named_where_it_went_on_also_when_it_has_ended() -> None:
+    events = happened(
+        (0, "step_started", "a", {"verb": "run", "attempt": 1}),
+        (0, "collaboration_started", "a", {"run_id": "CHILD"}),
+        (1, "step_failed", "a", {"error": ERROR}),
+        (2, "step_started", "a", {"verb": "run", "attempt": 2}),
+        (2, "collaboration_started", "a", {"run_id": "CHILD"}),
+        (3, "step_finished", "a", {"output": 7}),
+    )
+    assert build_lines(events, {})[0].note == "attempt 2; went on in run CHILD; 7"
+
+
 def test_what_runs_below_ask_is_among_the_questions_until_it_is_answered() -> None:
     first, second = {"id": "call_a", "kind": "ask"}, {"id": "call_b", "kind": "approve"}
     events = happened(

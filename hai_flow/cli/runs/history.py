@@ -39,6 +39,7 @@ class HistoryEntry:
     output: Json = None
     until: str = ""
     child: str = ""
+    went_on: bool = False  # its child was retried, and went on where it had failed
     attempt_begun: str = ""
     worked: float = 0.0
     """The seconds of the attempts that have ended; one that is under way began at `attempt_begun`."""
@@ -195,7 +196,8 @@ def _go_on(entry: HistoryEntry, event: EventJson) -> None:
         entry.until = ""
     elif kind == "collaboration_started" and event.get("run_id"):
         child = event["run_id"]
-        entry.notes = [f"goes on in run {child}" if child == entry.child else f"run {child}"]
+        entry.went_on = child == entry.child
+        entry.notes = [f"goes on in run {child}" if entry.went_on else f"run {child}"]
         entry.child = child
     elif kind == "run_needs_attention":
         entry.notes = [event["reason"]]
@@ -274,6 +276,8 @@ def _note(entry: HistoryEntry, node: Node | None, below: list[HistoryEntry]) -> 
     tries = [f"attempt {entry.attempt}"] if entry.attempt > 1 and entry.status in ("finished", "failed") else []
     if entry.until:
         return ", ".join([*entry.notes, entry.until])
+    if entry.went_on and entry.ended:
+        tries.append(f"went on in run {entry.child}")
     return "; ".join([*tries, *filter(None, entry.notes)])
 
 
