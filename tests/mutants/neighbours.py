@@ -280,7 +280,7 @@ invariants.bug(
 )
 invariants.bug(
     "what an older release decided otherwise is a violation",
-    ("elif again.surely and self._is_by_another_release(commit.row):", "elif again.surely and False:"),
+    ("elif again.surely and self._is_of_another_release(commit.row):", "elif again.surely and False:"),
     by="tests/upgrade/test_upgrade.py::test_an_old_database_and_old_logs_are_migrated_archived_and_restored",
 )
 
