@@ -636,7 +636,8 @@ class Declarations(Parts):
                 message = f"`answer: none` says that nothing comes back, `{key}` is of what does; remove one of them"
                 self.reader.error((*at, key), "tool.no_answer", message, key=True)
         predict = self._compile_predictions(fields.get("predict", {}), parameters, (*at, "predict"))
-        return plan.FrontendTool(name, fields.get("description", ""), parameters, result, deadline, answered, predict)
+        about, effect = fields.get("description", ""), outer.get("effect")
+        return plan.FrontendTool(name, about, parameters, result, deadline, answered, predict, effect)
 
     def _compile_predictions(
         self, value: Mapping[str, str], parameters: JsonSchema | None, at: Path

@@ -247,6 +247,7 @@ class FrontendTool:
     """A tool of the client. Not `answered`: its call is shown, and the run does not wait for an answer.
 
     `predict`: (state variable, argument) pairs: while a call streams, a client may take the argument for the variable.
+    `effect` None: it concerns the client's user alone, and nothing holds it or asks before it.
     """
 
     name: str
@@ -256,6 +257,12 @@ class FrontendTool:
     deadline: Duration
     answered: bool = True
     predict: tuple[tuple[str, str], ...] = ()
+    effect: Effect | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the document says that it changes something beyond the client."""
+        return self.effect not in (None, "read")
 
 
 @dataclass(frozen=True, slots=True)

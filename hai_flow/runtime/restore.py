@@ -91,7 +91,7 @@ def _is_safe(step: p.Step) -> bool:
 
 def _reads(tool: p.Tool, function: str = "") -> bool:
     if isinstance(tool, p.FrontendTool):
-        return True  # its client shows it to somebody once more
+        return not tool.writes  # else its client shows it to somebody once more
     if isinstance(tool, p.HttpTool) and tool.effect is None and function and tool.service is not None:
         try:
             return tool.service.find(function).effect == "read"

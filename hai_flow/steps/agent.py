@@ -132,7 +132,7 @@ async def collect_shelf(attempt: Attempt, turn: AgentTurn) -> ToolShelf:
 
 def _build_client_offer(tool: FrontendTool) -> OfferedFunction:
     schema = _NOTHING if tool.parameters is None else strip_marks(tool.parameters.raw)
-    return OfferedFunction(tool.name, tool.description, schema, effect="read")
+    return OfferedFunction(tool.name, tool.description, schema, effect=tool.effect or "read")
 
 
 def _means(entry: str, tool: DeclaredTool, name: str) -> bool:

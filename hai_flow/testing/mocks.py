@@ -202,7 +202,7 @@ class Mocks:
             allowed = ", ".join(agent.tools)
             raise CaseFailed(f"the model of `{path}` calls `{call.name}`, but its `tools` are {allowed}")
         tool = self._plan.tools[call.name.partition(".")[0]]
-        effect = "read" if isinstance(tool, FrontendTool) else tool.effect or "write"
+        effect = tool.effect or ("read" if isinstance(tool, FrontendTool) else "write")
         call_record = {"id": f"call-{number}", "name": call.name, "args": _text(call.arguments), "effect": effect}
         faults = tool.parameters.findings(call.arguments) if isinstance(tool, FrontendTool) and tool.parameters else ()
         if faults:

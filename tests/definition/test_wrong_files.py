@@ -52,6 +52,7 @@ roles:
 HEAD: Final = "hai: flow/v1\nname: a\nversion: 1\n"
 
 SHOW: Final = "tools: {show: {frontend: {description: S, parameters: {type: object}, answer: none}}}\n"
+SENDS: Final = SHOW.replace("show: {", "t: {python: acme.t}, show: {effect: external, ").replace("{type: object}", "{type: object, properties: {document: {type: string}}}")
 
 GROW: Final = """\
 tools:
@@ -241,6 +242,8 @@ EFFECTS: Final[list[Case]] = [
     (HEAD + GROW + "steps: [{call: t.f, stream: {to: show, argument: «documnt}}]\n", "stream.argument", "did you mean `document`?"),
     (HEAD + GROW + "steps: [{call: t.f, stream: {to: show, argument: «size}}]\n", "stream.argument", "has to be a string"),
     (HEAD + GROW.replace("type: object", "type: object, required: [size]") + "steps: [{call: t.f, stream: {to: show, argument: «document}}]\n", "stream.argument", "needs `size` as well"),
+    (HEAD + SENDS + "steps: [{call: show, approval: {from: anyone, «still: 'state.x'}}]\n", "still.client", "performed by the client"),
+    (HEAD + SENDS + "steps: [{call: t.f, stream: {to: «show, argument: document}}]\n", "stream.tool", "no `effect`"),
     (HEAD + SHOW + "steps: [{call: show, «retry: {max: 3}}]\n", "call.people", "only shown"),
     ("steps: [{http: {«url: 'https://x'}}]\n", "shape.unknown_key", "did you mean `get`?"),
     ("steps: [{«http: {query: {a: b}}}]\n", "http.method", "write `get: https://...`"),

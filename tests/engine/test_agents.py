@@ -127,14 +127,41 @@ def test_a_writing_call_asks_by_default_where_only_the_server_describes_it(effec
 
 
 @pytest.mark.parametrize(
-    "tool", ["{python: acme.mail, effect: CLASS}", "{mcp: https://mcp.example.com, effect: CLASS}"]
+    ("name", "tool"),
+    [
+        ("mail.send", "mail: {python: acme.mail, effect: CLASS}"),
+        ("mail.send", "mail: {mcp: https://mcp.example.com, effect: CLASS}"),
+        ("mail", "mail: {frontend: {description: Send., answer: none, parameters: {type: object}}, effect: CLASS}"),
+    ],
 )
 @pytest.mark.parametrize(("effect", "asks"), _CLASSES)
-def test_the_declared_class_decides_whether_a_call_asks_its_requester(effect: str, asks: bool, tool: str) -> None:
+def test_the_declared_class_decides_whether_a_call_asks_its_requester(
+    effect: str, asks: bool, name: str, tool: str
+) -> None:
     declared = tool.replace("CLASS", effect)
-    play = Play(flow(tools="[mail.send]").replace("{python: acme.mail, effect: write}", declared))
-    play.succeed("chat[0]/model", answer(call("mail.send", effect=effect)))
+    play = Play(flow(tools=f"[{name}]").replace("mail: {python: acme.mail, effect: write}", declared))
+    play.succeed("chat[0]/model", answer(call(name, effect=effect)))
     assert_asked(play, effect, asks=asks)
+
+
+@pytest.mark.parametrize("answered", ["required", "none"])
+@pytest.mark.parametrize(("effect", "asks"), _CLASSES)
+def test_a_client_sees_a_call_with_an_effect_when_it_is_approved(effect: str, asks: bool, answered: str) -> None:
+    declared = f"pick: {{effect: {effect}, frontend: {{answer: {answered}, "
+    text = flow("approvals: {pick: {from: requester, edit: [of]}}" * asks, tools="[pick]")
+    play = Play(text.replace("pick: {frontend: {", declared))
+    path = "chat[0]/call[pick-1]/pick"
+    play.succeed("chat[0]/model", answer(call("pick", {"of": 1}, effect=effect)))
+    if asks:
+        assert_asked(play, effect, asks=True)
+        assert not [each for each in play.events if isinstance(each, e.ToolCallStarted)]
+        play.answer(path, decision="approve", edits={"of": 2})
+    (shown,) = [each for each in play.events if isinstance(each, e.ToolCallStarted)]
+    assert (shown.executor, play.state.tool_calls[shown.tool_call_id].args) == ("frontend", f'{{"of":{1 + asks}}}')
+    if answered == "required":
+        play.answer(path, content="the first")
+    assert set(play.open) == {"chat[1]/model"}
+    play.replayed()
 
 
 _BESIDE = [("read", []), ("reversible", []), ("external", ["external"] * 2), ("irreversible", ["irreversible"] * 2)]

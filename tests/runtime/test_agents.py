@@ -17,6 +17,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.runtime.test_models import catalogue, ended, runtime_of
 from tests.support import effects
+from tests.runtime.test_freezes import freeze, thaw
 from tests.support.ledger import log_of
 from tests.support.models import CUT, DIALECTS, USAGE, Answer, FakeModels, Hold, Status, chunk, spoken
 from tests.support.waiting import until
@@ -488,6 +489,32 @@ async def test_what_tools_say_changes_no_gate_calls_no_tool_and_leaks_no_secret(
     assert {each.status for each in gates} == {"reject"}
     assert CANARY not in repr(await log_of(eye, run_id))
     assert CANARY not in repr([asked.body for asked in fake.asked])
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_a_client_sees_no_call_that_a_gate_or_a_freeze_still_holds(
+    make: Make, eye: Connection, tmp_path: Path, frozen: bool
+) -> None:
+    flow = AGENT if frozen else AGENT.replace("pick: {frontend", "pick: {effect: external, frontend")
+    async with FakeModels(spoken(Answer("I do.", calls=CALLS[3:])), spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        row = await freeze(eye, "tool", "pick") if frozen else None
+        await runtime.freezes.read()
+        run_id = (await start(runtime, flow)).run_id
+        await until(lambda: is_now(runtime, run_id, "waiting"))
+        assert not [each for each in await log_of(eye, run_id) if isinstance(each, e.ToolCallStarted)]
+        if row is None:
+            await answer(runtime, run_id, PICK, decision="approve")
+        else:
+            await thaw(eye, row)
+
+        async def is_asked() -> bool:
+            return any(each.opened.kind == "tool" for each in (await state_of(runtime, run_id)).open_questions)
+
+        await until(is_asked)
+        await answer(runtime, run_id, PICK, content="tea")
+        await until(lambda: is_now(runtime, run_id, "finished"))
+    assert [each.executor for each in await log_of(eye, run_id) if isinstance(each, e.ToolCallStarted)] == ["frontend"]
 
 
 REMEMBERING = """\

@@ -178,8 +178,10 @@ def find_unguarded_step(old: Plan, question: Step, new: Plan, there: Step, paths
 def acts(step: Step) -> bool:
     """Whether the step changes something outside of the run when it is performed, as far as the plan tells."""
     match step.verb:
-        case Call() as verb:  # what the requester's own page performs does not count
-            return not isinstance(verb.tool, FrontendTool) and verb.tool.effect != "read"
+        case Call(FrontendTool() as tool):  # what concerns the requester's own page alone does not count
+            return tool.writes
+        case Call() as verb:
+            return verb.tool.effect != "read"
         case Http() | Run():
             return True
         case _:

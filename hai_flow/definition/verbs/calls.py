@@ -67,12 +67,12 @@ def compile_call(context: StepContext, draft: StepDraft, names: Names) -> plan.C
                 context, f"the tool `{tool.name}`", tool.parameters.raw, "call", draft, argument_names, template
             )
         for key in ("retry", "timeout", "approval", "delivery", "idempotency_key"):
-            if key in draft.fields:
+            if key in draft.fields and not (key == "approval" and tool.writes):
                 hint = "people have a `deadline` (in `tools.{name}.frontend`)"
                 if not tool.answered:
                     hint = "the call of `{name}` is only shown (`answer: none`)"
                 if key == "approval":
-                    hint = "a frontend tool asks a person itself; put an `approve` step before it"
+                    hint = "a frontend tool asks a person itself; say its `effect`, or put an `approve` step before it"
                 message = f"`{key}` is for effects; {hint.format(name=name)}"
                 context.reader.error((*draft.at, key), "call.people", message, key=True)
     into = _compile_into(context, stream, (*draft.at, "stream"), tool) if isinstance(stream, Mapping) else None
@@ -130,8 +130,11 @@ def _compile_into(context: StepContext, fields: Mapping[str, Json], at: Path, to
     frontend_tool = context.declared.tools.get(fields["to"])
     if frontend_tool is None or "argument" not in fields:
         return None
-    if not isinstance(frontend_tool, plan.FrontendTool) or frontend_tool.answered:
-        message = f"`{fields['to']}` has to be a `frontend` tool with `answer: none`: its call is shown while it grows"
+    if not isinstance(frontend_tool, plan.FrontendTool) or frontend_tool.answered or frontend_tool.writes:
+        message = (
+            f"`{fields['to']}` has to be a `frontend` tool with `answer: none` and no `effect` beyond the client: its "
+            "call is shown while it grows"
+        )
         context.reader.error((*at, "to"), "stream.tool", message)
         return None
     _check_growing(context, frontend_tool, fields["argument"], (*at, "argument"))

@@ -322,12 +322,11 @@ def _compile_gate(
     for each in (name, f"{tool.name}.*", tool.name):
         if each in approvals:
             return approvals[each]
-    if isinstance(tool, plan.FrontendTool | plan.AgentTool) or (
-        isinstance(tool, plan.PythonTool) and tool.effect == "read"
-    ):
+    declares = isinstance(tool, plan.PythonTool | plan.FrontendTool)
+    if isinstance(tool, plan.AgentTool) or (declares and tool.effect in (None, "read")):
         return None
     requester = plan.Policy(context.literal(["requester"]), context.declared.default_deadline, plan.Expiry("reject"))
-    asks = isinstance(tool, plan.PythonTool) and tool.effect not in ASKS_NOBODY
+    asks = declares and tool.effect not in ASKS_NOBODY
     when = None if asks else plan.CallWrites()  # what can be taken back asks beside what is graver
     return _with_respond(plan.Approval(requester, when))
 
@@ -460,9 +459,13 @@ def _compile_agent_approvals(
             message = f"the agent has no tool `{name}`{hint}"
             context.reader.error(place, "agent.approval", message, key=True)
         tool = context.declared.tools.get(name.partition(".")[0])
-        if isinstance(tool, plan.FrontendTool | plan.AgentTool):
-            what = "a tool of the client" if isinstance(tool, plan.FrontendTool) else "an agent"
-            message = f"`{name}` is {what}, which asks people itself; take it out of `approvals`"
+        if isinstance(tool, plan.AgentTool) or (isinstance(tool, plan.FrontendTool) and not tool.writes):
+            message = f"`{name}` is an agent, which asks people itself; take it out of `approvals`"
+            if isinstance(tool, plan.FrontendTool):
+                message = (
+                    f"`{name}` is a tool of the client, which asks people itself; take it out of `approvals`, or say "
+                    f"in `tools.{name}` which `effect` it has beyond the client"
+                )
             context.reader.error(place, "agent.approval", message, key=True)
         if raw == "none":
             approvals[name] = None

@@ -35,6 +35,13 @@ def with_still(
     if raw is None:
         return gate
     at = (*at, "still")
+    if isinstance(guarded, plan.Call) and isinstance(guarded.tool, plan.FrontendTool):
+        message = (
+            f"`still` is checked by the worker that performs a call; `{guarded.tool.name}` is performed by the client: "
+            "take `still` out"
+        )
+        context.reader.error(at, "still.client", message, key=True)
+        return gate
     if isinstance(guarded, plan.Call) and _effect_of(guarded) == "read":
         message = (
             f"this guards nothing: `{guarded.tool.name}` changes nothing, so it is never too late to call it; take "
@@ -108,4 +115,4 @@ def _effect_of(call: plan.Call) -> str | None:
             return tool.service.find(call.function).effect
         except (KeyError, ValueError):
             return None
-    return None if isinstance(tool, plan.FrontendTool) else tool.effect
+    return tool.effect

@@ -41,7 +41,8 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
 def _show_only(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence:
     """A call that the client shows, or performs, as it likes: the run goes on behind it."""
     draft.pure_steps += 1
-    draft.record_start(step, args=args)
+    if not is_approved(draft.state, step, args):
+        draft.record_start(step, args=args)
     if (call := model_call(draft.state, step.path)) is not None:
         draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=SHOWN)
         return FinishStep(step)

@@ -38,7 +38,9 @@ def classify_effect(draft: Draft, step: Step, args: Json) -> Effect | None:
             with suppress(KeyError, ValueError):
                 return service.find(function).effect
             return "write"
-        case Call(tool) if not isinstance(tool, FrontendTool):
+        case Call(FrontendTool(effect=effect)):
+            return effect
+        case Call(tool):
             return tool.effect or "write"
         case _:
             return None

@@ -150,8 +150,10 @@ def _writes(step: Step) -> bool:
         literal = verb.arguments.written
         method = literal.get("method") if isinstance(literal, Mapping) else None
         return method not in ("GET", "HEAD")
-    if not isinstance(verb, Call) or isinstance(verb.tool, (FrontendTool, AgentTool)):
+    if not isinstance(verb, Call) or isinstance(verb.tool, AgentTool):
         return False
+    if isinstance(verb.tool, FrontendTool):
+        return verb.tool.writes
     effect = verb.tool.effect
     if effect is None and isinstance(verb.tool, HttpTool) and verb.tool.service is not None:
         try:

@@ -34,8 +34,7 @@ def _begin_or_go_on(draft: Draft, step: Step) -> Consequence | None:
     if step_state is None or step_state.phase == "pending":
         return _begin_first(draft, step)
     if step_state.is_open:
-        begin_attempt(draft, step, step_state)
-        return None
+        return begin_attempt(draft, step, step_state)
     return _begin_again(draft, step)
 
 

@@ -29,8 +29,6 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     assert isinstance(verb, EFFECTS)
     step_state = draft.state.steps.get(step.path)
     args = _arguments(draft, step, verb, step_state)
-    if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
-        return frontend_calls.begin_frontend_call(draft, step, verb.tool, args)
     gate = step.approval
     if gate is not None and gates.is_approved(draft.state, step, args):
         gate = None
@@ -43,6 +41,8 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
             draft.record_start(step, timed=False, args=args, key=key)
             still.ask(draft, step, gate, still.read_by_engine(draft, step, args))
         return None
+    if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
+        return frontend_calls.begin_frontend_call(draft, step, verb.tool, args)
     budget.demand(draft, step, args)
     draft.record_start(step, args=args, key=_derive_idempotency_key(draft, step), attempt=attempt)
     _attempt_begun(draft, step, args)
@@ -71,17 +71,20 @@ def _derive_idempotency_key(draft: Draft, step: Step) -> str | None:
     return f"{key}#{again + 1}" if again else key
 
 
-def begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
+def begin_attempt(draft: Draft, step: Step, known: StepState) -> Consequence | None:
     """A further attempt; or the first one, behind the gate: it starts with the arguments that people have seen."""
     args = known.args
     assert args is not None, f"{step.path} is no effect"
     if not known.attempt:
         args = gates.check_gate(draft, step)
+    if isinstance(step.verb, Call) and isinstance(step.verb.tool, FrontendTool):
+        return frontend_calls.begin_frontend_call(draft, step, step.verb.tool, args)
     budget.demand(draft, step, args)
     timeout = None if step.timeout is None else draft.milliseconds(step.timeout, step)
     draft.emit(e.AttemptStarted, path=step.path, attempt=known.next_attempt, timeout=timeout)
     if not known.reading:
         _attempt_begun(draft, step, args, is_behind_gate=not known.attempt)
+    return None
 
 
 def _attempt_begun(draft: Draft, step: Step, args: str, *, is_behind_gate: bool = False) -> None:

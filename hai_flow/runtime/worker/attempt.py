@@ -100,6 +100,7 @@ class AttemptContext:
     traced: bool = False  # this process records spans; else the run's trace context is passed on as it is
     tenants: Tenants | None = None  # None: it performs for the tenant `default` alone
     streams: int = 0  # attempts that have streamed some text and are not over
+    holds: Callable[[CachedRun, str], bool] = lambda run, path: False  # whether a freeze holds the step at a path
 
     def cached_tenant_name(self, tenant: UUID) -> str | None:
         """The tenant's name, if this process need not ask for it."""
@@ -480,7 +481,7 @@ class _StreamedText:
     def call(self, name: str, number: int, text: str) -> None:
         """A piece of a call's arguments."""
         if (name, number) not in self._calls:
-            self._calls[name, number] = _call_by_model(self._of, name, number)
+            self._calls[name, number] = _call_by_model(self._of, name, number, self._stage.holds)
         call = self._calls[name, number]
         if call is not None:
             self._add(call, text, begins=True)
@@ -575,9 +576,12 @@ def _call_of_growing(of: RunningAttempt, growing: Growing) -> _Call:
     return _Call(id, None, len(encode_grown_start(growing)))
 
 
-def _call_by_model(of: RunningAttempt, name: str, number: int) -> _Call | None:
-    """The call of an agent that its model begins to write; None if no frontend shows it. A thread shows the calls of a
-    child run when they begin, as its other steps."""
+def _call_by_model(
+    of: RunningAttempt, name: str, number: int, holds: Callable[[CachedRun, str], bool]
+) -> _Call | None:
+    """The call of an agent that its model begins to write; None if no frontend shows it yet. A thread shows the calls of
+    a child run when they begin, as its other steps; so it does those of the client behind a gate or a freeze, because a
+    client performs what it sees."""
     plan, state = of.run.plan, of.run.state
     assert plan is not None
     if state.parent is not None:
@@ -588,6 +592,8 @@ def _call_by_model(of: RunningAttempt, name: str, number: int) -> _Call | None:
         return None  # another agent is given a task
     tool = step.verb.tool
     if isinstance(tool, FrontendTool):
+        if step.approval is not None or holds(of.run, step.path):
+            return None
         call = Written(step.path, tool.name, "frontend", build_prediction(tool))
     elif step.expose:
         call = Written(step.path, display_name(step), "server")

@@ -152,6 +152,7 @@ class Worker(Service):
             self.config.relay_seconds,
             public_url=self.config.public_url,
             tenants=tenants,
+            holds=committer.freezes.holds,
         )
         self._held: dict[UUID, HeldRun] = {}
         self._claims: dict[UUID, Claimed] = {}  # by an answered statement, and not here yet
