@@ -72,7 +72,7 @@ class ReceiptRecorder:
                 self._requester = self._disclose(event.requester, getattr(shown, "requester", None))
             case e.PendingOpened() if event.id == self._id:
                 self._open(event, shown, state)
-            case e.PendingOpened() if event.path == self._path and self.exists:
+            case e.PendingOpened() if event.path == self._path and self.exists and event.kind != "tool":
                 self._effect = False  # the step asks anew: what it does from here on is another question's
                 if event.anew is not None and event.anew.after == self._id:
                     self._supersede(event, event.anew)
@@ -81,7 +81,10 @@ class ReceiptRecorder:
             case e.PendingDecided() | e.PendingVoided() if event.id == self._id:
                 self._close(event, shown, state)
             case e.AttemptStarted() if self._effect and event.path == self._path:
-                self._begin(event, state)
+                self._begin(event.attempt, event.at, state)
+            case e.ToolCallStarted(executor="frontend") if self._effect and event.path == self._path:
+                if not self._executions:  # else it is the argument of an attempt that grows
+                    self._begin(1, event.at, state)
             case _ if self._effect and isinstance(event, _ENDS) and event.path == self._path:
                 self._end(event, shown)
             case e.StepRetried(held=True) if self._effect and event.path == self._path and self._executions:
@@ -186,11 +189,11 @@ class ReceiptRecorder:
         self._superseded = {"by": event.id, "at": _time(event.at), "why": anew.why}
         self._executions = [each for each in self._executions if each["attempt"] != anew.attempt]
 
-    def _begin(self, event: e.AttemptStarted, state: RunState) -> None:
+    def _begin(self, attempt: int, at: int, state: RunState) -> None:
         self._done = False
-        arguments = canonical(state.steps[event.path].args)
+        arguments = canonical(state.steps[self._path].args)
         self._executions.append({
-            "attempt": event.attempt, "began_at": _time(event.at), "ended_at": None, "outcome": None, "error": None,
+            "attempt": attempt, "began_at": _time(at), "ended_at": None, "outcome": None, "error": None,
             "output": None, "arguments": None if arguments is None else self._digest(arguments),
         })  # fmt: skip
 

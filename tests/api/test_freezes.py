@@ -67,6 +67,7 @@ def test_a_frozen_workflow_starts_nothing_is_listed_so_and_goes_on_thawed(
         ({"scope": "principal", "name": "user:nobody"}, 404, "freeze_subject_unknown"),
         ({"scope": "tenant", "name": "nobody"}, 404, "tenant_unknown"),
         ({"scope": "tool"}, 422, "freeze.invalid"),
+        ({"scope": "model", "name": "smart", "mode": "read_only"}, 422, "freeze.invalid"),
         ({"scope": "all", "name": "pays"}, 422, "freeze.invalid"),
         ({"scope": "all", "reason": "   "}, 422, "freeze.invalid"),
         ({"scope": "all", "reason": ""}, 422, "invalid"),

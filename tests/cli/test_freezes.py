@@ -49,6 +49,7 @@ async def test_a_freeze_holds_runs_and_is_listed_until_it_is_thawed(
         (("freeze", "--all", "--tool", "x", "--reason", "why"), "expected one of --all"),
         (("freeze", "--all", "--reason", "  "), "--reason: expected a sentence"),
         (("freeze", "--all", "--read-only", "--no-agents", "--reason", "why"), "--read-only or --no-agents"),
+        (("freeze", "--model", "m", "--read-only", "--reason", "why"), "a read-only freeze of a model holds nothing"),
         (("freeze", "--tool", "nobody", "--reason", "why"), "there is no tool 'nobody'"),
         (("freeze", "--tenant", "nobody", "--reason", "why"), "there is no tenant 'nobody'"),
         (("thaw", "7f3c"), "no freeze that is in force has this id"),

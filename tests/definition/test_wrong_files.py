@@ -52,7 +52,9 @@ roles:
 HEAD: Final = "hai: flow/v1\nname: a\nversion: 1\n"
 
 SHOW: Final = "tools: {show: {frontend: {description: S, parameters: {type: object}, answer: none}}}\n"
-SENDS: Final = SHOW.replace("show: {", "t: {python: acme.t}, show: {effect: external, ").replace("{type: object}", "{type: object, properties: {document: {type: string}}}")
+SENDS: Final = SHOW.replace("show: {", "t: {python: acme.t}, show: {effect: external, ").replace(
+    "{type: object}", "{type: object, properties: {document: {type: string}}}"
+)
 
 GROW: Final = """\
 tools:

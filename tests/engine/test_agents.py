@@ -12,6 +12,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.steps import agents
 from hai_flow.errors import DefinitionError, Rejected
+from tests.engine.test_still import receipt_of
 from tests.support.runs import MINUTE, Play, plan_of
 
 TOOLS = """\
@@ -160,7 +161,26 @@ def test_a_client_sees_a_call_with_an_effect_when_it_is_approved(effect: str, as
     assert (shown.executor, play.state.tool_calls[shown.tool_call_id].args) == ("frontend", f'{{"of":{1 + asks}}}')
     if answered == "required":
         play.answer(path, content="the first")
+    if asks:
+        gate = next(id for id, each in play.state.pendings.items() if each.opened.kind == "gate")
+        content = receipt_of(play, gate)
+        (done,) = content["executed"]
+        assert (done["outcome"], done["arguments"]) == ("finished", content["decision"]["arguments"])
     assert set(play.open) == {"chat[1]/model"}
+    play.replayed()
+
+
+def test_an_approved_call_of_a_client_that_failed_is_handed_over_again_by_a_retry() -> None:
+    play = Play(
+        TOOLS.replace("pick: {frontend", "pick: {effect: external, frontend")
+        + "steps: [{id: it, call: pick, with: {of: 1}, approval: {from: anyone}}]"
+    )
+    play.answer("it", decision="approve")
+    play.answer("it", error="no hands")
+    assert play.status == "failed"
+    play.retry()
+    play.answer("it", content="the first")
+    assert play.status == "finished"
     play.replayed()
 
 

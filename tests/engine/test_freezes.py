@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -14,8 +16,8 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.state import RunState
-from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope
-from tests.engine.test_agents import answer, call, flow
+from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope, holds_nothing
+from tests.engine.test_agents import TOOLS, answer, call, flow
 from tests.support.runs import MINUTE, SECOND, Play
 
 TWO_CALLS = "steps: [{id: a, call: t.f}, {id: b, call: t.f}]"
@@ -136,51 +138,6 @@ def test_a_branch_that_is_not_held_goes_on_beside_one_that_is() -> None:
     it.check_again()
 
 
-@pytest.mark.parametrize(
-    ("scope", "name", "mode", "begins"),
-    [
-        ("all", "", "read_only", {"both/right/r2"}),
-        ("tool", "t", "frozen", {"both/right/r2"}),
-        ("tool", "t.f", "frozen", {"both/right/r2"}),
-        ("tool", "r.other", "frozen", {"both/left/l2", "both/right/r2"}),
-        ("tool", "t.f", "no_agents", {"both/left/l2", "both/right/r2"}),
-        ("workflow", "sample", "frozen", set()),
-        ("workflow", "another", "frozen", {"both/left/l2", "both/right/r2"}),
-        ("principal", "user:ann", "frozen", set()),
-        ("principal", "user:bob", "frozen", {"both/left/l2", "both/right/r2"}),
-        ("model", "gpt", "frozen", {"both/left/l2", "both/right/r2"}),
-        ("all", "", "no_agents", {"both/left/l2", "both/right/r2"}),
-    ],
-)
-def test_a_freeze_holds_the_steps_of_its_scope_and_mode_alone(
-    scope: Scope, name: str, mode: Mode, begins: set[str]
-) -> None:
-    it = Frozen(BESIDE)
-    it.freeze(scope, name, mode)
-    it.play.succeed("both/left/l")
-    it.play.succeed("both/right/r1")
-    assert set(it.play.open) == begins
-
-
-@pytest.mark.parametrize(("method", "begins"), [("get", True), ("post", False), ("delete", False)])
-def test_read_only_holds_a_request_by_its_method(method: str, begins: bool) -> None:
-    it = Frozen(f"steps: [{{id: a, call: t.f}}, {{id: b, http: {{{method}: https://example.org}}}}]")
-    it.freeze(mode="read_only")
-    it.play.succeed("a")
-    assert bool(it.play.open) is begins
-
-
-@pytest.mark.parametrize(("scope", "begins"), [("workflow", False), ("all", True), ("tenant", True)])
-def test_read_only_holds_children_whose_writes_the_freeze_does_not_reach(scope: Scope, begins: bool) -> None:
-    it = Frozen("steps: [{id: a, call: t.f}, {id: child, run: other}]")
-    it.freeze(scope, "sample" if scope == "workflow" else "", "read_only")
-    it.play.succeed("a")
-    assert bool(it.play.state.held) is not begins
-    it.thaw()
-    assert it.play.state.children
-    it.check_again()
-
-
 def test_a_stop_waits_for_the_thaw_before_it_undoes_anything() -> None:
     it = Frozen(UNDO)
     it.play.succeed("a")
@@ -191,16 +148,6 @@ def test_a_stop_waits_for_the_thaw_before_it_undoes_anything() -> None:
     assert not is_busy(it.play.state)
     it.thaw()
     assert set(it.play.open) == {"a/~undo"}
-
-
-def test_a_retry_that_is_due_waits_for_the_thaw() -> None:
-    it = Frozen("steps: [{id: a, call: t.f, retry: {max: 2, every: 10s, jitter: false}}]")
-    it.freeze()
-    it.play.fail("a")
-    it.play.advance(10 * SECOND)
-    assert it.play.open == {}
-    it.thaw()
-    assert it.play.open == {"a": 2}
 
 
 def test_a_run_under_two_freezes_goes_on_when_the_last_of_them_ends() -> None:
@@ -231,13 +178,6 @@ def test_a_freeze_of_a_person_holds_the_runs_that_they_are_behind() -> None:
     assert it.play.open == {}
 
 
-def test_read_only_holds_a_call_of_whose_effect_nothing_is_known() -> None:
-    it = Frozen("tools: {m: {mcp: 'https://m.test/mcp'}}\nsteps: [{id: a, call: m.f}, {id: b, call: m.g}]")
-    it.freeze(mode="read_only")
-    it.play.succeed("a")
-    assert it.play.open == {}
-
-
 def test_without_agents_neither_an_answer_nor_a_models_call_begins() -> None:
     it = Frozen(flow(tools="[web.search]"))
     it.freeze(mode="no_agents")
@@ -251,3 +191,134 @@ def test_without_agents_neither_an_answer_nor_a_models_call_begins() -> None:
     assert it.play.open == {}
     it.thaw()
     assert set(it.play.open) == {"chat[1]/model"}
+
+
+OPERATIONS: Final = Path(__file__).parents[2] / "docs" / "operations.md"
+KINDS: Final = "state: {n: {type: integer, default: 1}}\n" + TOOLS.replace(
+    "  pick: {",
+    """\
+  t: {python: acme.t, effect: external}
+  m: {mcp: 'https://m.test/mcp'}
+  far: {a2a: 'https://a.test/agent'}
+  sends: {effect: reversible, frontend: {description: Send., parameters: {type: object}}}
+  grows: {frontend: {description: G., answer: none, parameters: {type: object, properties: {text: {type: string}}}}}
+  clerk: {agent: {description: Write., model: smart, tools: [web.search]}}
+  pick: {""",
+)
+STILL: Final = "approval: {from: anyone, still: {call: web.look, expect: response == 1}}"
+AGENT: Final = (
+    "agent: {model: smart, prompt: Do it., tools: [web.search, mail.send, pick, clerk], approvals: {mail.send: none}}"
+)
+STEPS: Final[dict[str, dict[str, str]]] = {  # kind of step: such steps, each with the tool or the model that it names
+    "`call` of a tool that reads": {"call: web.search": "web"},
+    "`call` of another tool, of an external agent, or of an MCP server that does not say its `effect`": {
+        "call: t.f": "t",
+        "call: m.f": "m.f",
+        "call: far, with: {text: x}": "far",
+        "call: t.g, stream: {to: grows, argument: text}": "t.g",
+    },
+    "`call` before which people approve": {"call: t.f, approval: {from: anyone}": "t", f"call: t.f, {STILL}": "t.f"},
+    "`call` of a frontend tool without an `effect`": {"call: pick, with: {of: 1}": "pick"},
+    "`call` of a frontend tool with another `effect` than `read`": {"call: sends": "sends"},
+    "`http` with GET or HEAD": {"http: {get: 'https://a.test'}": "http", "http: {head: 'https://a.test'}": "http"},
+    "`http` with another method": {"http: {post: 'https://a.test'}": "http",
+                                   "http: {delete: 'https://a.test'}": "http"},
+    "`llm`": {"llm: {model: smart, prompt: Hi.}": "smart"},
+    "answer of an agent's model": {AGENT: "smart"},
+    "agent's call of a tool that reads": {"web.search": "web"},
+    "agent's call of another tool": {"mail.send": "mail.send"},
+    "agent's call of a frontend tool": {"pick": "pick"},
+    "agent's call of an agent": {"clerk": "clerk"},
+    "`run`": {"run: other": ""},
+    "`undo` of a call": {"call: t.g, undo: {call: t.f}": "t.f"},
+    "attempt after a failure": {"call: t.f, retry: {max: 2, every: 10s, jitter: false}": "t"},
+    "`approve`, `ask`": {
+        "approve: {title: Go?, from: anyone}": "",
+        "ask: {title: Go?, from: anyone, form: {properties: {n: {type: integer}}}}": ""},
+    "`wait`, `wait_for`": {"wait: {for: 1h}": "", "wait_for: {event: x, deadline: 1h}": ""},
+    "`say`, `emit`, `set`, `let`, blocks, ends": {
+        "say: Hi.": "", "emit: {custom: {name: x}}": "", "set: {n: 2}": "", "let: {n: 2}": "",
+        "try: [{say: Hi.}]": "", "return: 1": "",
+    },
+}  # fmt: skip
+
+
+def rows() -> Iterator[list[str]]:
+    """The table of what each freeze holds, as operators read it."""
+    text = OPERATIONS.read_text().partition("<!-- freezes -->\n")[2].partition("<!-- end -->")[0]
+    for line in text.splitlines()[2:]:
+        yield [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_the_table_of_freezes_has_every_kind_of_step_once() -> None:
+    assert [row[0] for row in rows()] == list(STEPS)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("row", list(rows()), ids=lambda row: row[0])
+def test_a_freeze_holds_what_its_table_says_and_a_thaw_goes_on_there(row: list[str], mode: Mode) -> None:
+    kind, of_tool, of_model, read_only, no_agents = row
+    for step, name in STEPS[kind].items():
+        named = "http" if of_tool == "`http`" else name
+        of_scope: dict[tuple[Scope, str], bool] = {
+            ("all", ""): True, ("tenant", ""): True, ("workflow", "sample"): True, ("principal", "user:ann"): True,
+            ("tool", named): bool(of_tool), ("model", name): bool(of_model),
+            ("workflow", "another"): False, ("principal", "user:zed"): False, ("tool", "no"): False,
+            ("model", "no"): False,
+        }  # fmt: skip
+        of_mode = {"frozen": "held", "read_only": read_only, "no_agents": no_agents}[mode]
+        for (scope, subject), of in of_scope.items():
+            held = of and (of_mode == "held" or of_mode == f"with `--{scope}`") and not holds_nothing(mode, scope)
+            assert _is_held(kind, step, scope, subject, mode) is held, (step, scope, subject)
+
+
+@pytest.mark.parametrize(
+    ("step", "tool", "mode", "held"),
+    [
+        (f"call: t.f, {STILL}", "web", "frozen", True),
+        (f"call: t.f, {STILL}", "web.look", "read_only", False),
+        ("call: t.g, stream: {to: grows, argument: text}", "grows", "frozen", True),
+    ],
+)
+def test_a_freeze_of_a_tool_holds_the_calls_that_need_it(step: str, tool: str, mode: Mode, held: bool) -> None:
+    assert _is_held("`call`", step, "tool", tool, mode) is held
+
+
+def _is_held(kind: str, step: str, scope: Scope, name: str, mode: Mode) -> bool:
+    """Whether the freeze, which comes just before the step would begin, holds it. Thawed, it begins."""
+    of_agent = kind.startswith("agent's")
+    fields = AGENT if of_agent else step
+    it = Frozen(
+        f"{KINDS}steps:\n  - {{id: first, call: web.look}}\n  - {{id: it, {fields}}}\n  - {{id: end, call: web.x}}\n"
+    )
+    play = it.play
+    if kind == "answer of an agent's model":
+        it.freeze(scope, name, mode)
+        play.succeed("first")
+    elif of_agent:
+        play.succeed("first")
+        it.freeze(scope, name, mode)
+        args = {"task": "x"} if step == "clerk" else {"of": 1}
+        play.succeed("it[0]/model", answer(call(step, args, effect="write" if step == "mail.send" else "read")))
+    elif kind.startswith("`undo`"):
+        play.succeed("first")
+        play.succeed("it")
+        it.freeze(scope, name, mode)
+        play.stop()
+        play.fail("end", code="step.cancelled", retriable=False)
+    elif kind.startswith("attempt"):
+        play.succeed("first")
+        it.freeze(scope, name, mode)
+        play.fail("it")
+        play.advance(10 * SECOND)
+    else:
+        it.freeze(scope, name, mode)
+        play.succeed("first")
+    held = set(play.state.held)
+    it.thaw()
+    assert not play.state.held
+    begun = [event for event in play.last if isinstance(event, e.StepStarted | e.AttemptStarted)]
+    assert bool(begun) is bool(held), (step, scope, name)
+    assert held <= {event.path for event in begun}
+    it.check_again()
+    return bool(held)

@@ -252,6 +252,16 @@ def test_a_version_with_another_condition_takes_over_no_question() -> None:
     assert [each.code for each in examine(run.plan, new, run.state, {}, run.now).obstacles] == ["pending.content"]
 
 
+def receipt_of(run: Play, id: str) -> Any:
+    """The content of the receipt of a question on which nothing follows any more."""
+    recorder, state = ReceiptRecorder(id, lambda text: "salt"), RunState(str(run.run_id))
+    for event in run.events:
+        state = evolve(state, event)
+        recorder.see(event, event, state)
+    assert recorder.settled
+    return values.loads(recorder.payload(state, {}, None))
+
+
 def test_the_receipt_says_that_the_yes_was_used_and_executed_nothing() -> None:
     run = Play(BY_STATE)
     first = run.pending("pay")
@@ -260,14 +270,7 @@ def test_the_receipt_says_that_the_yes_was_used_and_executed_nothing() -> None:
     second = run.pending("pay")
     run.answer("pay", decision="approve")
     run.succeed("pay")
-    receipts = {}
-    for id in (first, second):
-        recorder, state = ReceiptRecorder(id, lambda text: "salt"), RunState(str(run.run_id))
-        for event in run.events:
-            state = evolve(state, event)
-            recorder.see(event, event, state)
-        receipts[id] = values.loads(recorder.payload(state, {}, None))
-        assert recorder.settled
+    receipts = {id: receipt_of(run, id) for id in (first, second)}
     assert (receipts[first]["decision"]["outcome"], receipts[first]["executed"]) == ("approve", [])
     assert (receipts[first]["superseded"]["by"], receipts[first]["superseded"]["why"]) == (second, "still")
     assert (len(receipts[second]["executed"]), receipts[second]["superseded"]) == (1, None)

@@ -15,6 +15,25 @@ held.bug(
     "a freeze of a person holds only what they started",
     ("map(compose, (state.requester, *state.all_instigators))", "(state.requester,)"),
 )
+held.bug(
+    "read-only lets a client perform what writes",
+    ("        return verb.tool.writes\n", "        return False\n"),
+)
+held.bug(
+    "an agent that others call is held by no freeze of it", ("and step.of_agent:  # an agent", "and False:  # an agent")
+)
+held.bug(
+    "read-only holds what is only read before a call",
+    ('_tool_names(step, reads=freeze.mode != "read_only")', "_tool_names(step, reads=True)"),
+)
+shown = Room("hai_flow/runtime/worker/attempt.py", "tests/runtime/test_agents.py")
+_CONDITION: Final = "if step.approval is not None or holds(of.run, step.path):"
+for _what, _left in (("a gate", "if holds(of.run, step.path):"), ("a freeze", "if step.approval is not None:")):
+    shown.bug(
+        f"a client sees a call that {_what} holds",
+        (_CONDITION, _left),
+        by="tests/runtime/test_agents.py::test_a_client_sees_no_call_that_a_gate_or_a_freeze_still_holds",
+    )
 held.bug("read-only lets a call that writes begin", ('    return effect != "read"\n', '    return effect == "write"\n'))
 held.bug("read-only lets every request begin", ('return method not in ("GET", "HEAD")', "return False"))
 held.bug(

@@ -15,9 +15,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
+from tests.runtime.test_freezes import freeze, thaw
 from tests.runtime.test_models import catalogue, ended, runtime_of
 from tests.support import effects
-from tests.runtime.test_freezes import freeze, thaw
 from tests.support.ledger import log_of
 from tests.support.models import CUT, DIALECTS, USAGE, Answer, FakeModels, Hold, Status, chunk, spoken
 from tests.support.waiting import until

@@ -16,6 +16,7 @@ from hai_flow.cli.client.rest import ask
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, print_items, print_json, print_result, say
+from hai_flow.engine.steps.freezes import NO_WRITES
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
@@ -59,6 +60,8 @@ def freeze(
     chosen = [(scope, name) for scope, name in kinds.items() if name is not None]
     if [every, bool(chosen) or tenant is not None].count(True) != 1 or len(chosen) > 1:
         raise UsageError("expected one of --all, --tenant, --workflow, --tool, --model or --principal.")
+    if read_only and model is not None:
+        raise UsageError(f"--read-only: {NO_WRITES}; leave it out.")
     scope, name = chosen[0] if chosen else ("all", "") if every else ("tenant", tenant or "")
     if server is not None:
         if chosen and tenant is not None:

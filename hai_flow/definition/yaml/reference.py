@@ -183,7 +183,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("agent", shape_of("agent_tool"), "an agent to which another agent may give a task",
             example="{description: Looks things up, model: small, tools: [web.search]}"),
         Key("effect", enum(*EFFECTS), "class of its effect (see Tools); agents ask before all but `read` and "
-            "`reversible`", default="write; none of a frontend tool", example="read", beside=("python", "mcp", "http", "a2a", "frontend")),
+            "`reversible`", default="write; none of a frontend tool", example="read",
+            beside=("python", "mcp", "http", "a2a", "frontend")),
         Key("allow", list_of(LITERAL, 1), "only these functions of the server", example="[search, fetch]",
             beside=("mcp", "http")),
         Key("auth", ANY, "a token, or `{bearer: ...}`, `{basic: {user, password}}`, `{header: {name, value}}`",

@@ -7,7 +7,6 @@ from hai_flow.definition.plan import FrontendTool, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.pendings.gates import is_approved
 from hai_flow.engine.pendings.open import call_shown_before, new_pending_id, open_pending
 from hai_flow.engine.pendings.policies import fill_duration
 from hai_flow.engine.pendings.selectors import REQUESTER
@@ -28,8 +27,7 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
     if not tool.answered:
         return _show_only(draft, step, tool, args)
     rules = Rules(from_=(REQUESTER,), deadline=fill_duration(draft, step, tool.deadline, {}))
-    if not is_approved(draft.state, step, args):  # behind a gate it has begun already
-        draft.record_start(step, args=args)
+    _record_start(draft, step, args)
     if call_shown_before(draft, step) is None:
         foretell(draft, step, tool)
         show_call(draft, step, new_pending_id(draft, step), tool.name, args, "frontend")
@@ -41,8 +39,7 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
 def _show_only(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence:
     """A call that the client shows, or performs, as it likes: the run goes on behind it."""
     draft.pure_steps += 1
-    if not is_approved(draft.state, step, args):
-        draft.record_start(step, args=args)
+    _record_start(draft, step, args)
     if (call := model_call(draft.state, step.path)) is not None:
         draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=SHOWN)
         return FinishStep(step)
@@ -51,3 +48,9 @@ def _show_only(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Conse
     show_call(draft, step, id, tool.name, args, "frontend")
     draft.emit(e.ToolCallResolved, tool_call_id=id, content=SHOWN)
     return FinishStep(step)
+
+
+def _record_start(draft: Draft, step: Step, args: str) -> None:
+    step_state = draft.state.steps.get(step.path)
+    if step_state is None or not step_state.is_open:  # behind a gate it has begun already
+        draft.record_start(step, args=args)

@@ -11,8 +11,9 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from hai_flow.definition.paths import FINALLY, list_of, loop_of, plan_path, undo_of
+from hai_flow.definition.paths import FINALLY, list_of, loop_of, plan_path, undo_of, unescape
 from hai_flow.definition.plan import (
+    Agent,
     AgentCalls,
     AgentTool,
     AgentTurn,
@@ -46,6 +47,14 @@ class Freeze(msgspec.Struct, frozen=True, gc=False):
     scope: Scope | Literal["step"]
     name: str
     reason: str
+
+
+def holds_nothing(mode: str, scope: str) -> bool:
+    """Whether no step is ever held by such a freeze."""
+    return mode == "read_only" and scope == "model"
+
+
+NO_WRITES: Final = "an answer of a model writes nothing, so a read-only freeze of a model holds nothing"
 
 
 def hold_ready(plan: Plan, state: RunState, freezes: Sequence[Freeze]) -> dict[str, str]:
@@ -106,7 +115,7 @@ def _is_of_run(freeze: Freeze, state: RunState) -> bool:
 def _render_holds(freeze: Freeze, plan: Plan, step: Step) -> bool:
     if freeze.scope == "step" and freeze.name != step.path:
         return False
-    if freeze.scope == "tool" and freeze.name not in _tool_names(step):
+    if freeze.scope == "tool" and freeze.name not in _tool_names(step, reads=freeze.mode != "read_only"):
         return False
     if freeze.scope == "model" and freeze.name not in _model_names(step):
         return False
@@ -120,18 +129,22 @@ def _render_holds(freeze: Freeze, plan: Plan, step: Step) -> bool:
             return True
 
 
-def _tool_names(step: Step) -> Iterator[str]:
-    """`tool` and `tool.function`, also of the tool that says whether an approval still counts; of a step `http` its own
-    name."""
+def _tool_names(step: Step, *, reads: bool) -> Iterator[str]:
+    """`tool` and `tool.function`; of a step `http` its own name. `reads`: also of the tool that says whether an
+    approval still counts."""
     verb = step.verb
-    reading = find_reading_step(step)
+    reading = find_reading_step(step) if reads else None
     for call in (verb, None if reading is None else reading.verb):
         if isinstance(call, Call):
             yield call.tool.name
             if call.function:
                 yield f"{call.tool.name}.{call.function}"
+            if call.into is not None:
+                yield call.into.tool.name
     if isinstance(verb, Http):
         yield "http"
+    elif isinstance(verb, Agent) and step.of_agent:  # an agent that another one calls by its name
+        yield unescape(step.path.rpartition("/")[2])
 
 
 def _model_names(step: Step) -> Iterator[str]:

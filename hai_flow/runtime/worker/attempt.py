@@ -576,12 +576,10 @@ def _call_of_growing(of: RunningAttempt, growing: Growing) -> _Call:
     return _Call(id, None, len(encode_grown_start(growing)))
 
 
-def _call_by_model(
-    of: RunningAttempt, name: str, number: int, holds: Callable[[CachedRun, str], bool]
-) -> _Call | None:
-    """The call of an agent that its model begins to write; None if no frontend shows it yet. A thread shows the calls of
-    a child run when they begin, as its other steps; so it does those of the client behind a gate or a freeze, because a
-    client performs what it sees."""
+def _call_by_model(of: RunningAttempt, name: str, number: int, holds: Callable[[CachedRun, str], bool]) -> _Call | None:
+    """The call of an agent that its model begins to write; None if no frontend shows it yet. A thread shows the calls
+    of a child run when they begin, as its other steps; so it does those of the client behind a gate or a freeze,
+    because a client performs what it sees."""
     plan, state = of.run.plan, of.run.state
     assert plan is not None
     if state.parent is not None:

@@ -17,7 +17,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
-from hai_flow.engine.steps.freezes import Mode, Scope
+from hai_flow.engine.steps.freezes import NO_WRITES, Mode, Scope, holds_nothing
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import tenants
@@ -61,6 +61,8 @@ async def freeze(body: FreezeBody, access: CurrentAccess) -> dict[str, Any]:
     are there obey already, and the same request again reaches the rest."""
     if not body.reason.strip():
         raise Rejected(422, "freeze.invalid", "reason: expected a sentence, found blanks alone.")
+    if holds_nothing(body.mode, body.scope):
+        raise Rejected(422, "freeze.invalid", f"mode: expected frozen or no_agents, found read_only: {NO_WRITES}.")
     tenant, name = await _subject(access, body)
     id, owner = uuid4(), None if access.tenant == LOCAL_TENANT else access.tenant
     who = access.principal.who.id
