@@ -170,7 +170,7 @@ def test_a_client_sees_a_call_with_an_effect_when_it_is_approved(effect: str, as
     play.replayed()
 
 
-def test_an_approved_call_of_a_client_that_failed_is_handed_over_again_by_a_retry() -> None:
+def test_a_retry_hands_an_approved_call_to_the_client_again() -> None:
     play = Play(
         TOOLS.replace("pick: {frontend", "pick: {effect: external, frontend")
         + "steps: [{id: it, call: pick, with: {of: 1}, approval: {from: anyone}}]"

@@ -26,6 +26,7 @@ input: {type: object, properties: {amount: {type: integer}}}
 tools:
   bank: {python: bank, effect: write}
   pick: {frontend: {description: Pick one., parameters: {type: object, additionalProperties: true}}}
+  till: {effect: external, frontend: {description: Pay., parameters: {type: object, additionalProperties: true}}}
 """
 PAYING = """\
 steps:
@@ -64,12 +65,15 @@ def played(text: str, amount: int = 5) -> Play:
     return Play(HEAD + text, input={"amount": amount})
 
 
-def paid(amount: int) -> Play:
+def paid(amount: int, tool: str = "bank.pay") -> Play:
     """A run of PAYING that has ended."""
-    play = played(PAYING, amount)
+    play = played(PAYING.replace("bank.pay", tool), amount)
     if amount > 100:
         play.answer("pay", by="user:bob", decision="approve")
-    play.succeed("pay", {"paid": amount})
+    if tool == "till":
+        play.answer("pay", content="paid")
+    else:
+        play.succeed("pay", {"paid": amount})
     assert play.state.status == "finished"
     return play
 
@@ -96,11 +100,12 @@ def test_runs_of_the_corpus_go_the_same_way_under_their_own_text() -> None:
     assert sum(count for (kind, _), count in verdicts.items() if kind != "same") < 10, verdicts
 
 
-def test_a_threshold_that_is_moved_down_changes_exactly_the_runs_between() -> None:
-    lower = PAYING.replace("> 100", "> 50")
-    kinds = {amount: backtest(paid(amount), lower).kind for amount in (1, 50, 51, 77, 100, 101, 500)}
+@pytest.mark.parametrize("tool", ["bank.pay", "till"])
+def test_a_threshold_that_is_moved_down_changes_exactly_the_runs_between(tool: str) -> None:
+    lower = PAYING.replace("bank.pay", tool).replace("> 100", "> 50")
+    kinds = {amount: backtest(paid(amount, tool), lower).kind for amount in (1, 50, 51, 77, 100, 101, 500)}
     assert kinds == {1: "same", 50: "same", 51: "people", 77: "people", 100: "people", 101: "same", 500: "same"}
-    verdict = backtest(paid(77), lower)
+    verdict = backtest(paid(77, tool), lower)
     assert (verdict.step, verdict.more, verdict.fewer) == ("pay", (Asking("pay", ("user:bob",)),), ())
     assert verdict.now == "begins (call), with other content" or "asks" in verdict.now
 

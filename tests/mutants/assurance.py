@@ -11,7 +11,7 @@ chains.bug(
     "the calls around an agent do not count", ("        calls = paths.calls_around(calls)\n", '        calls = ""\n')
 )
 gates = Room("hai_flow/definition/verbs/models.py", "tests/engine/test_agents.py")
-gates.bug("what can be taken back has no gate", ('tool.effect == "read"\n    ):', "tool.effect in ASKS_NOBODY\n    ):"))
+gates.bug("what can be taken back has no gate", ('in (None, "read")):', "in (None, *ASKS_NOBODY)):"))
 
 screen = Room("hai_flow/primitives/screening.py", "tests/test_screening.py")
 screen.bug("the marks of a speaker stand", ("_ROLES.sub(_break, reveal(text))", "reveal(text)"))
