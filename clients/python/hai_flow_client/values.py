@@ -170,7 +170,7 @@ def _check(value: Any, pointer: str, depth: int, extremes: list[float]) -> None:
     elif kind is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise NotJson(f"{pointer or 'the value'}: keys are strings, found {key!r}")
+                raise NotJson(f"{pointer or 'the value'}: keys are strings, found {type(key).__name__}")
             _check(key, f"{pointer}/{key}", depth + 1, extremes)
             _check(item, f"{pointer}/{key}", depth + 1, extremes)
     else:

@@ -11,5 +11,4 @@ def version_text(version: int, sha256: str, *, dev: bool) -> str:
 
 
 def reference(workflow: str, version: int, sha256: str, *, dev: bool) -> str:
-    """A version with its workflow's name."""
     return f"{workflow}@{version_text(version, sha256, dev=dev)}"
