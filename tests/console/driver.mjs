@@ -44,7 +44,7 @@ const operations = {
   async until({ page: name, script }) {
     const { page } = pages.get(name);
     for (const end = Date.now() + 90_000; ; await page.waitForTimeout(50)) {
-      const is = await page.evaluate(script).catch((error) => {
+      const is = await page.evaluate(`document.body !== null && (${script})`).catch((error) => {
         if (!/context was destroyed/.test(String(error))) throw error; // another document has come: it is asked of that one
       });
       if (is) return {};

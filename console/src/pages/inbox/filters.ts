@@ -16,7 +16,7 @@ const SOON_MS = 86_400_000;
 
 /** What an address says; anything else in it is no filter. */
 export function inboxSearch(given: Record<string, unknown>): InboxSearch {
-  const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
+  const text = (value: unknown): string | undefined => (typeof value === "number" ? String(value) : typeof value === "string" && value !== "" ? value : undefined);
   const view = VIEWS.find((each) => each === given["view"]);
   return { ...(view && { view }), workflow: text(given["workflow"]), q: text(given["q"]) };
 }
