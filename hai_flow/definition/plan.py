@@ -205,6 +205,7 @@ class Operation:
     body_type: str | None = None
     result: Mapping[str, Json] | None = None
     callback: DescribedCallback | None = None
+    summary: str = ""
 
     @property
     def effect(self) -> Effect:

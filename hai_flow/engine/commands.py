@@ -161,15 +161,17 @@ class StepAsks(Command, frozen=True):
 
 class GateChecked(Command, frozen=True):
     """What the attempt has found out about the gate in front of its effect, which has not begun: the `values` that
-    `still` reads, the digest of the code or the description of its tool (`source`), the `description` itself, and why
-    the condition can't be told (`fault`). `why` is as in `events.AskedAnew`; None: nothing has changed, or people were
-    not asked yet. The attempt ends with it, unless a child run is to begin."""
+    `still` reads, the digest of the code or the description of its tool (`source`), the `description` itself and the
+    `title` that the tool's server gives, and why the condition can't be told (`fault`). `why` is as in
+    `events.AskedAnew`; None: nothing has changed, or people were not asked yet. The attempt ends with it, unless a
+    child run is to begin."""
 
     path: str
     attempt: int
     values: dict[str, Json] = {}
     source: str | None = None
     description: str | None = None
+    title: str | None = None
     fault: str = ""
     why: Literal["still", "unknown", "source", "description"] | None = None
 

@@ -20,6 +20,7 @@ import msgspec
 
 from hai_flow.errors import Unreadable
 from hai_flow.primitives import instants
+from hai_flow.primitives.titles import title_call
 from hai_flow.values import Json
 
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
@@ -612,6 +613,11 @@ class PendingOpened(Event, frozen=True):
     effect: str | None = None
     source: str | None = None
     anew: AskedAnew | None = None
+
+    @property
+    def heading(self) -> str | None:
+        """The title for people: the author's, else one that is composed of the call (`title_call`)."""
+        return title_call(self.title, self.tool, self.args, self.evidence if self.kind == "gate" else None)
 
 
 class RuleUse(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -1,6 +1,6 @@
-"""The title of a question, as people read it in letters, in chats and on the page of a link. Pure.
+"""The title of a question, as people read it on every surface. Pure.
 
-The console composes the same ones (console/src/logic/titles.ts and console/src/text/names.ts).
+The console has the same `humanise` (console/src/text/names.ts).
 """
 
 from __future__ import annotations
@@ -12,22 +12,33 @@ import msgspec
 
 NAMED: Final = 3
 LONG: Final = 60
+TITLE_CHARS_MAX: Final = 200  # of a title that a server or a document gives a tool
 _SHORT: Final = frozenset((
     "id", "url", "uri", "api", "vat", "iban", "bic", "sku", "eur", "usd", "gbp", "cny", "jpy",
     "chf", "ip", "json", "csv", "pdf", "html", "sql", "sla", "kpi", "gdpr", "hr", "pii",
 ))  # fmt: skip
 """Words that are written in capitals."""
+_ENDS: Final = " \n.:?!"  # behind a title, whose arguments follow
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([_\- ][A-Za-z0-9]+)*", re.ASCII)
 
 
-def title_call(title: str | None, tool: str | None, args: str | None) -> str | None:
-    """The title that the author gave; of a call without one, the name of the tool and its first arguments. `args`:
-    JSON without the values that are kept from the reader. None: there is neither."""
+class _Own(msgspec.Struct):
+    title: str | None = None
+
+
+def title_call(title: str | None, tool: str | None, args: str | None, evidence: str | None = None) -> str | None:
+    """The title that the author gave; of a call without one, the title or else the name of the tool, and its first
+    arguments. `args`: JSON without the values that are kept from the reader; `evidence`: that of a gate, whose `title`
+    is the tool's own. None: there is neither."""
     if tool is None or (title and title != f"{tool}?"):
         return title
     if "://" in tool:  # the method and the address of a request, which are its first arguments, too
         return f"{tool}?"
-    name = humanise(tool.rpartition(".")[2]) or tool
+    try:
+        own = msgspec.json.decode(evidence or "{}", type=_Own).title
+    except msgspec.DecodeError:
+        own = None
+    name = _cut((own or "").rstrip(_ENDS)) or humanise(tool.rpartition(".")[2]) or tool
     first = ", ".join(_list_plain(args)[:NAMED])
     return f"{name}: {first}?" if first else f"{name}?"
 
@@ -44,6 +55,11 @@ def humanise(name: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return f"{line[:LONG]}\N{HORIZONTAL ELLIPSIS}" if len(line) > LONG else line
+
+
 def _list_plain(args: str | None) -> list[str]:
     """The texts and numbers among the arguments; numbers as they were written."""
     try:
@@ -54,8 +70,8 @@ def _list_plain(args: str | None) -> list[str]:
     for raw in members.values():
         literal = bytes(raw).decode()
         if literal[0] == '"':
-            line = " ".join(msgspec.json.decode(raw, type=str).split())
-            texts += [f"{line[:LONG]}\N{HORIZONTAL ELLIPSIS}" if len(line) > LONG else line] if line else []
+            line = _cut(msgspec.json.decode(raw, type=str))
+            texts += [line] if line else []
         elif literal[0] in "-0123456789":
             texts.append(literal)
     return texts

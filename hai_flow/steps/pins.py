@@ -46,11 +46,12 @@ UNKNOWN: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class ToolIdentity:
-    """What a call would perform now: the digest of the tool's code, or of its `description` by its server; None where
-    there is none."""
+    """What a call would perform now: the digest of the tool's code, or of its `description` by its server, which may
+    give a `title`, too; None where there is none."""
 
     source: str | None
     description: str | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,7 +289,7 @@ def describe_run(shown: RunView) -> str:
 
 def _heading(question: Question) -> str:
     opened = question.pending.opened
-    return reveal(opened.title or opened.message or f"the question {opened.id}")[:500]
+    return reveal(opened.heading or opened.message or f"the question {opened.id}")[:500]
 
 
 def _people(opened: PendingOpened) -> str:
@@ -304,7 +304,7 @@ def build_question_value(question: Question) -> dict[str, Any]:
     view: dict[str, Any] = {
         "id": opened.id,
         "kind": opened.kind,
-        "title": opened.title,
+        "title": opened.heading,
         "message": opened.message,
         "may_answer": question.mine,
         "url": question.url,
@@ -407,7 +407,7 @@ def make_short_names(questions: Iterable[PendingOpened]) -> dict[str, str]:
 
 def _request(question: Question, *, forms: bool, urls: bool) -> dict[str, Any] | None:
     opened = question.pending.opened
-    message = reveal("\n".join(filter(None, (opened.title, opened.message))) or "An answer is needed.")
+    message = reveal("\n".join(filter(None, (opened.heading, opened.message))) or "An answer is needed.")
     form = build_flat_form(opened) if forms else None
     if form is not None:
         return {"mode": "form", "message": message, "requestedSchema": form}

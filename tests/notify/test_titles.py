@@ -1,9 +1,11 @@
-"""Titles of questions in letters, in chats and on the page of a link: those that the console composes."""
+"""Titles of questions, as every surface has them."""
 
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from hai_flow.engine.events import PendingOpened
 from hai_flow.primitives.titles import humanise, title_call
 
 ROWS = [
@@ -26,6 +28,29 @@ def test_a_call_without_a_title_is_named_by_its_tool_and_arguments(
     title: str | None, tool: str | None, args: str | None, expected: str | None
 ) -> None:
     assert title_call(title, tool, args) == expected
+
+
+@pytest.mark.parametrize(
+    ("evidence", "expected"),
+    [
+        ('{"title": "Send  a\\nmail.", "description": "d"}', "Send a mail: a@example.com?"),
+        ('{"title": "' + "x" * 10_000 + '"}', "x" * 60 + "…: a@example.com?"),
+        ('{"title": " "}', "Mail: a@example.com?"),
+        ('{"title": {"a": 1}}', "Mail: a@example.com?"),
+        ('"[personal]"', "Mail: a@example.com?"),
+        (None, "Mail: a@example.com?"),
+    ],
+)
+def test_the_title_of_a_tool_stands_for_its_name(evidence: str | None, expected: str) -> None:
+    assert title_call("acts.mail?", "acts.mail", '{"to": "a@example.com"}', evidence) == expected
+    assert title_call("Send it?", "acts.mail", '{"to": "a@example.com"}', evidence) == "Send it?"
+
+
+def test_only_what_a_gate_has_found_out_names_its_tool() -> None:
+    opened = PendingOpened(
+        at=1, id="p", path="a", kind="gate", digest="d", tool="acts.mail", evidence='{"title": "Send"}'
+    )
+    assert (opened.heading, replace(opened, kind="doubt").heading) == ("Send?", "Mail?")
 
 
 @pytest.mark.parametrize(

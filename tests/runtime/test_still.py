@@ -134,11 +134,13 @@ async def test_code_that_changed_between_yes_and_call_asks_anew(
 
 async def test_a_servers_description_is_in_the_question_and_a_new_one_asks_anew(make: Make) -> None:
     source = "tools: {t: {mcp: '%s'}}\nsteps:\n  - {id: a, call: t.add, with: {a: 1, b: 2}, approval: {from: anyone}}\n"
-    async with http_server() as http:
+    async with http_server(server(title="# Add\n" + "up" * 200)) as http:
         runtime = await make(performs=True, http_hosts=("127.0.0.1",))
         run_id = (await start(runtime, source % http.url)).run_id
         first = await question(runtime, run_id)
-        assert values.loads(first.evidence or "null") == {"description": "Adds two numbers."}
+        title = ("# Add\n" + "up" * 200)[:200]
+        assert values.loads(first.evidence or "null") == {"title": title, "description": "Adds two numbers."}
+        assert (first.title, first.heading) == ("t.add?", "# Add " + "up" * 27 + "…: 1, 2?")
         port = http.port
     async with http_server(server("Sends two numbers away."), port=port):
         await approve(runtime, run_id, first.id)

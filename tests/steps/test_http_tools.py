@@ -13,6 +13,7 @@ from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, HttpTool, Plan, Template
 from hai_flow.definition.yaml.include_keys import read_texts, whole
+from hai_flow.engine.steps.effect_texts import find_title
 from hai_flow.errors import StepError
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import HttpRunner
@@ -174,6 +175,11 @@ async def failure(*arguments: Any, **more: Any) -> StepError:
     with pytest.raises(StepError) as raised:
         await call(*arguments, **more)
     return raised.value
+
+
+def test_the_summary_of_an_operation_is_its_title_at_a_gate() -> None:
+    titles = [find_title(plan_of(f"shop.{each}, with: {{id: x}}").steps["s"]) for each in ("getOrder", "deleteOrder")]
+    assert titles == ["Read an order.", None]
 
 
 async def test_arguments_go_where_the_document_says(service: Service) -> None:

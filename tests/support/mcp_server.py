@@ -49,11 +49,11 @@ def note(word: str) -> None:
             file.write(f"{word}\n")
 
 
-def server(described: str = "Adds two numbers.") -> MCPServer:
-    """A new server. `described`: the description of `add`."""
+def server(described: str = "Adds two numbers.", title: str | None = None) -> MCPServer:
+    """A new server. `described`: the description of `add`; `title`: its title."""
     made = MCPServer("tests", request_state_security=RequestStateSecurity(keys=[KEY], ttl=7 * 86_400))
 
-    @made.tool(description=described, annotations=ToolAnnotations(read_only_hint=True))
+    @made.tool(description=described, annotations=ToolAnnotations(read_only_hint=True, title=title))
     def add(a: int, b: int) -> dict[str, int]:
         note(f"add {a} {b}")
         return {"sum": a + b}

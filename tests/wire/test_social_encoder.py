@@ -221,7 +221,7 @@ def test_the_history_is_what_the_thread_has_said_and_asks():
     assert (shown["threadId"], shown["runId"], shown["status"]) == ("t1", "r1", "waiting")
     assert [message["id"] for message in shown["messages"]] == ["u1", "m1"]
     assert shown["messages"][1]["toolCalls"][0]["id"] == id
-    assert shown["pendings"] == [{"id": id, "kind": "tool", "tool": "pick"}]
+    assert shown["pendings"] == [{"id": id, "kind": "tool", "title": "Pick?", "tool": "pick"}]
     empty = SocialEncoder(profile(), RunState("", thread_id="t9")).history(())
     assert empty == {"threadId": "t9", "runId": None, "status": None, "messages": [], "pendings": []}
 

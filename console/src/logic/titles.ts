@@ -1,4 +1,4 @@
-// What a question is called, and the line of its arguments by which it is told from others of its kind.
+// What a question's workflow is called, and the line of its arguments by which a question is told from others of its kind.
 
 import type { Json } from "../api/types.gen.ts";
 import { humanised } from "../text/names.ts";
@@ -6,24 +6,12 @@ import { isObject } from "./json.ts";
 import { numberText } from "./written.ts";
 
 interface Named {
-  title: string | null;
-  tool: string | null;
   args: Json;
   evidence?: Json;
 }
 
 const NAMED = 3;
 const LONG = 60;
-
-/** The title that the author gave; of a call without one, the tool's name and its first arguments. null: it has neither. */
-export function titleOf({ title, tool, args }: Named): string | null {
-  if (title !== null && title !== "" && title !== `${tool}?`) return title;
-  if (tool === null) return title;
-  if (tool.includes("://")) return `${tool}?`; // the method and the address of a request, which are its first arguments, too
-  const name = humanised(tool.split(".").at(-1) ?? tool) || tool;
-  const first = plain(args).slice(0, NAMED).map(([, text]) => text);
-  return first.length === 0 ? `${name}?` : `${name}: ${first.join(", ")}?`;
-}
 
 /** What a question's workflow is called: by its title, where it has one. */
 export function workflowOf({ workflow, workflow_title }: { workflow: string; workflow_title?: string | null }): string {

@@ -380,7 +380,7 @@ class Conversation:
             winner={
                 "run_id": str(run_id),
                 "status": state.status,
-                "pendings": [{"id": each.id, "kind": each.kind, "title": each.title} for each in opened],
+                "pendings": [{"id": each.id, "kind": each.kind, "title": each.heading} for each in opened],
             },
         )
 

@@ -231,7 +231,7 @@ def render_decision(decided: Decided) -> dict[str, Json]:
         decided,
         id=decided.pending_id,
         kind=opened.kind,
-        title=opened.title,
+        title=opened.heading,
         reason=answer.get("reason"),
         by=decided.principal,
         via=answer.get("via", "rest"),
@@ -285,7 +285,7 @@ def _render_question(opened: PendingOpened) -> dict[str, Json]:
         "id": opened.id,
         "path": opened.path,
         "kind": opened.kind,
-        "title": opened.title,
+        "title": opened.heading,
         "message": opened.message,
         "tool": opened.tool,
         "effect": opened.effect,
@@ -368,7 +368,7 @@ def _render_question_then(state: RunState, id: str) -> Json:
     if pending is None:
         return None
     votes = [{"by": vote.by, "decision": vote.decision} for vote in pending.votes]
-    title, path = pending.opened.title, pending.opened.path
+    title, path = pending.opened.heading, pending.opened.path
     return {"path": path, "title": title, "status": pending.status, "by": pending.by, "votes": votes}
 
 

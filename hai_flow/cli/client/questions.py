@@ -68,8 +68,7 @@ def format_asked(pending: dict[str, Json]) -> str:
 def question_of(pending: dict[str, Json]) -> str:
     """The question of a pending, in one line."""
     if pending["kind"] == "tool":
-        title = join_lines(pending.get("title") or "The client is asked for")
-        return f"{title} {pending['tool']}({compact(pending.get('args'))})"
+        return f"The client is asked for {pending['tool']}({compact(pending.get('args'))})"
     return join_lines(str(pending.get("title") or pending.get("message") or pending["path"]))
 
 

@@ -20,6 +20,7 @@ from hai_flow.definition.schemas.foreign_schemas import read_part
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import parse
 from hai_flow.primitives.json_pointers import escape, unescape
+from hai_flow.primitives.titles import TITLE_CHARS_MAX
 from hai_flow.values import Json
 
 METHODS: Final = ("get", "put", "post", "delete", "head", "patch")
@@ -124,6 +125,7 @@ class ApiDocument:
             body_type,
             self._result(raw),
             self._callback(raw),
+            texts[0].strip()[:TITLE_CHARS_MAX] if isinstance(texts[0], str) else "",
         )
 
     def _callback(self, raw: Mapping[str, Json]) -> DescribedCallback | None:

@@ -46,6 +46,15 @@ def classify_effect(draft: Draft, step: Step, args: Json) -> Effect | None:
             return None
 
 
+def find_title(step: Step) -> str | None:
+    """The title that the document of a service gives to the operation behind the gate (OpenAPI `summary`)."""
+    match step.verb:
+        case Call(HttpTool(service=service), function) if service is not None:
+            with suppress(KeyError, ValueError):
+                return service.find(function).summary or None
+    return None
+
+
 def introduce(anew: AskedAnew | None, message: str | None) -> str | None:
     """The message of a gate, behind a sentence on why it is asked anew."""
     if anew is None:

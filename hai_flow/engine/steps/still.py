@@ -25,6 +25,7 @@ from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import gates
 from hai_flow.engine.pendings.tool_questions import find_inquiry_to_answer
 from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.steps.effect_texts import find_title
 from hai_flow.engine.steps.tool_calls import close_message, resolve_call
 from hai_flow.values import Json
 
@@ -119,6 +120,8 @@ def ask(draft: Draft, step: Step, gate: Approval, check: c.GateChecked, after: P
         number = 1 if after.opened.anew is None else after.opened.anew.number + 1
         anew = e.AskedAnew(after.opened.id, check.attempt, check.why, number)
     evidence = _evidence(gate, check, after)
+    if gate.title is None and (title := check.title or find_title(step)):
+        evidence = {"title": title, **evidence}
     text = draft.json_text(evidence) if evidence else None
     gates.open_gate(draft, step, gate, args, evidence=text, source=check.source, anew=anew)
 

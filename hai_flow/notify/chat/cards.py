@@ -21,7 +21,6 @@ from hai_flow.notify.chat.contract import Button, Card
 from hai_flow.primitives import instants
 from hai_flow.primitives.markdown import to_text
 from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
-from hai_flow.primitives.titles import title_call
 
 TITLE_MAX: Final = 300
 MESSAGE_MAX: Final = 1000
@@ -84,7 +83,7 @@ def build_card(
     if arguments is not None and len(arguments) > arguments_max:
         arguments = None
     digest = opened.digest if arguments is None and (opened.args or opened.evidence) else None
-    title = title_call(opened.title, opened.tool, opened.args) or "A question"
+    title = opened.heading or "A question"
     message = opened.message
     hidden = has_hidden(title) or has_hidden(message or "") or any(escape_json(each) != each for each in texts)
     return Card(

@@ -30,7 +30,6 @@ from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.primitives.beside_loop import run_if_large
-from hai_flow.primitives.titles import title_call
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
@@ -213,7 +212,8 @@ class Notifier(Service):
         masked = await self._mask_question(given, item)
         question = masked if person is None or mends else item.opened
         # Subjects are read by more than the receiver.
-        title = title_call(question.title, question.tool, masked.args) or "A question"
+        shared = msgspec.structs.replace(question, args=masked.args, evidence=masked.evidence)
+        title = shared.heading or "A question"
         message = _message_of(given, item, question, title, link, self._page(given.pending_id))
         address = None if person is None else person.email
         await self._sender.send(channel, given.id, message, given.whom, address, now)

@@ -65,6 +65,7 @@ async def check_gate(
         values=registry.hidden(verdict.values),
         source=identity.source,
         description=None if description is None else registry.hidden(description),
+        title=None if identity.title is None else registry.hidden(identity.title),
         fault=registry.hidden(values.storable(verdict.fault)),
         why=None if gate is None else find_why(gate, step, identity.source, verdict),
     )

@@ -34,6 +34,7 @@ from hai_flow.definition.tools.effects import Effect, effect_of_hints
 from hai_flow.definition.tools.mcp_servers import CatalogueServer
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
+from hai_flow.primitives.titles import TITLE_CHARS_MAX
 from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import headers_of
@@ -160,7 +161,8 @@ class McpRunner:
         from hai_flow.steps.mcp.results import DESCRIPTION_CHARS_MAX
 
         description = storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX]
-        return ToolIdentity(digest_of(offered), description)
+        title = offered.title or (offered.annotations and offered.annotations.title) or ""
+        return ToolIdentity(digest_of(offered), description, storable(title)[:TITLE_CHARS_MAX] or None)
 
     async def _fetch_links(
         self, connection: Connection, session: Session, result: types.CallToolResult

@@ -18,7 +18,7 @@ _REASONS: Final = {"gate": "tool_call", "approve": "confirmation"}
 
 def interrupt(opened: e.PendingOpened, call_id: str | None, *, expires: bool) -> dict[str, Json]:
     """The open question as an `Interrupt`; its id is the pending's. `call_id`: the call that a gate guards."""
-    words = [text for text in (opened.title, opened.message) if text]
+    words = [text for text in (opened.heading, opened.message) if text]
     fields = {
         "id": opened.id,
         "reason": _REASONS.get(opened.kind, "input_required"),

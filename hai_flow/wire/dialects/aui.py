@@ -300,7 +300,7 @@ class AuiEncoder(TurnEncoder):
         }
         return {
             "interrupt_id": opened.id,
-            "reason": "\n".join(filter(None, (opened.title, opened.message))) or opened.tool or opened.kind,
+            "reason": "\n".join(filter(None, (opened.heading, opened.message))) or opened.tool or opened.kind,
             "required_action": _REQUIRED[opened.kind],
             "payload": strip_none(payload),
         }

@@ -59,7 +59,7 @@ def confirmation(profile: Profile, pending: PendingState) -> Call | None:
 def encode_question_args(opened: e.PendingOpened) -> str:
     """The arguments of confirmAction and requestInput (docs/design/protocols.md#hai)."""
     fields = {
-        "title": opened.title,
+        "title": opened.heading,
         "message": opened.message,
         "evidence": None if opened.evidence is None else values.loads(opened.evidence),
         "tool": opened.tool,

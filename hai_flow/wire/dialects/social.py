@@ -109,7 +109,7 @@ class SocialEncoder(TurnEncoder):
                 {
                     "id": each.id,
                     "kind": each.kind,
-                    "title": each.title or None,
+                    "title": each.heading or None,
                     "tool": each.tool,
                     "options": list(each.options) or None,
                     "form": each.schema,
@@ -200,7 +200,7 @@ class SocialEncoder(TurnEncoder):
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         message_fields = {
             **_REPORT,
-            "answer": "\n".join(filter(None, (opened.title, opened.message))),
+            "answer": "\n".join(filter(None, (opened.heading, opened.message))),
             "result_type": "clarification",
             "suggested_actions": list(opened.options),
             "ui_schema": values.loads(encode_question_args(as_shown(self.profile, opened))),

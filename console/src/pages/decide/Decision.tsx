@@ -8,7 +8,7 @@ import { useZone } from "../../api/zone.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
 import { changes, isObject, readable, unreadText } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
-import { titleOf, workflowOf } from "../../logic/titles.ts";
+import { workflowOf } from "../../logic/titles.ts";
 import { lapsing, neededOf, plainName, ruleOf } from "../../logic/seats.ts";
 import type { Problem } from "../../api/problems.ts";
 import { Ask } from "../../parts/Ask.tsx";
@@ -93,7 +93,7 @@ export function Decision({ id, after, later, keys = true, focus = true, onDecide
     <article className="decision stack" aria-busy={problem !== null}>
       <header>
         <h1 tabIndex={-1} ref={heading} dir="auto">
-          <Text text={titleOf(pending) ?? t.inbox.untitled} />
+          <Text text={pending.title || t.inbox.untitled} />
         </h1>
         <p className="quiet small">
           {t.inbox.from(workflowOf(pending), plainName(pending.started_by))}
@@ -384,7 +384,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
   const letGo = (option: string): Promise<void> =>
     attempt(option, async () => {
       await post<CheckedAnswer>("check", option);
-      const title = titleOf(pending) ?? t.inbox.untitled;
+      const title = pending.title || t.inbox.untitled;
       leave({ id: pending.id, title, label: label(option) }, (last) => post<DecidedPending>("decide", option, last), (decided) => {
         host.see(decided, true);
         dropDraft(pending.id);
@@ -611,7 +611,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
           onNo={() => setAsking(null)}
         >
           <p>
-            <Text text={titleOf(asking === "approve" && checked !== null ? { ...pending, ...edited(checked) } : pending) ?? ""} />
+            <Text text={(asking === "approve" && checked !== null ? checked.title : pending.title) ?? ""} />
           </p>
           {asking === "approve" && changed && <Changes before={pending.args} edits={changed} />}
           {checked !== null && checked.lapsing.length > 0 && (
@@ -655,11 +655,6 @@ function WhyNot({ mine, needed }: { mine: InboxItem | null; needed: ReturnType<t
       )}
     </div>
   );
-}
-
-/** What is asked once the edits are made: the server renders the title of the new arguments. */
-function edited({ title, args }: CheckedAnswer): Pick<Pending, "title" | "args"> {
-  return { title, args };
 }
 
 /** Whether somebody else has decided it meanwhile, or it is another question now. */

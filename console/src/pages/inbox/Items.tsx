@@ -6,7 +6,7 @@ import { type Problem, problemIn } from "../../api/problems.ts";
 import type { BulkOutcomes, InboxItem } from "../../api/types.gen.ts";
 import { host } from "../../host.ts";
 import { plainName } from "../../logic/seats.ts";
-import { lineOf, titleOf, workflowOf } from "../../logic/titles.ts";
+import { lineOf, workflowOf } from "../../logic/titles.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
@@ -35,7 +35,7 @@ interface RowProps {
 
 export function Row({ item, current, href, picked, now, pick }: RowProps) {
   const t = useText();
-  const title = titleOf(item) ?? t.inbox.untitled;
+  const title = item.title || t.inbox.untitled;
   const line = lineOf(item);
   return (
     <li className={current ? "current" : ""}>
@@ -95,7 +95,7 @@ export function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void;
         outcomes.items.forEach((each, i) => {
           if (each.pending !== null) host.see(each.pending, true);
           if (each.problem === null) decided += 1;
-          else failed.push({ title: (some[i] && titleOf(some[i])) ?? t.inbox.untitled, problem: problemIn(each.problem) });
+          else failed.push({ title: some[i]?.title || t.inbox.untitled, problem: problemIn(each.problem) });
         });
       }
     });
@@ -147,7 +147,7 @@ export function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void;
           <ol className="bulk">
             {items.map((each) => (
               <li key={each.id} dir="auto">
-                <b>{titleOf(each) ?? t.inbox.untitled}</b>
+                <b>{each.title || t.inbox.untitled}</b>
                 {lineOf(each) !== "" && <div className="quiet small">{lineOf(each)}</div>}
               </li>
             ))}

@@ -4,7 +4,6 @@ import { memo, useMemo, useState } from "react";
 import type { Json, Message, Pending, Snapshot } from "../../api/types.gen.ts";
 import { same } from "../../logic/json.ts";
 import type { Handover, ToolCall } from "../../logic/record.ts";
-import { titleOf } from "../../logic/titles.ts";
 import { plainName, ruleOf } from "../../logic/seats.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Tree } from "../../parts/Tree.tsx";
@@ -149,7 +148,7 @@ function Question({ pending, at, past, onStep }: { pending: Pending; at: number;
       <div className="quiet small">
         {t.run.question} · <Time at={at} /> <StepLink path={pending.path} onStep={onStep} />
       </div>
-      <b dir="auto">{titleOf(pending) ?? t.inbox.untitled}</b>
+      <b dir="auto">{pending.title || t.inbox.untitled}</b>
       <div>
         {open ? (
           past ? (

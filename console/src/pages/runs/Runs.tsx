@@ -244,7 +244,7 @@ function Row({ run }: { run: Run }) {
       </span>
       <span>
         <b>{run.workflow}</b> {run.parent !== null && <span className="quiet small">↳ {run.parent.path}</span>}
-        <span className="small"> {run.summary ?? lineOf({ title: null, tool: null, args: run.input })}</span>
+        <span className="small"> {run.summary ?? lineOf({ args: run.input })}</span>
         {typeof code === "string" && <span className="quiet small"> {code.slice(0, 100)}</span>}
       </span>
       <span className="wide">{plainName(run.started_by)}</span>

@@ -35,7 +35,6 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.primitives.markdown import to_text
 from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
-from hai_flow.primitives.titles import title_call
 from hai_flow.runtime.people.notifier import LINKS, digest_of
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import Link
@@ -171,7 +170,7 @@ async def _form(request: Request) -> dict[str, list[str]]:
 
 def _title(language: str, pending: PendingState) -> str:
     opened = pending.opened
-    return title_call(opened.title, opened.tool, opened.args) or say(language, "A question")
+    return opened.heading or say(language, "A question")
 
 
 async def _show_question(language: str, workflow: str, link: Link, pending: PendingState, *of_form: Any) -> str:
