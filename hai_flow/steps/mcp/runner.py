@@ -161,7 +161,7 @@ class McpRunner:
         from hai_flow.steps.mcp.results import DESCRIPTION_CHARS_MAX
 
         description = storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX]
-        title = offered.title or (offered.annotations and offered.annotations.title) or ""
+        title = offered.title or (None if offered.annotations is None else offered.annotations.title) or ""
         return ToolIdentity(digest_of(offered), description, storable(title)[:TITLE_CHARS_MAX] or None)
 
     async def _fetch_links(
