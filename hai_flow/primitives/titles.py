@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from hai_flow.primitives.signs import reveal
+
 NAMED: Final = 3
 LONG: Final = 60
 TITLE_CHARS_MAX: Final = 200  # of a title that a server or a document gives a tool
@@ -19,6 +21,7 @@ _SHORT: Final = frozenset((
 ))  # fmt: skip
 """Words that are written in capitals."""
 _ENDS: Final = " \n.:?!"  # behind a title, whose arguments follow
+_QUOTES: Final = str.maketrans(dict.fromkeys("\"\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", "'"))
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([_\- ][A-Za-z0-9]+)*", re.ASCII)
 
 
@@ -27,9 +30,10 @@ class _Own(msgspec.Struct):
 
 
 def title_call(title: str | None, tool: str | None, args: str | None, evidence: str | None = None) -> str | None:
-    """The title that the author gave; of a call without one, the title or else the name of the tool, and its first
-    arguments. `args`: JSON without the values that are kept from the reader; `evidence`: that of a gate, whose `title`
-    is the tool's own. None: there is neither."""
+    """The title that the author gave; of a call without one, the name of the tool, its own title in quotation marks, and
+    its first arguments. `args`: JSON without the values that are kept from the reader; `evidence`: that of a gate, whose
+    `title` is the tool's own. Its server may be hostile: the name stands first, and signs that can't be seen are codes.
+    None: there is neither."""
     if tool is None or (title and title != f"{tool}?"):
         return title
     if "://" in tool:  # the method and the address of a request, which are its first arguments, too
@@ -38,7 +42,10 @@ def title_call(title: str | None, tool: str | None, args: str | None, evidence: 
         own = msgspec.json.decode(evidence or "{}", type=_Own).title
     except msgspec.DecodeError:
         own = None
-    name = _cut((own or "").rstrip(_ENDS)) or humanise(tool.rpartition(".")[2]) or tool
+    name = humanise(tool.rpartition(".")[2]) or tool
+    own = _cut(reveal((own or "").translate(_QUOTES)).rstrip(_ENDS))
+    if own and own.casefold() != name.casefold():
+        name = f"{name} \N{LEFT DOUBLE QUOTATION MARK}{own}\N{RIGHT DOUBLE QUOTATION MARK}"
     first = ", ".join(_list_plain(args)[:NAMED])
     return f"{name}: {first}?" if first else f"{name}?"
 

@@ -33,15 +33,18 @@ def test_a_call_without_a_title_is_named_by_its_tool_and_arguments(
 @pytest.mark.parametrize(
     ("evidence", "expected"),
     [
-        ('{"title": "Send  a\\nmail.", "description": "d"}', "Send a mail: a@example.com?"),
-        ('{"title": "' + "x" * 10_000 + '"}', "x" * 60 + "…: a@example.com?"),
+        ('{"title": "Send  a\\nmail.", "description": "d"}', "Mail “Send a mail”: a@example.com?"),
+        ('{"title": "' + "x" * 10_000 + '"}', "Mail “" + "x" * 60 + "…”: a@example.com?"),
+        ('{"title": "MAIL!"}', "Mail: a@example.com?"),
+        ('{"title": "”: b@example.com? “"}', "Mail “': b@example.com? '”: a@example.com?"),
+        ('{"title": "# **Read**\\u202e\\u200b\\u0007"}', "Mail “# **Read**[U+202E][U+200B][U+0007]”: a@example.com?"),
         ('{"title": " "}', "Mail: a@example.com?"),
         ('{"title": {"a": 1}}', "Mail: a@example.com?"),
         ('"[personal]"', "Mail: a@example.com?"),
         (None, "Mail: a@example.com?"),
     ],
 )
-def test_the_title_of_a_tool_stands_for_its_name(evidence: str | None, expected: str) -> None:
+def test_the_title_of_a_tool_is_quoted_beside_its_name(evidence: str | None, expected: str) -> None:
     assert title_call("acts.mail?", "acts.mail", '{"to": "a@example.com"}', evidence) == expected
     assert title_call("Send it?", "acts.mail", '{"to": "a@example.com"}', evidence) == "Send it?"
 
@@ -50,7 +53,7 @@ def test_only_what_a_gate_has_found_out_names_its_tool() -> None:
     opened = PendingOpened(
         at=1, id="p", path="a", kind="gate", digest="d", tool="acts.mail", evidence='{"title": "Send"}'
     )
-    assert (opened.heading, replace(opened, kind="doubt").heading) == ("Send?", "Mail?")
+    assert (opened.heading, replace(opened, kind="doubt").heading) == ("Mail “Send”?", "Mail?")
 
 
 @pytest.mark.parametrize(

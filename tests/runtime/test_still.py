@@ -140,7 +140,7 @@ async def test_a_servers_description_is_in_the_question_and_a_new_one_asks_anew(
         first = await question(runtime, run_id)
         title = ("# Add\n" + "up" * 200)[:200]
         assert values.loads(first.evidence or "null") == {"title": title, "description": "Adds two numbers."}
-        assert (first.title, first.heading) == ("t.add?", "# Add " + "up" * 27 + "…: 1, 2?")
+        assert (first.title, first.heading) == ("t.add?", "Add “# Add " + "up" * 27 + "…”: 1, 2?")
         port = http.port
     async with http_server(server("Sends two numbers away."), port=port):
         await approve(runtime, run_id, first.id)

@@ -90,9 +90,9 @@ MESSAGE: Final = Key("message", TEXT, "Markdown below the title", example='"**Re
 APPROVAL: Final = Shape("approval", "`approval`", (
     Key("when", CEL, "ask only if true; sees the arguments as `args`", default="true",
         example="args.amount >= 50.0"),
-    Key("title", TEXT, "the question in one line", default="made from the call",
+    Key("title", TEXT, "the question in one line", default="the tool's name and title, and its first arguments",
         example='"Refund ${{ args.amount }}?"'),
-    Key("message", TEXT, "Markdown below the title", default="made from the call", example="Please look twice."),
+    Key("message", TEXT, "Markdown below the title", example="Please look twice."),
     FROM, *POLICY, REASONS,
     Key("edit", either(BOOLEAN, list_of(LITERAL)), "arguments that a decider may replace (`true` = all)",
         default="false",
