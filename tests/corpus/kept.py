@@ -88,8 +88,10 @@ def write(path: Path, lines: Sequence[Kept | Decided]) -> None:
 
 
 def seen(state: RunState) -> dict[str, Any]:
-    """The state as REST shows it."""
+    """The state as REST shows it, with the titles of the log: those for people are composed anew by each release."""
     shown: dict[str, Any] = values.loads(values.dumps(render_snapshot(state, lambda pending: True)))
+    for each in shown["pendings"]:
+        each["title"] = state.pendings[each["id"]].opened.title
     return shown
 
 
