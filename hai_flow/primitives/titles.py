@@ -21,7 +21,7 @@ _SHORT: Final = frozenset((
 ))  # fmt: skip
 """Words that are written in capitals."""
 _ENDS: Final = " \n.:?!"  # behind a title, whose arguments follow
-_QUOTES: Final = str.maketrans(dict.fromkeys("\"\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", "'"))
+_QUOTES: Final = str.maketrans('"\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}', "'" * 3)
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([_\- ][A-Za-z0-9]+)*", re.ASCII)
 
 
@@ -30,10 +30,10 @@ class _Own(msgspec.Struct):
 
 
 def title_call(title: str | None, tool: str | None, args: str | None, evidence: str | None = None) -> str | None:
-    """The title that the author gave; of a call without one, the name of the tool, its own title in quotation marks, and
-    its first arguments. `args`: JSON without the values that are kept from the reader; `evidence`: that of a gate, whose
-    `title` is the tool's own. Its server may be hostile: the name stands first, and signs that can't be seen are codes.
-    None: there is neither."""
+    """The title that the author gave; of a call without one, the name of the tool, its own title in quotation marks,
+    and its first arguments. `args`: JSON without the values that are kept from the reader; `evidence`: that of a gate,
+    whose `title` is the tool's own. Its server may be hostile: the name stands first, and signs that can't be seen are
+    codes. None: there is neither."""
     if tool is None or (title and title != f"{tool}?"):
         return title
     if "://" in tool:  # the method and the address of a request, which are its first arguments, too
