@@ -93,6 +93,21 @@ async def test_an_answer_without_a_head_is_kept_for_whoever_finds_out(said: byte
     assert fault.data == {"url": url, "text": text} | ({} if status is None else {"status": status})
 
 
+@pytest.mark.parametrize("behind", [b"", b"HTTP/1.1 201 Created\r\n"])
+async def test_what_a_proxy_says_of_a_tunnel_is_not_the_answer(behind: bytes) -> None:
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await reader.read(1)  # TLS begins
+        writer.write(behind)
+        writer.close()
+
+    async with await asyncio.start_server(tunnel, "127.0.0.1", 0) as server:
+        proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        fault = await failure({"post": "https://127.0.0.1/pay", "body": {}}, proxy=proxy)
+    assert (fault.code, fault.data) == ("http.connection", None)
+
+
 async def test_a_body_that_was_changed_has_notes_and_the_text_as_it_was() -> None:
     async with Service(lambda _: Reply(200, BIG)) as service:
         output = await perform({"get": service.url()})

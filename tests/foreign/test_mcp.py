@@ -581,6 +581,10 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
     (PRETTY, ("stdio", "json"), "paid"),
     (PRETTY.replace("\n", "\r\n"), ("stdio", "json"), "paid"),
     (f"{{\n{PAID}", ("stdio",), "paid"),
+    *(
+        (f'{{"id": {id}, "result": {TOLD}, "error": "no"}}\n{PAID}', ("stdio",), "paid")
+        for id in ("[1]", "true", "1.5", "{}", '"other"')
+    ),
     (f"[1 of 3]\n[\n{PAID}", ("stdio",), "paid"),
     ('{"id": ID, "result": ' + TOLD + "}", EVERY, "paid"),
     ('{"jsonrpc": 2.0, "id": ID, "result": ' + TOLD + "}", EVERY, "paid"),

@@ -51,6 +51,8 @@ def make_transport(guard: EgressGuard, config: HttpConfig) -> httpx2.AsyncHTTPTr
             return piece
 
         async def start_tls(self, *args: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
+            if (received := RECEIVED.get()) is not None:
+                received.clear()  # what a proxy has said of the tunnel is no answer
             return Noting(await self._inner.start_tls(*args, **more))
 
     class Judged(httpcore2.AsyncNetworkBackend):

@@ -245,8 +245,14 @@ def _find_answer(text: str) -> dict[str, Any] | None:
         message = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    is_answer = isinstance(message, dict) and "id" in message and "method" not in message
-    return message if is_answer else None
+    if not isinstance(message, dict) or "id" not in message or "method" in message:
+        return None
+    id = message["id"]
+    if isinstance(id, float) and id.is_integer():
+        message["id"] = int(id)
+    elif isinstance(id, bool) or not isinstance(id, int | str | None):
+        return None
+    return message
 
 
 def _mend(text: str) -> types.JSONRPCResponse | types.JSONRPCError | None:
@@ -255,7 +261,6 @@ def _mend(text: str) -> types.JSONRPCResponse | types.JSONRPCError | None:
     if message is None:
         return None
     id, result, error = message["id"], message.get("result"), message.get("error")
-    id = int(id) if isinstance(id, float) and id.is_integer() else id
     try:
         if error:
             parts = error if isinstance(error, dict) else {"message": error}

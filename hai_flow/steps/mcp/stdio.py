@@ -145,8 +145,8 @@ class _Messages:
         if self._value and depth == 0 and line.startswith(b"{") and b'"jsonrpc"' in line:
             if self._value.startswith(b"["):  # maybe a batch, maybe no more than a bracket: it waits for neither
                 yield from _list_messages(line.rstrip(b","))
-                line = b"null"
-            elif line.endswith(b"}"):
+                return
+            if line.endswith(b"}"):
                 yield from self._end_value()
         self._value += line + b"\n"
         self._depth += depth or 0
