@@ -31,7 +31,7 @@ _DIGITS_MAX: Final = 4000  # of an integer in Python: the interpreter converts n
 _BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.?)*+"?|[\[\]{}]', re.DOTALL)
 
 BIG: Final = "an integer beyond 2^53 is kept as text"
-_NO_NUMBER: Final = "a number that JSON can't carry is kept as text"
+NO_NUMBER: Final = "a number that JSON can't carry is kept as text"
 _CHARACTERS: Final = "characters that can't be stored became U+FFFD"
 _LEFT_OUT: Final = f"what is nested deeper than {DEPTH_MAX} levels is left out: its text can't be written either"
 DEEP: Final = f"what is nested deeper than {DEPTH_MAX} levels is kept as its JSON text"
@@ -274,7 +274,7 @@ class _KeptNumber:
         if kind is float:
             if math.isfinite(value):
                 return value
-            self._note(place, _NO_NUMBER)
+            self._note(place, NO_NUMBER)
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         if kind not in (list, tuple, dict):
             raise NotTyped(f"{_pointer(place) or 'the value'}: {kind.__name__} is not a JSON type")
@@ -298,7 +298,7 @@ class _KeptNumber:
 
     def _number(self, written: str, place: tuple[object, ...]) -> Json:
         if not written.lstrip("-").isdecimal():
-            self._note(place, _NO_NUMBER)
+            self._note(place, NO_NUMBER)
             return str(written)
         return self._integer(str(written), place)
 

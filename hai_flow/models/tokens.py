@@ -1,6 +1,7 @@
 """How many tokens a text has, more or less: as many as its script needs. Pure.
 
-A token is about four characters of Latin script, two of most other alphabets, and one of Chinese, Japanese and Korean.
+A token is about four characters of Latin script, two of most other alphabets and of signs, and one of Chinese,
+Japanese and Korean.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 
 CHARS_PER_TOKEN: Final = 4  # of Latin script
 _WIDE: Final = re.compile("[\u1100-\u11ff\u2e80-\U0010ffff]+")
-_OTHER: Final = re.compile("[\u0250-\u10ff\u1200-\u1dff]+")
+_OTHER: Final = re.compile("[\u0250-\u10ff\u1200-\u2e7f]+")
 
 
 def tokens_of(text: str) -> int:

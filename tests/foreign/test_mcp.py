@@ -596,6 +596,7 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
     ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": ' + ERROR + "}", EVERY, "step.in_doubt: no money"),
     ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": "no"}', EVERY, "step.in_doubt: paid"),
     ('{"jsonrpc": "2.0", "id": ID, "result": "paid", "error": "no"}', EVERY, "step.in_doubt: paid"),
+    ('{"jsonrpc": "2.0", "id": null, "error": ' + ERROR + "}", ("stdio",), "step.in_doubt: no money"),
     (f"[{OTHER}, {OTHER}]", ("json",), "step.in_doubt: paid"),
     (f"[{PAID}, {PAID.replace('paid', 'not')}]", ("json",), "step.in_doubt: paid"),
     ('{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"text": "pai', EVERY, "step.in_doubt: pai"),

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePosixPath
@@ -184,6 +185,24 @@ def test_a_result_unlike_its_annotation_is_in_the_data_bytes_are_kept() -> None:
         return b"\xff"
 
     assert read_function(draw).signature.output(draw()) == "/w=="
+
+
+@pytest.mark.parametrize(
+    ("annotation", "result", "kept"),
+    [
+        (datetime, datetime(2026, 1, 1), "2026-01-01T00:00:00"),
+        (list[datetime], [datetime(2026, 1, 1)], ["2026-01-01T00:00:00"]),
+        (clock, clock(1, 2), "01:02:00"),
+        (timedelta, timedelta(days=-3), "-P3D"),
+        (list[float], [1.5, float("nan")], [1.5, "NaN"]),
+        (dict[str, float], {"a": float("-inf")}, {"a": "-Infinity"}),
+    ],
+)
+def test_a_result_as_its_annotation_says_is_kept_in_whatever_form(annotation: Any, result: Any, kept: Any) -> None:
+    def work() -> Any: ...
+
+    work.__annotations__["return"] = annotation
+    assert read_function(work).signature.output(result) == kept
 
 
 def test_a_function_that_takes_an_integer_gets_one_of_nineteen_digits() -> None:

@@ -167,6 +167,27 @@ LENGTH: Final = [
         "提示词过长",
         "L'entrée dépasse la longueur de contexte maximale",
         "コンテキスト長を超えています",
+        "トークン数が上限を超えています",
+        "對話內容太長，請縮短",
+        "請求內容超過模型的上下文長度上限",
+        "입력이 너무 깁니다",
+        "Слишком длинный запрос",
+        "Die Eingabe ist zu lang für dieses Modell",
+        "El mensaje es demasiado largo",
+        "La demande dépasse la longueur maximale du contexte",
+        "Conversation is over the maximum number of tokens",
+        "This request would use 12000 tokens, which is more than the 8000 available",
+        "messages resulted in 9000 tokens; the limit is 8192",
+        "context shift is disabled",
+        "string_above_max_length: Invalid 'messages[1].content': string too long",
+    )
+]
+LENGTH += [
+    wrapped(f"not too long: {words}", document({"error": {"message": words}}), Failed("llm.invalid_request"), 400)
+    for words in (
+        "string_above_max_length: Invalid 'tools[0].function.name': string too long, the maximum length is 64",
+        "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for this model",
+        "请求数超过限制",
     )
 ]
 LENGTH.append(

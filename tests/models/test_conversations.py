@@ -86,6 +86,7 @@ def test_an_answer_that_was_dropped_lets_its_neighbours_meet() -> None:
         ("\u043f\u0440\u0438\u0432\u0435\u0442", 3),
         ("caf\u00e9", 1),
         ("ab \u4f60", 2),
+        ("\u2192\u2192\u2460\u2014", 2),
     ],
 )
 def test_tokens_are_counted_as_scripts_have_them(text: str, tokens: int) -> None:

@@ -12,7 +12,8 @@ def _compile_pattern(*patterns: str) -> re.Pattern[str]:
 
 TOO_LONG: Final = _compile_pattern(
     r"context.?(length|window|size|limit)|maximum context|exceed_context",
-    r"max(imum)?.(model|input|sequence|seq|prompt).?(length|len|tokens)|string_above_max_length|model_max_prompt_tokens",
+    r"max(imum)?.(model|input|sequence|seq|prompt).?(length|len|tokens)|model_max_prompt_tokens",
+    r"string_above_max_length.{0,40}\b(messages|input|prompt)",  # tools and users have names that can be too long, too
     r"too many (input |prompt )?tokens|request too large|request_too_large|range of input length",
     r"token limit (was |is |has been )?(reached|exceeded)",
     r"(prompt|input|request|messages?|conversation|text)\W+(is|are|was|has|was found to be)?\W*too (long|large)",
@@ -24,8 +25,14 @@ TOO_LONG: Final = _compile_pattern(
     r"(exceed\w*|more than) .{0,60}?max(imum)?.{0,12}tokens",
     r"(must have|supports?|accepts?|allows?) (less than|fewer than|at most|up to|no more than) \d+ (\w+ )?tokens",
     r"(prompt|input|request|message|conversation|text)\b.{0,20}longer than|overflow\w* .{0,20}context",
-    r"context.{0,20}overflow|longueur (de|du) contexte|コンテキスト長|prompt.{0,6}超",
-    r"(上下文|输入|提示词?|长度|token).{0,16}(超过|超出|过长|超限)|(超过|超出).{0,16}(上下文|长度|最大)|\b1261\b",
+    r"(input|prompt|total|messages?|conversation|request)\b.{0,30}?\btokens?\b.{0,40}(limit\W+(is )?|more than the )\d",
+    r"over the max(imum)? .{0,12}tokens|context.{0,20}overflow|context shift is disabled|kv.?cache is full",
+    r"longueur (de|du|maximale du) contexte|(entrée|message|prompt) .{0,12}trop long|zu lang|demasiado larg[oa]",
+    r"слишком длинн|длин[аыу] контекста|コンテキスト長|長すぎ|トークン.{0,12}超",
+    r"너무 (길|깁)|컨텍스트 (길이|창)|prompt.{0,6}超",
+    r"(上下文|[输輸]入|提示[词詞]?|[长長]度|[对對][话話]|[请請]求[内內]容|文本|token)"
+    r".{0,16}(超[过過出限]|[过過太][长長])",
+    r"超[过過出].{0,16}(上下文|[长長]度|最大)|\b1261\b",
 )
 FILTERED: Final = _compile_pattern(
     r"content.?filter|content.?policy|content management|responsibleai|data_?inspection|safety|guardrail|moderation",

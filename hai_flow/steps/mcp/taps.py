@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
+from hai_flow.steps.mcp.messages import fault
 from hai_flow.steps.mcp.receipts import CallReceipt
 
 RAW: Final = f"hai-flow/raw/{token_hex(8)}"
@@ -142,6 +143,10 @@ class _Incoming(WrappedStream):
 
     def _read(self, item: Any) -> Any:
         message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, types.JSONRPCError) and message.id is None and len(self._sent) == 1:
+            # it is about the one request under way, which else waits for ever
+            why = f"it answers with an error that names no request: {message.error.message}"
+            item.message = message = fault(why, next(iter(self._sent)), text=message.model_dump_json())
         if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.id is None:
             return item
         method, caller = self._sent.pop(message.id, ("", None))

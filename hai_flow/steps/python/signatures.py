@@ -104,6 +104,7 @@ class Signature:
         self._plain_result = _is_plain(self._result)
         raw = _build_schema(self._adapter, "serialization")
         self._result_schema = JsonSchema(raw) if raw else None
+        self._result_form = JsonSchema(_drop_time_formats(raw)) if raw else None
 
     @property
     def parameters(self) -> Mapping[str, Json]:
@@ -164,8 +165,13 @@ class Signature:
                 raise _unlike(value, _list_validation_faults(error)) from None
             except Exception as error:  # validators and serializers are the tool's code, and it has had its effect
                 note((f"the result is written without its annotation: {text_of(error)}",))
-        output = plain(value, big_integers, note)
-        faults = [] if self._result_schema is None else self._result_schema.fit(output)[1]
+        notes: list[str] = []
+        output = plain(value, big_integers, notes.extend)
+        if notes:
+            note(notes)
+        changed = {place for place, _, what in (each.partition(": ") for each in notes) if what == foreign.NO_NUMBER}
+        faults = [] if self._result_form is None else self._result_form.fit(output)[1]
+        faults = [each for each in faults if each["path"] not in changed]
         if faults:
             raise _unlike(value, faults)
         return output
@@ -292,6 +298,19 @@ def _convert_hint(hint: Any, mode: JsonSchemaMode) -> Any:
     except Exception:  # of many kinds: an annotation may be anything
         return Any
     return hint
+
+
+def _drop_time_formats(schema: Json) -> Json:
+    """A schema that takes each form in which pydantic writes times: those without a zone, and negative durations."""
+    if isinstance(schema, list):
+        return [_drop_time_formats(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: each if name in ("const", "default", "enum", "examples") else _drop_time_formats(each)
+        for name, each in schema.items()
+        if not (name == "format" and each in ("date-time", "time", "duration"))
+    }
 
 
 def _build_schema(typed: pydantic.TypeAdapter[Any] | type[pydantic.BaseModel], mode: JsonSchemaMode) -> dict[str, Json]:
