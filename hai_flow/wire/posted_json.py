@@ -17,7 +17,10 @@ from hai_flow.values import Json
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
 
+_OF_TOOL: Final = "role: tool"
 _RESULTS: Final = (
+    ("messages", _OF_TOOL, "content"),  # HAI, AG-UI
+    ("body", "messages", _OF_TOOL, "content"),  # CopilotKit
     ("result",),  # REST: an answer
     ("items", "*", "result"),  # REST: several
     ("payload", "result"),  # AUI
@@ -25,7 +28,7 @@ _RESULTS: Final = (
     ("body", "resume", "*", "payload"),  # CopilotKit
     ("input", "*", "content", "*", "data", "output"),  # Agent API
 )
-"""The places of posted results of frontend tools that are values. In messages they are text, which the engine reads."""
+"""The places of posted results of frontend tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ def load_foreign(text: str) -> Foreign:
 
 
 def _with_results(value: Json, places: Iterable[tuple[str, ...]]) -> Json:
-    """`value` with what runs can hold at these places; `*` stands for each member of a list."""
+    """`value` with what runs can hold at these places; `*` stands for each member of a list, and `_OF_TOOL` for each
+    message of a tool in it."""
     if () in places:
         try:
             return foreign.take(value).value
@@ -79,11 +83,16 @@ def _with_results(value: Json, places: Iterable[tuple[str, ...]]) -> Json:
             return value
     if isinstance(value, list):
         inner = [place[1:] for place in places if place[0] == "*"]
-        return [_with_results(each, inner) for each in value] if inner else value
+        of_tools = inner + [place[1:] for place in places if place[0] == _OF_TOOL]
+        return [_with_results(each, of_tools if _is_of_tool(each) else inner) for each in value] if of_tools else value
     if isinstance(value, dict):
         inner_of = {name: [place[1:] for place in places if place[0] == name] for name in value}
         return {name: _with_results(each, inner_of[name]) for name, each in value.items()}
     return value
+
+
+def _is_of_tool(message: Json) -> bool:
+    return isinstance(message, dict) and message.get("role") == "tool"
 
 
 def _demand_small(body: bytes, limits: Limits) -> None:

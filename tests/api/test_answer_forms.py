@@ -82,6 +82,14 @@ tools: {pick: {frontend: {description: Pick, parameters: {type: object}, result:
 steps: [{id: ask, call: pick}]
 output: "${{ steps.ask.output.id }}"
 """,
+    "any": """\
+hai: flow/v1
+name: forms_any
+version: 1
+tools: {pick: {frontend: {description: Pick, parameters: {type: object}, result: {}}}}
+steps: [{id: ask, call: pick}]
+output: "${{ steps.ask.output }}"
+""",
 }
 ZEROS: Final = "0" * 64
 Asked = dict[str, Any]
@@ -505,6 +513,25 @@ async def test_a_result_with_an_id_of_64_bits_is_taken_and_no_digit_is_lost(http
             response = DIALECTS[protocol](http, asked, big)
     assert response.status_code == 200, response.text
     assert await output(http, asked) == "1234567890123456789"
+
+
+@pytest.mark.parametrize("path", ["/awp", "/ag-ui", "/cpk/agent/forms_any/run"])
+async def test_a_result_in_a_message_is_taken_whatever_its_content_is(http: httpx2.Client, path: str) -> None:
+    big = 1234567890123456789
+    contents: list[tuple[Any, Any]] = [
+        *((each, each) for each in ({"id": 1}, 5, True, ["a", None])),
+        ("\ud800", "\ufffd"),
+        ("a\0b", "a\ufffdb"),
+        ({"id": big}, {"id": str(big)}),
+        ([{"type": "text", "text": "\0"}], "\ufffd"),
+    ]
+    for content, kept in contents:
+        asked = await ask(http, "any")
+        message = {"id": unique("m"), "role": "tool", "toolCallId": asked["id"], "content": content}
+        body = json.dumps(_turn(asked, messages=[message]))
+        response = http.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert response.status_code == 200, response.text
+        assert await output(http, asked) == kept
 
 
 async def test_big_integers_are_taken_in_results_alone(http: httpx2.Client) -> None:

@@ -20,6 +20,7 @@ _TALKS: Final = "tests/models/test_conversations.py"
 _OLD_SCHEMAS: Final = f"{_MCP}::test_a_schema_of_another_time_means_what_it_meant"
 _ODD_TOOLS: Final = f"{_MCP}::test_a_tool_whose_schema_is_of_another_time_or_none_is_called"
 _ODD_PARTS: Final = f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone"
+_ODD_FORMS: Final = f"{_MCP}::test_an_answer_in_another_form_is_read_and_one_in_part_is_a_doubt"
 _ODD_HTTP: Final = f"{_HOSTILE}::test_an_answer_in_odd_http_is_the_result_of_its_one_call"
 
 ROWS: Final[dict[str, dict[str, str]]] = {
@@ -46,6 +47,9 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "nests a schema or a result": f"{_MCP}::test_what_is_nested_too_deeply_is_its_json_text_and_the_rest_stays",
         "answers with something other": (f"{_MCP}::test_an_unreadable_answer_is_in_the_errors_data_and_a_bom_is_not"),
         "puts a byte order mark": _ODD_HTTP,
+        "writes one message over several lines": _ODD_FORMS,
+        "leaves out `jsonrpc`": _ODD_FORMS,
+        "gives a result and an error": _ODD_FORMS,
         "gives its answer another type": _ODD_HTTP,
         "ends its stream, or breaks off": (f"{_HOSTILE}::test_an_answer_that_is_none_is_told_and_its_call_made_once"),
         "does not answer": (

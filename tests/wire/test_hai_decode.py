@@ -137,7 +137,6 @@ def test_what_is_ignored_is_not_judged():
         (IDS | {"messages": [{"id": "m", "role": "user"}] * 2}, "/messages/1/id"),
         (IDS | {"messages": [{"id": "m", "role": "tool", "content": "x"}]}, "/messages/0/toolCallId"),
         (IDS | {"messages": [{"id": "m", "role": "tool", "toolCallId": "c"}]}, "/messages/0/content"),
-        (IDS | {"messages": [{"id": "m", "role": "tool", "toolCallId": "c", "content": True}]}, "/messages/0/content"),
         (IDS | {"tools": [{"description": "x"}]}, "/tools/0/name"),
         (IDS | {"forwardedProps": 5}, "/forwardedProps"),
         (IDS | {"forwardedProps": {"workflow": 5}}, "/forwardedProps/workflow"),
