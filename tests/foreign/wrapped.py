@@ -182,14 +182,14 @@ LENGTH: Final = [
         "string_above_max_length: Invalid 'messages[1].content': string too long",
     )
 ]
-LENGTH += [
+LENGTH.extend(
     wrapped(f"not too long: {words}", document({"error": {"message": words}}), Failed("llm.invalid_request"), 400)
     for words in (
         "string_above_max_length: Invalid 'tools[0].function.name': string too long, the maximum length is 64",
         "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for this model",
         "请求数超过限制",
     )
-]
+)
 LENGTH.append(
     wrapped(
         "too long, as a proxy's page",
