@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,6 +13,7 @@ from tests.console.browser import Locator, Page
 from tests.console.conftest import NewPage, pending_of
 from tests.support.server import YAML
 
+SLOW = {"latency": 400, "downloadThroughput": 50_000, "uploadThroughput": 50_000}
 NARROW = {"viewport": {"width": 320, "height": 700}, "isMobile": True, "hasTouch": True}
 
 FORM: dict[str, Any] = {
@@ -28,6 +31,11 @@ FORM: dict[str, Any] = {
     "properties": {
         "day": {"type": "string", "format": "date"},
         "at": {"type": "string", "format": "date-time"},
+        "clock": {"type": "string", "format": "time"},
+        "ticket": {"type": "string", "readOnly": True, "default": "T-77"},
+        "zip": {"type": "string", "pattern": "^[0-9]{5}$"},
+        "big": {"type": "integer"},
+        "scans": {"type": "array", "items": {"type": "string", "format": "file"}},
         "mail": {"anyOf": [{"type": "string", "format": "email"}, {"type": "null"}], "title": "E-mail"},
         "paid": {"type": "boolean"},
         "agree": {"const": True, "title": "I agree"},
@@ -82,6 +90,10 @@ FORM: dict[str, Any] = {
 
 FITTING: dict[str, Any] = {
     "day": "2027-03-04",
+    "ticket": "T-77",
+    "zip": "12345",
+    "big": 7,
+    "scans": [f"file_{sha256(b'two').hexdigest()}"],
     "paid": False,
     "agree": True,
     "size": "l",
@@ -124,13 +136,15 @@ def fits(shown: Page) -> None:
     assert narrow == []
 
 
-def test_each_kind_of_value_has_a_fitting_field_on_the_narrowest_phone(page: NewPage, http: httpx2.Client) -> None:
+def test_each_kind_of_value_has_a_fitting_field_on_the_narrowest_phone(
+    page: NewPage, http: httpx2.Client, tmp_path: Path
+) -> None:
     pending = ask_with_form(http, FORM)
     shown = page(**NARROW).goto(f"/console/decide/{pending['id']}")
     shown.role("button", "Send").there()
     fits(shown)
     assert shown.axe() == []
-    types = {"Day (required)": "date", "At": "datetime-local", "E-mail": "email"}
+    types = {"Day (required)": "date", "At": "datetime-local", "Clock": "time", "E-mail": "email"}
     assert {name: field(shown, name).play("getAttribute", "type") for name in types} == types
     shown.role("button", "Send").click()
     shown.until("document.querySelectorAll('[aria-invalid=true]').length >= 3")
@@ -139,6 +153,31 @@ def test_each_kind_of_value_has_a_fitting_field_on_the_narrowest_phone(page: New
     assert "schema" not in wrong.casefold()
     assert "call_" not in wrong
     assert "The answer does not fit what was asked for." in wrong
+    assert field(shown, "Ticket").text() == "T-77"
+    field(shown, "Clock").fill("10:30")
+    field(shown, "Zip").fill("123")
+    field(shown, "Big").fill("12345678901234567890")
+    scans = shown.role("group", {"/^Scans/": ""})
+    for n, name in enumerate(("one", "two"), 1):
+        (tmp_path / name).write_text(name)
+        scans.role("button", "Add").click()
+        shown.protocol("Network.emulateNetworkConditions", offline=False, **SLOW)
+        field(shown, f"Scans {n}").play("setInputFiles", str(tmp_path / name))
+        field(shown, "E-mail").fill(f"{name}@example")  # while it is under way
+        scans.role("link", name).there()
+        assert field(shown, "E-mail").value() == f"{name}@example"
+    shown.protocol(
+        "Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1
+    )
+    scans.role("button", "Remove entry 1").click()
+    scans.role("link", "two").there()
+    shown.role("button", "Send").click()
+    shown.words("This doesn't have the required format").there()
+    shown.words("Enter a whole number.").there()
+    assert field(shown, "Big").value() == "12345678901234567890"
+    field(shown, "E-mail").fill("")
+    field(shown, "Zip").fill("12345")
+    field(shown, "Big").fill("7")
     field(shown, "Day (required)").fill("2027-03-04")
     field(shown, "Paid (required)").play("selectOption", {"label": "no"})
     field(shown, "I agree (required)").play("check")
@@ -178,4 +217,6 @@ def test_each_kind_of_value_has_a_fitting_field_on_the_narrowest_phone(page: New
     assert field(shown, "Tags 1").value() == "new"
     shown.role("button", "Send").click()
     shown.words("Done. Your decision has been recorded.").there()
-    assert http.get(f"/v1/pendings/{pending['id']}").json()["value"] == FITTING
+    value = http.get(f"/v1/pendings/{pending['id']}").json()["value"]
+    assert value.pop("clock").startswith("10:30:00+0")
+    assert value == FITTING

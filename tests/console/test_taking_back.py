@@ -49,6 +49,18 @@ def test_what_nobody_takes_back_is_sent_and_told_also_from_another_page(
     assert status(http, pending) == "approve"
 
 
+def test_of_two_tabs_that_decide_at_once_the_later_says_what_became_of_it(page: NewPage, asked: Asked) -> None:
+    pending = asked("refund", order="U-8", amount=68)
+    first = page(undo=True).goto(f"/console/decide/{pending['id']}")
+    second = page(first, undo=True).goto(f"/console/decide/{pending['id']}")
+    for shown, option in ((first, "Approve"), (second, "Reject")):
+        shown.role("button", option).click()
+        shown.role("button", name={"/Undo/": ""}).there()
+    first.words("Done. Your decision has been recorded.").there()
+    second.words("Your answer “Reject” came too late and doesn't count.").there()
+    assert second.axe() == []
+
+
 def test_who_leaves_the_page_has_decided(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
     pending = asked("refund", order="U-3", amount=63)
     shown = page(undo=True).goto(f"/console/decide/{pending['id']}")

@@ -1,6 +1,6 @@
 // A form of a JSON Schema. The server alone judges what is in it; its findings are shown at their fields.
 
-import { useId, useState } from "react";
+import { useEffect, useId, useRef, useState } from "react";
 import { upload } from "../api/client.ts";
 import { type FieldFinding, type Problem, asProblem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
@@ -13,6 +13,7 @@ import { humanised } from "../text/names.ts";
 import { type Change, type Common, JsonInput } from "./JsonInput.tsx";
 import { Drawn } from "./Media.tsx";
 import { ProblemNote } from "./Problem.tsx";
+import { Value } from "./Value.tsx";
 
 /** Where a schema stands: the whole one, in which references lead somewhere, and those on the way to it. */
 interface Place {
@@ -151,6 +152,17 @@ function FieldOf(props: FieldProps) {
       {needed}
     </legend>
   );
+  if (schema["readOnly"] === true && field.kind !== "fixed") {
+    return value === undefined ? null : (
+      <div className="field">
+        {label}
+        <output {...common} aria-required={undefined}>
+          <Value value={value} schema={schema} />
+        </output>
+        {below}
+      </div>
+    );
+  }
   if (field.kind === "object") {
     return (
       <fieldset className="group">
@@ -415,6 +427,14 @@ function TextInput(props: { common: Common; field: { long: boolean; type: string
       </>
     );
   }
+  if (field.type === "time") {
+    return (
+      <>
+        <input {...common} type="time" value={text.slice(0, 5)} onInput={(event) => change(timeWithZone(event.currentTarget.value))} />
+        <span className="quiet small">{ownZone()}</span>
+      </>
+    );
+  }
   return field.long ? (
     <textarea {...common} rows={text.length > 80 ? 4 : 1} value={text} onInput={(event) => change(event.currentTarget.value)} />
   ) : (
@@ -422,27 +442,36 @@ function TextInput(props: { common: Common; field: { long: boolean; type: string
   );
 }
 
+/** What the files were called that were chosen here, by their ids: in a list an entry may move to another place. */
+const names = new Map<string, string>();
+
 /** A file is uploaded as soon as it is chosen; the answer names it by its id. */
 function FileInput({ common, value, onChange }: { common: Common; value: Json | undefined; onChange: Change }) {
   const t = useText();
   const [sent, setSent] = useState<{ name: string; problem: Problem | null; busy: boolean } | null>(null);
+  const latest = useRef(onChange); // what is typed elsewhere while the file is under way stays
+  useEffect(() => {
+    latest.current = onChange;
+  });
   const choose = (file: File | undefined): void => {
     if (file === undefined) return;
     setSent({ name: file.name, problem: null, busy: true });
     upload(file).then(
       (id) => {
         setSent({ name: file.name, problem: null, busy: false });
-        onChange(id);
+        names.set(id, file.name);
+        latest.current(id);
       },
       (error: unknown) => setSent({ name: file.name, problem: asProblem(error), busy: false }),
     );
   };
+  const name = (typeof value === "string" && names.get(value)) || t.decision.file;
   const here = typeof value === "string" && value !== "" ? `/v1/files/${encodeURIComponent(value)}` : null;
   return (
     <>
       <input {...common} type="file" onChange={(event) => choose(event.currentTarget.files?.[0])} />
       <span role="status" className="quiet small">
-        {sent?.busy ? t.decision.uploading(sent.name) : here && (host.console ? <a href={here} download>{sent?.name ?? t.decision.file}</a> : <Drawn path={here} name={sent?.name ?? t.decision.file} />)}
+        {sent?.busy ? t.decision.uploading(sent.name) : here && (host.console ? <a href={here} download>{name}</a> : <Drawn path={here} name={name} />)}
       </span>
       {sent?.problem && <ProblemNote problem={sent.problem} />}
     </>
@@ -460,6 +489,14 @@ function localTime(text: string): string {
 function withZone(text: string): string {
   const at = new Date(text);
   return Number.isNaN(at.getTime()) ? "" : at.toISOString();
+}
+
+/** A time of the day as JSON Schema has it: with the offset that the reader's clock has now. */
+function timeWithZone(text: string): string {
+  if (text === "") return "";
+  const minutes = -new Date().getTimezoneOffset();
+  const [hours, rest] = [Math.trunc(Math.abs(minutes) / 60), Math.abs(minutes) % 60].map((n) => String(n).padStart(2, "0"));
+  return `${text.length === 5 ? `${text}:00` : text}${minutes < 0 ? "-" : "+"}${hours}:${rest}`;
 }
 
 /** A number as it is written: what is no number yet is kept as text, and the server says so. */
@@ -485,5 +522,6 @@ function numberOf(text: string): Json | undefined {
   if (trimmed === "") return undefined;
   // 90,5 is how half of Europe writes it; three digits behind a comma might be thousands, so the server asks.
   const number = Number(/^-?\d+,(\d{1,2}|\d{4,})$/.test(trimmed) ? trimmed.replace(",", ".") : trimmed);
-  return Number.isFinite(number) ? number : trimmed;
+  // Of more digits than a number holds, none is lost in silence.
+  return Number.isFinite(number) && (!Number.isInteger(number) || Number.isSafeInteger(number)) ? number : trimmed;
 }

@@ -221,6 +221,7 @@ export const en = {
     nobodyDecides: "Nobody can decide this now:",
     decidedMeanwhile: "Somebody else decided this.",
     decidedByYou: "You decided this.",
+    tooLate: (label: string) => `Your answer “${label}” came too late and doesn't count.`,
     thanks: "Done. Your decision has been recorded.",
     voted: "Your vote has been recorded. Waiting for other voters.",
     next: "Next question",
@@ -275,7 +276,8 @@ export const en = {
   values: {
     "value.required": () => "This field is required.",
     "value.type": ([type]): string | null =>
-      type === "number" ? "Enter a number, such as 90.5." : type === "integer" ? "Enter a whole number." : type === "boolean" ? "Choose yes or no." : null,
+      type === "number" ? "Enter a number, such as 90.5." : type === "integer" ? "Enter a whole number." : type === "boolean" ? "Choose yes or no." : type === "string" ? "Fill this in." : null,
+    "value.pattern": ([pattern]) => `This doesn't have the required format (${pattern}).`,
     "value.format": ([format]) =>
       ({
         email: "Enter an e-mail address, such as ann@example.com.",

@@ -201,6 +201,7 @@ export const zh: Texts = {
     nobodyDecides: "目前没有人能决定：",
     decidedMeanwhile: "已由他人处理。",
     decidedByYou: "您已处理。",
+    tooLate: (label) => `您的答复“${label}”来得太晚，未被计入。`,
     thanks: "已完成，您的决定已记录。",
     voted: "您的投票已记录，还需要其他人投票。",
     next: "下一个问题",
@@ -253,7 +254,8 @@ export const zh: Texts = {
   },
   values: {
     "value.required": () => "此项为必填。",
-    "value.type": ([type]) => (type === "number" ? "请输入数字，例如 90.5。" : type === "integer" ? "请输入整数。" : type === "boolean" ? "请选择是或否。" : null),
+    "value.type": ([type]) => (type === "number" ? "请输入数字，例如 90.5。" : type === "integer" ? "请输入整数。" : type === "boolean" ? "请选择是或否。" : type === "string" ? "请填写此项。" : null),
+    "value.pattern": ([pattern]) => `格式不符合要求（${pattern}）。`,
     "value.format": ([format]) =>
       ({
         email: "请输入电子邮件地址，例如 ann@example.com。",

@@ -187,8 +187,14 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
   const mine = useWho();
   const byMe = pending.decided_by !== null && pending.decided_by === mine;
   const rule = ruleOf(pending);
+  const lost = useLeaving().find((each) => each.id === pending.id && each.state === "refused");
   return (
     <>
+      {lost && (
+        <div className="note warn" role="alert">
+          {t.decision.tooLate(lost.label)}
+        </div>
+      )}
       <section className={`note ${good ? "good" : pending.status === "reject" ? "bad" : ""}`}>
         <h2>{t.decision.decidedTitle[pending.status] ?? t.decision.options[pending.status] ?? pending.status}</h2>
         {rule !== null && (
