@@ -390,6 +390,7 @@ export const serverZh: Record<string, string> = {
   "wait_for.kind": "等待事件的写法不对",
   "wait_for.match": "等待事件的匹配条件不对",
   "webhook.dedupe": "webhook 的去重设置不对",
+  "still.client": "由客户端执行的工具无法在执行前再次核对",
   "still.guards_nothing": "这个工具只读取，执行前的再次核对没有意义",
   "still.kind": "执行前再次核对的写法不对",
   "still.never": "这个条件在审批与执行之间不会变化",
