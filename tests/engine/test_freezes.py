@@ -16,7 +16,7 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.state import RunState
-from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope, holds_nothing
+from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope, find_freeze_of_stop, holds_nothing
 from tests.engine.test_agents import TOOLS, answer, call, flow
 from tests.support.runs import MINUTE, SECOND, Play
 
@@ -322,3 +322,41 @@ def _is_held(kind: str, step: str, scope: Scope, name: str, mode: Mode) -> bool:
     assert held <= {event.path for event in begun}
     it.check_again()
     return bool(held)
+
+
+ENDS: Final = {
+    "undo": "steps: [{id: a, call: t.f, undo: {call: t.g}}, {id: b, call: t.f}]",
+    "finally": "steps: [{id: a, call: t.f}, {id: b, call: t.f}]\nfinally: [{call: t.g}]",
+    "not begun": "steps: [{id: a, call: t.f}, {id: b, call: t.f}, {try: [{call: t.f}], finally: [{call: t.g}]}]",
+    "begun": "steps: [{id: a, call: t.f}, {try: [{id: b, call: t.f}], finally: [{call: t.g}]}]",
+    "child": "steps: [{id: a, call: t.f}, {id: b, run: other}]",
+}
+
+
+@pytest.mark.parametrize(
+    ("end", "scope", "name", "mode", "held"),
+    [
+        ("undo", "tool", "t.g", "frozen", True),
+        ("undo", "tool", "t.f", "frozen", False),
+        ("finally", "tool", "t.g", "frozen", True),
+        ("finally", "tool", "t.f", "frozen", False),
+        ("finally", "workflow", "other", "frozen", False),
+        ("not begun", "tool", "t.g", "frozen", False),
+        ("begun", "tool", "t.g", "frozen", True),
+        ("begun", "tool", "t.g", "read_only", True),
+        ("begun", "tool", "t.g", "no_agents", False),
+        ("child", "workflow", "other", "frozen", True),
+        ("child", "workflow", "third", "frozen", False),
+        ("child", "workflow", "other", "no_agents", False),
+        ("child", "tenant", "", "read_only", True),
+        ("child", "principal", "user:nobody", "frozen", False),
+        ("child", "tool", "t.f", "frozen", False),
+    ],
+)
+def test_a_freeze_holds_a_stop_by_what_the_end_of_the_run_would_begin(
+    end: str, scope: Scope, name: str, mode: Mode, held: bool
+) -> None:
+    play = Play("tools: {t: {python: registered}}\n" + ENDS[end])
+    play.succeed("a")
+    freeze = Freeze("f1", mode, scope, name, "a drill")
+    assert find_freeze_of_stop(play.plan, play.state, [freeze], ()) == (freeze if held else None)
