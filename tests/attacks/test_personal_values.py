@@ -286,6 +286,11 @@ def test_who_forks_anothers_run_is_shown_no_more_of_it(
     hidden(fork.get("operator", "/v1/runs?limit=200").text)
     hidden(fork.get("operator", f"/v1/threads/{fork.thread_id}/messages?limit=200").text)
     hidden(fork.get("operator", "/v1/pendings?limit=200").text)
+    while not fork.get("operator", f"/v1/runs/{fork.run_id}/snapshot").json()["pendings"]:
+        time.sleep(0.02)
+    refused = fork.agui("operator").post(user("And?"))
+    assert (refused.status, refused.problem["code"]) == (409, "thread_waiting")
+    hidden(str(refused.problem))
 
 
 def test_a_backtest_shows_no_personal_value_by_a_text_that_is_made_for_it(

@@ -323,7 +323,7 @@ class Conversation:
             )
             branch = Branch(base.id, base.id)
         elif messages:
-            raise self._reject_busy(base.id, base_state)
+            raise await self._reject_busy(base.id, base_state)
         else:
             self.access.place.only_follows()
             return await self._attach(last)
@@ -368,15 +368,16 @@ class Conversation:
 
     async def _busy(self, last: RunSummary) -> Rejected:
         """The refusal of a user message that comes while a run is active and answers none of its questions."""
-        return self._reject_busy(last.id, await self.access.state(last.id))
+        return await self._reject_busy(last.id, await self.access.state(last.id))
 
-    def _reject_busy(self, run_id: UUID, state: RunState) -> Rejected:
-        opened = [each.opened for each in state.open_questions]
+    async def _reject_busy(self, run_id: UUID, state: RunState) -> Rejected:
+        waits = bool(state.open_questions)
+        opened = [each.opened for each in (await self.access.seen(state)).open_questions]
         return Rejected(
             409,
-            "thread_waiting" if opened else "thread_busy",
+            "thread_waiting" if waits else "thread_busy",
             f"run {run_id} of thread {self.posted.thread_id} "
-            + ("waits for an answer; answer it first." if opened else "is still active; wait for it or stop it."),
+            + ("waits for an answer; answer it first." if waits else "is still active; wait for it or stop it."),
             winner={
                 "run_id": str(run_id),
                 "status": state.status,
