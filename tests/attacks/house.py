@@ -116,17 +116,20 @@ class House:
     def facts(self) -> dict[str, int]:
         """How much has happened, once nothing is under way: events in logs, runs, votes, and effects."""
         assert self.waiting, "it is there before anything is counted, whichever test comes first"
-        under_way = """
-        SELECT (SELECT count(*) FROM outbox WHERE due_at <= now()) + (
-          SELECT count(*) FROM runs WHERE status NOT IN ('waiting', 'finished', 'failed', 'stopped'))
-        """
-        wait_for(lambda: self.people.do(lambda c: c.fetchval(under_way)) == 0)
         query = """
-        SELECT (SELECT coalesce(sum(seq), 0) FROM runs) AS events,
+        SELECT (SELECT count(*) FROM outbox WHERE due_at <= now()) + (
+            SELECT count(*) FROM runs WHERE status NOT IN ('waiting', 'finished', 'failed', 'stopped')) AS under_way,
+          (SELECT coalesce(sum(seq), 0) FROM runs) AS events,
           (SELECT count(*) FROM runs) AS runs, (SELECT count(*) FROM votes) AS votes,
           (SELECT count(*) FROM effects) AS effects
         """
-        return {name: int(n) for name, n in self.people.do(lambda c: c.fetchrow(query)).items()}  # type: ignore[union-attr]
+
+        def at_rest() -> dict[str, int] | None:
+            row = self.people.do(lambda c: c.fetchrow(query))
+            counts = {name: int(n) for name, n in row.items()}  # type: ignore[union-attr]
+            return None if counts["under_way"] else counts
+
+        return wait_for(at_rest)  # type: ignore[return-value]
 
     # --- what waits
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import re
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from hai_flow_chaos.plan import Campaign
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
+from tests.support.examples import SEED
 from tests.support.forking import ROOT
 
 SETTLE_SECONDS = 120  # a machine with much to do: what is measured here is whether, not when
@@ -21,9 +20,8 @@ SETTLE_SECONDS = 120  # a machine with much to do: what is measured here is whet
 
 @pytest.mark.timeout(900)
 async def test_half_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
-    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**6))
-    campaign = Campaign(seed, minutes=0.5, servers=2, workers=2, runs=60, settle=SETTLE_SECONDS)
-    print(f"seed {seed}: {campaign.command}")
+    campaign = Campaign(SEED, minutes=0.5, servers=2, workers=2, runs=60, settle=SETTLE_SECONDS)
+    print(f"seed {SEED}: {campaign.command}")
     outcome = await campaigns.run(campaign, tmp_path, patient=True)
     campaigns.written(outcome, tmp_path)
     assert [str(each) for each in outcome.broken[:5]] == [], campaign.command

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import random
-
 import pytest
 
 from tests.chaos.forks import campaign
+from tests.support.examples import SEED
 from tests.support.postgres import Server
 
 
@@ -15,10 +13,9 @@ from tests.support.postgres import Server
 async def test_all_work_is_undone_or_owned_after_random_forks_stops_and_kills(
     postgres_server: Server,
 ) -> None:
-    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**6))
-    print(f"seed {seed}: python -m tests.chaos.forks --seed {seed}")
+    print(f"seed {SEED}: python -m tests.chaos.forks --seed {SEED}")
     with postgres_server.database() as dsn:
-        report = await campaign(dsn, seed=seed, seconds=20.0, kill_every=6.0)
+        report = await campaign(dsn, seed=SEED, seconds=20.0, kill_every=6.0)
     assert report.faults == []
     assert report.forks > 3
     assert report.kills

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,11 +18,10 @@ from typing import Any, Final
 import pytest
 
 from hai_flow.definition.compiler import check_workflow
-from tests.support.examples import by_night
+from tests.support.examples import SEED, by_night
 
 PROGRAMS: Final = by_night(20_000, 150)
 PORTION: Final = 500  # in one test, so that the processes of pytest share them
-SEED: Final = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(2**32))
 INPUTS: Final = [
     {"a": a, "b": b, "k": k} for a, b, k in itertools.product((True, False), (True, False), ("x", "y", "z"))
 ]

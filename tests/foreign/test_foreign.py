@@ -32,6 +32,7 @@ from tests.foreign.transcripts import (
     stream,
     text,
 )
+from tests.support.examples import SEED
 
 CORPUS = [*chats.ALL, *clouds.ALL, *gateways.ALL, *typed.ALL, *typed_gateways.ALL, *wrapped.ALL]
 CUTS = int(os.environ.get("TEST_CUTS", "200"))
@@ -57,7 +58,7 @@ def test_an_answer_that_is_cut_anywhere_into_pieces_is_the_same_answer(transcrip
 
 
 def test_answers_that_are_cut_at_random_are_the_same_answers() -> None:
-    chance = random.Random(os.environ.get("TEST_SEED", "1"))
+    chance = random.Random(SEED)
     for number in range(CUTS):
         transcript = CORPUS[number % len(CORPUS)]
         body = transcript.body
@@ -107,7 +108,7 @@ def test_calls_are_performed_as_they_were_shown() -> None:
 
 
 def test_bytes_that_are_no_answer_are_an_error_of_ours_and_nothing_else() -> None:
-    chance = random.Random(os.environ.get("TEST_SEED", "1"))
+    chance = random.Random(SEED)
     odd = (b"null", b"[]", b"{}", b"\n\n", b"data: ", b'"x"', b"1e999", b"true", b"\\ud800", b"\x00", b"<", b"\xff")
     for number in range(max(CUTS, 1000)):
         transcript = CORPUS[number % len(CORPUS)]

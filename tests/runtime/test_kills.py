@@ -20,7 +20,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Make
 from tests.support import effects
-from tests.support.examples import by_night
+from tests.support.examples import SEED, by_night
 from tests.support.ledger import check_all, check_effects
 from tests.support.proxy import Direction, Proxy
 from tests.support.skewed import SkewedServer
@@ -102,9 +102,8 @@ async def test_kills_during_many_runs_lose_nothing_and_repeat_nothing(
     database_url: str, eye: Connection, make: Make
 ) -> None:
     operator = await make()
-    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
-    print(f"seed {seed}")
-    chance, kills = random.Random(seed), by_night(50, 15)
+    print(f"seed {SEED}")
+    chance, kills = random.Random(SEED), by_night(50, 15)
     began = time.monotonic()
     with Nursery(database_url) as nursery:
         nursery.fork(f"start {kills // 3} {4 * kills}")
@@ -113,7 +112,7 @@ async def test_kills_during_many_runs_lose_nothing_and_repeat_nothing(
             await so_many_finish(eye, number * 3 + 1, 60)  # else a slow machine loses a step thrice for want of time
             await asyncio.sleep(chance.uniform(0.05, 0.6))  # the fault's own moment, not a wait for a fact
             victim = chance.choice(workers)
-            assert alive(victim), f"seed {seed}: a worker died by itself"
+            assert alive(victim), f"seed {SEED}: a worker died by itself"
             if number:
                 os.kill(victim, signal.SIGKILL)
             else:
@@ -127,7 +126,7 @@ async def test_kills_during_many_runs_lose_nothing_and_repeat_nothing(
     retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
     dead = await eye.fetchval("SELECT count(*) FROM workers")
     print(
-        f"seed {seed}: {performed} effects, {retried} of them again, {dead} workers, {time.monotonic() - began:.0f} s"
+        f"seed {SEED}: {performed} effects, {retried} of them again, {dead} workers, {time.monotonic() - began:.0f} s"
     )
     assert retried, "no kill met an attempt in flight: the test tests nothing"
 
@@ -167,9 +166,8 @@ SKEW_SECONDS = 3 * LEASE_SECONDS  # a clock that is wrong by so much ends every 
 async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
     skewed: SkewedServer,
 ) -> None:
-    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
-    print(f"seed {seed}")
-    chance, count = random.Random(seed), by_night(24, 9)
+    print(f"seed {SEED}")
+    chance, count = random.Random(SEED), by_night(24, 9)
     eye = await asyncpg.connect(skewed.dsn)
     await eye.execute(effects.LEDGER)
     faults: Counter[str] = Counter()
@@ -185,7 +183,7 @@ async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
             fault = ("skew", "stop", "kill")[number % 3]
             running = [worker for worker in workers if worker not in {pid for _, pid in stopped}]
             victim = chance.choice(running)
-            assert alive(victim), f"seed {seed}: a worker died by itself"
+            assert alive(victim), f"seed {SEED}: a worker died by itself"
             if fault == "skew":
                 skewed.skew(chance.uniform(-SKEW_SECONDS, SKEW_SECONDS))
             elif fault == "stop":
@@ -204,7 +202,7 @@ async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
         skewed.skew(0)
         await all_finish(eye, 4 * count, 60)
     retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
-    print(f"seed {seed}: {await check_effects(eye)} effects, {retried} of them again, {dict(faults)}")
+    print(f"seed {SEED}: {await check_effects(eye)} effects, {retried} of them again, {dict(faults)}")
     assert retried, "no fault met an attempt in flight: the test tests nothing"
     await eye.close()
 
@@ -212,9 +210,8 @@ async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
 @pytest.mark.timeout(240)
 async def test_silent_and_read_only_connections_lose_and_repeat_nothing(database_url: str, eye: Connection) -> None:
     """The lines of workers, one by one or all of one at once; two workers have none that ever fails."""
-    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
-    print(f"seed {seed}")
-    chance, count = random.Random(seed), by_night(16, 8)
+    print(f"seed {SEED}")
+    chance, count = random.Random(SEED), by_night(16, 8)
     database = await eye.fetchval("SELECT current_database()")
     async with Proxy(database_url) as proxy:
         with Nursery(proxy.dsn) as unlucky, Nursery(database_url) as healthy:  # their processes do not share a line
@@ -244,10 +241,10 @@ async def test_silent_and_read_only_connections_lose_and_repeat_nothing(database
                         lambda known=lines: any(line.begun.is_set() for line in proxy.lines() if line not in known), 10
                     )
                     await eye.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
-            assert all(alive(victim) for victim in victims), f"seed {seed}: a worker died by itself"
+            assert all(alive(victim) for victim in victims), f"seed {SEED}: a worker died by itself"
             await all_finish(eye, 4 * count, 90)
     retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
-    print(f"seed {seed}: {await check_effects(eye)} effects, {retried} of them again")
+    print(f"seed {SEED}: {await check_effects(eye)} effects, {retried} of them again")
 
 
 async def test_backends_terminated_in_mid_commit_leave_no_run_behind(database_url: str, eye: Connection) -> None:

@@ -19,6 +19,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.postgres.tool_transactions import Transaction
 from tests.runtime.conftest import TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
+from tests.support.examples import SEED
 from tests.support.ledger import check_all, log_of
 from tests.support.waiting import until
 from tests.support.workers import Nursery, alive
@@ -251,9 +252,8 @@ async def test_a_row_that_another_transaction_holds_is_waited_for(make: Make, sh
 
 
 async def test_fifty_kills_of_workers_leave_each_payment_once(database_url: str, shop: Connection) -> None:
-    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    print(f"seed {SEED}")
+    chance = random.Random(SEED)
     began = time.monotonic()
 
     async def finished() -> int:
@@ -269,7 +269,7 @@ async def test_fifty_kills_of_workers_leave_each_payment_once(database_url: str,
         for _ in range(50):
             await asyncio.sleep(chance.uniform(0.05, 0.4))  # the fault's own moment, not a wait for a fact
             victim = chance.choice(workers)
-            assert alive(victim), f"seed {seed}: a worker died by itself"
+            assert alive(victim), f"seed {SEED}: a worker died by itself"
             os.kill(victim, signal.SIGKILL)
             workers.remove(victim)
             workers.append(nursery.fork())
@@ -278,12 +278,12 @@ async def test_fifty_kills_of_workers_leave_each_payment_once(database_url: str,
         except AssertionError:
             columns = "id, status, seq, version, fence, worker, wake_at, convert_from(result, 'UTF8')"
             rows = await shop.fetch(f"SELECT {columns} FROM runs WHERE status <> 'finished'")
-            raise AssertionError(f"seed {seed}: {len(rows)} have not finished: {rows[:5]}") from None
+            raise AssertionError(f"seed {SEED}: {len(rows)} have not finished: {rows[:5]}") from None
     await check_all(shop)
     found = await shop.fetch("SELECT run_id, path, count(*) AS n FROM shop.payments GROUP BY 1, 2")
     wrong = [tuple(row) for row in found if row["n"] != effects.PAID[row["path"]]]
-    assert not wrong, f"seed {seed}: {wrong}"
+    assert not wrong, f"seed {SEED}: {wrong}"
     assert len(found) == 150 * len(effects.PAID)
     again = await shop.fetchval("SELECT count(*) FROM shop.payments WHERE attempt > 1")
-    print(f"seed {seed}: {again} payments by a later attempt, {time.monotonic() - began:.0f} s")
+    print(f"seed {SEED}: {again} payments by a later attempt, {time.monotonic() - began:.0f} s")
     assert again, "no kill met a transaction: the test tests nothing"

@@ -19,7 +19,7 @@ QUICK = "quick"
 QUICK_MAX = 20
 SUITE_MAX: Final = 50
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
-SEED: Final = os.environ.setdefault("TEST_SEED", str(date.today().toordinal()))  # pytest's other processes inherit it
+SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{date.today():%Y%m%d}"))  # pytest's other processes inherit it
 
 
 def examples(count: int) -> int:
