@@ -40,4 +40,4 @@ def sample(rows: Iterable[T], count: int, salt: str = "") -> list[T]:
     every = list(rows)
     if NIGHTLY or os.environ.get("TEST_ROWS") == "all" or count >= len(every):
         return every
-    return [every[place] for place in sorted(random.Random(SEED + salt).sample(range(len(every)), count))]
+    return [every[place] for place in sorted(random.Random(f"{SEED}{salt}").sample(range(len(every)), count))]
