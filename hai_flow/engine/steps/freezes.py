@@ -34,7 +34,6 @@ from hai_flow.primitives.signs import compose
 Mode: TypeAlias = Literal["frozen", "read_only", "no_agents"]
 Scope: TypeAlias = Literal["all", "tenant", "workflow", "tool", "model", "principal"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
-SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
 
 class Freeze(msgspec.Struct, frozen=True, gc=False):
