@@ -74,9 +74,9 @@ class Place:
     thread_id: str
 
 
-def last_call(snapshot: dict[str, Any]) -> str:
-    """The id of the newest call in a snapshot of messages."""
-    return [call for message in snapshot["messages"] for call in message.get("toolCalls", ())][-1]["id"]
+def calls_in(snapshot: dict[str, Any]) -> list[Any]:
+    """The calls in a snapshot of messages, the newest last."""
+    return [call for message in snapshot["messages"] for call in message.get("toolCalls", ())]
 
 
 class Hai:
@@ -91,10 +91,7 @@ class Hai:
         if what == DECISION:
             (shown,) = [each for each in stream.all("CUSTOM") if each["name"] == "hai.pending"]
             return shown["value"]["id"]
-        calls = [
-            call for message in stream.one("MESSAGE_SNAPSHOT")["messages"] for call in message.get("toolCalls", ())
-        ]
-        return calls[-1]["id"]
+        return calls_in(stream.one("MESSAGE_SNAPSHOT"))[-1]["id"]
 
     def answer(self, what: str, id: str) -> None:
         assert self.client.post(answer(id, "confirmed" if what == TOOL else "true")).status == 200
@@ -111,10 +108,7 @@ class Agui:
         stream = self.client.post()
         if what == DECISION:
             return stream.interrupts()[0]["id"]
-        calls = [
-            call for message in stream.one("MESSAGES_SNAPSHOT")["messages"] for call in message.get("toolCalls", ())
-        ]
-        return calls[-1]["id"]
+        return calls_in(stream.one("MESSAGES_SNAPSHOT"))[-1]["id"]
 
     def answer(self, what: str, id: str) -> None:
         if what == TOOL:
@@ -280,6 +274,61 @@ def test_a_run_of_one_protocol_is_followed_and_answered_in_another(
     snapshot = http.get(f"/v1/runs/{run['id']}/snapshot").json()
     assert snapshot["status"] == "finished"
     assert SAID[what] in str(snapshot["messages"])
+
+
+OWN = "openPage"
+GUARDED = WORKFLOWS[TOOL].replace("confirmAction:\n", "openPage:\n    effect: external\n").replace(TOOL, OWN)
+
+
+def offered(kind: str, place: Place) -> list[str]:
+    """The ids of what a client of the protocol sees that the run waits for."""
+    if kind == "aui":
+        client = AuiClient(place.url, place.workflow, session_id=place.thread_id)
+        with contextlib.closing(client):
+            client.until("aui_run_finished")
+            return [each["interrupt_id"] for each in client.events if each["type"] == "aui_interrupt"]
+    if kind == "agui":
+        stream = AguiClient(place.url, place.thread_id, workflow=place.workflow).post(tools=(OWN,))
+        questions = [each["id"] for each in stream.interrupts()]
+        calls = [call["id"] for each in stream.all("MESSAGES_SNAPSHOT") for call in calls_in(each)]
+        return [*questions, *calls, *stream.calls()]
+    try:
+        return [PARTIES[kind](place).pending(TOOL)]
+    except LookupError:
+        return []
+
+
+@pytest.mark.parametrize("holder", ["gate", "freeze"])
+@pytest.mark.parametrize("kind", FRONTENDS)
+async def test_a_client_sees_a_call_once_no_gate_and_no_freeze_holds_it(
+    server: ServerProcess, http: httpx2.Client, kind: str, holder: str
+) -> None:
+    name = unique("held").replace("-", "_")
+    source = GUARDED.replace("cross_tool", name)
+    if holder == "gate":
+        source = source.replace(f"call: {OWN}", f"call: {OWN}, approval: {{from: anyone}}")
+    http.post("/v1/workflows", content=source, headers=YAML).raise_for_status()
+    freezes = list[str]()
+    if holder == "freeze":
+        freeze = {"scope": "workflow", "name": name, "reason": "a drill"}
+        freezes.append(http.post("/v1/freezes", json=freeze).raise_for_status().json()["id"])
+    place = Place(server.url, name, unique("cross"))
+    run = http.post("/v1/runs", json={"workflow": name, "thread_id": place.thread_id}).json()["id"]
+
+    def asked(kind: str) -> list[str]:
+        questions = http.get(f"/v1/runs/{run}/snapshot").json()["pendings"]
+        return [each["id"] for each in questions if each["kind"] == kind]
+
+    await until(lambda: asked("gate") or (freezes and http.get(f"/v1/runs/{run}").json()["frozen"]))
+    assert set(offered(kind, place)) <= set(asked("gate"))
+    for id in asked("gate"):
+        http.post(f"/v1/pendings/{id}/decide", json={"decision": "approve"}).raise_for_status()
+    for id in freezes:
+        http.post(f"/v1/freezes/{id}/thaw").raise_for_status()
+    await until(lambda: asked("tool"))
+    assert offered(kind, place) == asked("tool")
+    PARTIES[kind](place).answer(TOOL, asked("tool")[0])
+    await until(lambda: http.get(f"/v1/runs/{run}").json()["status"] == "finished")
 
 
 INTERRUPTED = """\

@@ -8,7 +8,8 @@ Only this dialect's clients demand the following:
 * A turn that waits for a frontend's tool ends without an outcome, even if questions to people are open too: these
   become interrupts once the tool has answered.
 * A gate is shown as the call that it guards. The log gives that call the same id once it is performed, so the client
-  sees it begin once, and its result comes in the next turn.
+  sees it begin once, and its result comes in the next turn. The call of a tool that the client itself offers is shown
+  only when it is approved, because the client performs it.
 """
 
 from __future__ import annotations
@@ -274,7 +275,7 @@ class AguiEncoder(TurnEncoder):
         if renders_as_tool_call(self.profile, opened):
             return _whole_call(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
         frames = self._question_event(at, opened)
-        if opened.kind == "gate" and self._is_interrupt(opened) and model_call(self.state, opened.path) is None:
+        if self._shows_call(opened) and model_call(self.state, opened.path) is None:
             frames += self._call_behind_gate(at, opened)
         return frames
 
@@ -322,7 +323,7 @@ class AguiEncoder(TurnEncoder):
         return [each for each in pendings if self._is_interrupt(each.opened) and not self._has_voted(each)]
 
     def _call_id(self, opened: e.PendingOpened) -> str | None:
-        return _gate_call(self.state, opened) if opened.kind == "gate" else None
+        return _gate_call(self.state, opened) if self._shows_call(opened) else None
 
     def _is_awaited_call(self, opened: e.PendingOpened) -> bool:
         """Whether the client will answer this with a ToolMessage, without an interrupt."""
@@ -346,7 +347,7 @@ class AguiEncoder(TurnEncoder):
         if self.profile.option(_FRESH) is not None:
             self._fresh_asker = asker_run_id or self.run_id()
             questions = [each.opened for each in self._interrupting_now()]
-            self._streamed_anew = frozenset(opened.id for opened in questions if opened.kind == "gate")
+            self._streamed_anew = frozenset(opened.id for opened in questions if self._shows_call(opened))
         frames = super().preface(asker_run_id, transcript)
         self._fresh_asker, self._streamed_anew = None, frozenset()
         return frames
@@ -377,16 +378,20 @@ class AguiEncoder(TurnEncoder):
 
     # --- gates
 
+    def _shows_call(self, opened: e.PendingOpened) -> bool:
+        """Whether the client sees the question as the call that it guards."""
+        return opened.kind == "gate" and opened.tool not in self.profile.client_tools and self._is_interrupt(opened)
+
     def _is_gated(self, call: ToolCallState) -> bool:
         """Whether the client has seen this call already, as the call of a gate."""
         return call.executor == "server" and self._gate(call.path, call.id) is not None
 
     def _gate(self, path: str, call_id: str | None = None) -> PendingState | None:
-        """The newest gate of the step that was shown as an interrupt; with `call_id`, only if it guards that call."""
+        """The newest gate of the step that was shown as its call; with `call_id`, only if it guards that call."""
         step = self.state.steps.get(path)
         for n in range(step.asked if step else 0, 0, -1):
             pending = pending_of(self.state, path, n - 1)
-            if pending is None or pending.opened.kind != "gate" or not self._is_interrupt(pending.opened):
+            if pending is None or not self._shows_call(pending.opened):
                 continue
             if call_id in (None, tool_call_id(self.state.run_id, path, n, behind=pending.opened.id)):
                 return pending
@@ -397,7 +402,7 @@ class AguiEncoder(TurnEncoder):
         opened = pending.opened
         if opened.id in self._streamed_anew:
             return None
-        if opened.kind != "gate" or not self._is_interrupt(opened):
+        if not self._shows_call(opened):
             return confirmation(profile, pending)
         id = _gate_call(self.state, opened)
         return Call(id, opened.tool or opened.path, opened.args or "{}", self._find_gate_answer(id, pending))

@@ -13,15 +13,16 @@ from hai_flow.values import Json
 from hai_flow.wire.dialects.questions import encode_question_args
 from hai_flow.wire.sent_json import strip_none
 
-_REASONS: Final = {"gate": "tool_call", "approve": "confirmation"}
+_REASONS: Final = dict.fromkeys(("gate", "approve"), "confirmation")
 
 
 def interrupt(opened: e.PendingOpened, call_id: str | None, *, expires: bool) -> dict[str, Json]:
-    """The open question as an `Interrupt`; its id is the pending's. `call_id`: the call that a gate guards."""
+    """The open question as an `Interrupt`; its id is the pending's. `call_id`: the call that a gate guards, if the
+    client sees it."""
     words = [text for text in (opened.heading, opened.message) if text]
     fields = {
         "id": opened.id,
-        "reason": _REASONS.get(opened.kind, "input_required"),
+        "reason": "tool_call" if call_id else _REASONS.get(opened.kind, "input_required"),
         "message": "\n\n".join(words) or None,
         "toolCallId": call_id,
         "responseSchema": _schema(opened),
