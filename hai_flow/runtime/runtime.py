@@ -49,6 +49,7 @@ from hai_flow.runtime.ops.external_beat import Witness
 from hai_flow.runtime.ops.replicas import Replicas
 from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
 from hai_flow.runtime.people.chat_cards import ChatCards, Chats
+from hai_flow.runtime.people.ids import read_ids
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.people.picks import Picks
@@ -200,6 +201,7 @@ class Runtime(Service):
         self.rows = Rows()
         self.receipt_keys = ReceiptKeys(settings)
         self._channels = channels_of(settings)
+        self.ids = read_ids(settings) if beside is None else beside.ids
         self.issuer_roles: Collection[str] = ()  # which the file of issuers names; the API knows it
         self.chats: Chats | None = None
         if self._channels is not None:
@@ -302,7 +304,7 @@ class Runtime(Service):
         self.rules = StandingRules(self.database, self.committer, self.catalog, self.pins, settings.rule_approvals)
         queueing = Queueing(self.database).handlers
         home, by_keys = None if self._beside is None else self._beside.database, settings.identity == KEYS
-        rosters = Rosters(self.tenants, self._channels, home, by_keys=by_keys)
+        rosters = Rosters(self.tenants, self._channels, home, by_keys=by_keys, ids=self.ids)
         self.picks = Picks(self.database, self.committer, self.catalog, rosters, self.rows, sweeps=self.performs)
         remote_tasks = RemoteTasks(
             self.database, self.committer, self.catalog, self.registry, self.tenants, performs=self.performs
@@ -414,7 +416,9 @@ class Runtime(Service):
         home = None if self._beside is None else self._beside.database
         config = NotifierConfig(poll_seconds=settings.poll_seconds, link_base=file.url or settings.public_url)
         http = self._build_http_config()
-        return Notifier(self.database, self.inbox, file, settings.secrets, http, config, self.rows, cards, home)
+        return Notifier(
+            self.database, self.inbox, file, settings.secrets, http, config, self.rows, cards, home, self.ids
+        )
 
     def _build_http_config(self) -> HttpConfig:
         settings = self.settings

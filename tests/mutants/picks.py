@@ -8,6 +8,7 @@ from tests.mutants.mutant import Room
 
 _ENGINE: Final = "tests/engine/test_picks.py"
 _RUNTIME: Final = "tests/runtime/test_picks.py"
+_NOTIFIER: Final = "tests/runtime/test_notifier.py"
 
 deciders = Room("hai_flow/engine/pendings/deciders.py", _ENGINE)
 deciders.bug("everybody decides before people are picked", ("    if rules.picked is None:\n", "    if False:\n"))
@@ -24,14 +25,27 @@ votes = Room("hai_flow/engine/pendings/votes.py", _ENGINE)
 votes.bug("the picked can always reach the quorum", ("if rules.picked else rules.people", "if False else rules.people"))
 policies = Room("hai_flow/engine/pendings/policies.py", _ENGINE)
 policies.bug("fewer are picked than the quorum needs", ("pick = max(stage.pick, stage.quorum)", "pick = stage.pick"))
+roster = Room("hai_flow/runtime/people/roster.py", _RUNTIME)
+roster.bug("two ids of one person are two", ("c.Principal(one,", "c.Principal(holder.id,"))
+notifying = Room("hai_flow/runtime/people/notifier.py", _NOTIFIER)
+notifying.bug("both ids of a person are told", ("(each.channel, each.person) in first", "True"))
 picking = Room("hai_flow/runtime/people/picks.py", _RUNTIME)
 picking.bug("the load does not count", ("(load.get(id, 0), sha256", "(0, sha256"))
 picking.bug("an absent person is picked", ("if id not in absent and ineligible", "if ineligible"))
 picking.bug(
     "the requester sends others away",
-    ("        row.person for row in away if not list", "        row.person for row in away if True or not list"),
+    (
+        "        if not list_excluding_selectors(rules.exclude, roster",
+        "        if True or not list_excluding_selectors(rules.exclude, roster",
+    ),
 )
-picking.bug("picked people stay for ever", ("any(id not in able and id not in spent for id in rules.picked)", "False"))
+picking.bug("two ids of one person stay picked", (" or len(picked) < len(rules.picked)", ""))
+picking.bug("an absence holds for one id", ("roster.all_ids(row.person)[0]", "row.person"))
+picking.bug(
+    "picks by a further id are not counted",
+    ("sum(open_picks.get(id, 0) for id in all_ids(one))", "open_picks.get(one, 0)"),
+)
+picking.bug("picked people stay for ever", ("any(id not in able and id not in spent for id in picked)", "False"))
 picking.bug("two processes do not wait for each other", ("            await picks.lock(connection, tenant)\n", ""))
 rows = Room("hai_flow/store/commit/projection.py", _RUNTIME)
 rows.bug("all picked people are told again", ("if person not in event.before and (notify", "if (notify"))

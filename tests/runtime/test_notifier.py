@@ -14,6 +14,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.notify import sending
 from hai_flow.notify.channels import NotifyFile, read_channels
+from hai_flow.runtime.people.ids import Aliases
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.http.transport import HttpConfig
@@ -64,9 +65,10 @@ class World:
         assert findings == []
 
     @contextlib.asynccontextmanager
-    async def notifier(self, file: NotifyFile | None = None) -> AsyncIterator[Notifier]:
+    async def notifier(self, file: NotifyFile | None = None, **people: Any) -> AsyncIterator[Notifier]:
         secrets = {"PAGER": SECRET, "SLACK": self.hooks.url}
-        made = Notifier(self.runtime.database, self.runtime.inbox, file or self.file, secrets, HttpConfig(), QUICK)
+        runtime = self.runtime
+        made = Notifier(runtime.database, runtime.inbox, file or self.file, secrets, HttpConfig(), QUICK, **people)
         await made.start()
         yield made
         await made.stop()
@@ -118,6 +120,13 @@ async def test_everybody_who_may_decide_gets_a_mail_with_a_link_of_their_own(wor
     tokens = [link.rsplit("/", 1)[1] for link in links]
     assert all(len(token) >= 43 for token in tokens)
     assert not [row for row in stored if any(token.encode() in bytes(row[0]) for token in tokens)]
+
+
+async def test_a_person_with_two_ids_is_told_once(world: World) -> None:
+    run_id = await world.ask("[email]")
+    async with world.notifier(ids={"default": Aliases({"user:bob": "user:ann"})}):
+        ended = await world.ended(run_id, 2)
+    assert [(each.person, each.status) for each in ended if each.person != "user:req"] == [("user:ann", "sent")]
 
 
 async def test_a_failing_hanging_receiver_gets_its_message_under_one_id(

@@ -227,6 +227,30 @@ async def test_people_of_another_tenant_are_neither_picked_nor_counted(office: O
     assert picked == {"user:bob": 2, "user:cat": 2, "user:eve": 2}
 
 
+SMITH = "hai: identity/v1\npeople: {acme: {user:bob: [user:cat]}, default: {user:ann: [user:a.smith]}}"
+
+
+async def test_two_ids_of_one_person_are_picked_and_counted_as_one(make: Make, tmp_path: Path) -> None:
+    """Also where they were joined after the pick, and never by the ids of another tenant."""
+    before = Office(await make(identity=KEYS))
+    before.hire("ann", "a.smith")
+    joined = await before.ask()
+    assert set(await before.picked(joined)) == {"user:ann", "user:a.smith"}
+    file = tmp_path / "identity.yaml"
+    file.write_text(SMITH)
+    office = Office(await make(identity=file))
+    office.hire("bob", "cat")
+    await office.runtime.picks.look()
+    assert await before.picked(joined) in ([["user:ann", other] for other in ("user:bob", "user:cat")])
+    runs = [joined, *[await office.ask() for _ in range(5)]]
+    assert await office.count(runs) == {"user:ann": 4, "user:bob": 4, "user:cat": 4}
+    own = [await office.ask(requester="user:a.smith") for _ in range(2)]
+    assert await office.count(own) == {"user:bob": 2, "user:cat": 2}
+    await office.leave("user:a.smith")
+    await office.runtime.picks.look()
+    assert await office.count(runs) == {"user:bob": 6, "user:cat": 6}
+
+
 async def test_a_stage_picks_anew_of_its_own_people(office: Office) -> None:
     office.hire("ann", "bob", "cat")
     office.hire("cy", "di", "eli", roles=[DECIDER, "chief"])

@@ -18,7 +18,7 @@ from starlette.requests import HTTPConnection
 from hai_flow.api import mcp_resource
 from hai_flow.api.auth import frontend_tokens, tickets
 from hai_flow.api.auth.directory.erased_people import ErasedPeople
-from hai_flow.api.auth.directory.people import NOBODY, Ids, People
+from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.auth.frontend_tokens import FrontendTokens
 from hai_flow.api.auth.impersonation import read_acting_header, reject_acting
@@ -29,6 +29,7 @@ from hai_flow.api.permissions.principals import Principal, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.people.delegates import list_held_by_other_keys
+from hai_flow.runtime.people.ids import NOBODY, Ids
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity.keys import PREFIX
 

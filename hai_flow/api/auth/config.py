@@ -22,27 +22,19 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hai_flow.api.auth.directory.people import Ids
 from hai_flow.api.auth.issuers.jwt import ALGORITHMS, ClientRegistration, Issuer
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.keys import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
 from hai_flow.definition.yaml.mapping_reader import Reader
-from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
 from hai_flow.primitives.hosts import is_loopback
-from hai_flow.primitives.signs import compose
+from hai_flow.runtime.people.ids import FILE, Ids, read_people
 from hai_flow.settings import variables
-from hai_flow.store.identity import keys, tenants
+from hai_flow.store.identity import tenants
 from hai_flow.values import Json
 
 _TEXTS: Final = either(LITERAL, list_of(LITERAL, 1))
-FILE: Final = Shape("identity", "The identity file", (
-    Key("hai", enum("identity/v1"), "the language", required=True, example="identity/v1"),
-    Key("issuers", map_of(shape_of("issuer")), "whose tokens are believed", example="{corp: {...}}"),
-    Key("people", map_of(either(list_of(LITERAL, 1), map_of(list_of(LITERAL, 1), keys="any")), keys="any"),
-        "further ids of people, by tenant", example="{acme: {user:ann: [user:ann@corp.example]}}"),
-))  # fmt: skip
 ISSUER: Final = Shape("issuer", "An issuer of tokens", (
     Key("issuer", LITERAL, "what its tokens say in `iss`", required=True, example="https://login.example.com"),
     Key("audience", _TEXTS, "what they say in `aud`: who they are for", required=True, example="hai-flow"),
@@ -83,7 +75,7 @@ def read_identity(path: Path) -> tuple[tuple[Issuer, ...], Ids]:
     issuers = [_issuer(reader, path, name, each) for name, each in raw_issuers.items()]
     sound_issuers = tuple(issuer for issuer in issuers if issuer is not None)
     _keep_apart(reader, sound_issuers)
-    people = _map_people_by_tenant(reader, fields.get("people", {}), sound_issuers)
+    people = read_people(reader, fields)
     if any(finding.severity == "error" for finding in reader.findings):
         raise DefinitionError(reader.findings)
     return sound_issuers, people
@@ -190,45 +182,3 @@ def _keep_apart(reader: Reader, issuers: tuple[Issuer, ...]) -> None:
                     "would be one person"
                 )
                 reader.error(("issuers", issuer.name), "issuer.prefix", message, key=True)
-
-
-def _map_people_by_tenant(reader: Reader, given: Mapping[str, Json], issuers: tuple[Issuer, ...]) -> Ids:
-    """The people of each tenant that `people` names. Those that stand there without a tenant are of the one whose
-    people all issuers of the file are, else of `default`."""
-    plain: dict[str, Json] = {}
-    by_tenant: dict[str, Mapping[str, Json]] = {}
-    for name, each in given.items():
-        if isinstance(each, Mapping):
-            if not tenants.NAME.fullmatch(name):
-                message = f"expected a tenant's name, or an id with a list of further ids, found {name!r:.80}"
-                reader.error(("people", name), "people.tenant", message, key=True)
-            by_tenant[name] = each
-        else:
-            plain[name] = each
-    named = {each.tenant for each in issuers if each.tenant_claim is None}
-    one_tenant = len(named) == 1 and all(each.tenant_claim is None for each in issuers)
-    own = named.pop() if one_tenant else tenants.DEFAULT
-    if plain and own in by_tenant:
-        message = f"expected the people of {own!r} in one place: under its name"
-        reader.error(("people", own), "people.twice", message, key=True)
-    return {
-        **{name: _people(reader, ("people", name), each) for name, each in by_tenant.items()},
-        **({own: _people(reader, ("people",), plain)} if plain and own not in by_tenant else {}),
-    }
-
-
-def _people(reader: Reader, at: tuple[str, ...], given: Mapping[str, Json]) -> Mapping[str, str]:
-    one: dict[str, str] = {}
-    for id, others in ((compose(id), [compose(each) for each in others]) for id, others in given.items()):
-        for each in (id, *others):
-            if not keys.is_principal(each):
-                reader.error((*at, id), "people.id", f"expected ids like user:ann, found {each!r:.80}", key=True)
-        if id == LOCAL_PRINCIPAL.id:
-            message = f"expected a name of their own: `{id}` stands for everybody on a server without identity"
-            reader.error((*at, id), "people.id", message, key=True)
-        for each in others:
-            if each in one or each in given:
-                message = f"expected {each!r:.80} once: it is an id of {one.get(each, each)!r} too"
-                reader.error((*at, id), "people.twice", message, key=True)
-            one[each] = id
-    return one

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from uuid import UUID
@@ -22,8 +22,8 @@ from hai_flow.api.permissions.rights import ROLES, SCOPED, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import WORK_FOR
-from hai_flow.primitives.signs import compose, list_spellings
 from hai_flow.runtime.catalog.built_in import RULE_APPROVAL
+from hai_flow.runtime.people.ids import NO_ALIASES, Aliases
 from hai_flow.runtime.runtime import LOCAL_TENANT
 
 _Dependency = TypeVar("_Dependency", bound=Callable[..., Any])
@@ -34,32 +34,6 @@ _UNRESTRICTED: Final = frozenset({"local", "act_as"})
 def now_ms() -> int:
     """The time by which credentials end (ms since 1970): the real one, whatever time a development server lets pass."""
     return time.time_ns() // 1_000_000
-
-
-class Aliases:
-    """The people of one tenant that have several ids. `one`: the one id of each further id."""
-
-    def __init__(self, one: Mapping[str, str]) -> None:
-        self._one = one
-        self._further: dict[str, tuple[str, ...]] = {}
-        for further, id in one.items():
-            self._further[id] = (*self._further.get(id, ()), further)
-
-    def one(self, id: str) -> str:
-        id = compose(id)
-        return self._one.get(id, id)
-
-    def further(self, id: str) -> tuple[str, ...]:
-        """The further ids of the person whose one id this is, and other spellings of all."""
-        further = self._further.get(id, ())
-        return tuple(each for name in (id, *further) for each in list_spellings(name) if each != id)
-
-    def all_of(self, id: str) -> tuple[str, ...]:
-        one = self.one(id)
-        return (one, *self.further(one))
-
-
-NO_ALIASES: Final = Aliases({})
 
 
 @dataclass(frozen=True, slots=True)

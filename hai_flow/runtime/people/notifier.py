@@ -35,6 +35,8 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
+from hai_flow.runtime.people.delegates import AllIds
+from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
 from hai_flow.runtime.people.stranded import MENDERS, STRANDED
 from hai_flow.steps.http.transport import HttpConfig
@@ -99,11 +101,14 @@ class Notifier(Service):
         rows: Rows | None = None,
         cards: ChatCards | None = None,
         home: Database | None = None,
+        ids: Mapping[str, Aliases] = NO_IDS,
     ) -> None:
-        """`cards` sends those of chats; `home`: the database with people's accounts, where that is another one."""
+        """`cards` sends those of chats; `home`: the database with people's accounts, where that is another one. `ids`:
+        the people with several ids, by the name of their tenant."""
         super().__init__()
         self._rows = rows or Rows()
         self._cards = cards
+        self._ids = ids
         self._home = home or database
         self._database = database
         self._inbox = inbox
@@ -181,10 +186,13 @@ class Notifier(Service):
         if given.what == STRANDED:  # those who can mend it, over the question's channels and in mails
             mails = (name for name, channel in place.channels.items() if isinstance(channel, channels.Email))
             notify, people = tuple(dict.fromkeys((*given.notify, *mails))), list(MENDERS)
+        all_ids = self._all_ids(given.tenant)
+        people = list(dict.fromkeys(id for each in people for id in all_ids(each)))  # a role has no further ids
         receivers = channels.recipients(place, notify, people, connected)
-        away = map_absences(await absences.list_now(self._database.api, given.tenant, None), _one_id)
+        away = map_absences(await absences.list_now(self._database.api, given.tenant, None), all_ids)
         if given.what != STRANDED and (away or given.person is not None):
-            receivers = _reseat(place, given, receivers, people, connected, away)
+            receivers = _reseat(place, given, receivers, people, connected, away, all_ids)
+        receivers = _tell_once(receivers, all_ids)
         parts = [(_derive_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
         await notifications.divide(self._database.api, given.id, parts)
 
@@ -248,7 +256,7 @@ class Notifier(Service):
         who = (
             c.Principal("service:notify")
             if person is None or given.person is None
-            else _principal(given.person, person)
+            else self._principal(given.tenant, given.person, person)
         )
         return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
 
@@ -282,18 +290,25 @@ class Notifier(Service):
         base = self.config.link_base
         return None if base is None else f"{base.rstrip('/')}{addresses.pending(pending_id)}"
 
+    def _principal(self, tenant: UUID, id: str, person: Person) -> c.Principal:
+        one, *further = self._all_ids(tenant)(id)
+        return c.Principal(one, person.roles, person.groups, aliases=tuple(further))
+
+    def _all_ids(self, tenant: UUID) -> AllIds:
+        """The people of the tenant, whose place was read."""
+        return self._ids.get(self._names.get(tenant, ""), NO_ALIASES).all_of
+
     async def _place(self, tenant: UUID) -> TenantChannels:
         if tenant not in self._names:
             self._names |= {each.id: each.name for each in await tenants.list_tenants(self._database.api)}
         return self._file.place(self._names.get(tenant, ""))
 
 
-def _principal(id: str, person: Person) -> c.Principal:
-    return c.Principal(id, person.roles, person.groups)
-
-
-def _one_id(id: str) -> tuple[str, ...]:
-    return (id,)
+def _tell_once(receivers: Sequence[channels.Recipient], all_ids: AllIds) -> list[channels.Recipient]:
+    """The receivers, each person once in each channel: by the first of their ids that the channel reaches."""
+    people = {(each.channel, each.person and all_ids(each.person)[0]): each for each in reversed(receivers)}
+    first = {(channel, each.person) for (channel, _), each in people.items()}
+    return [each for each in receivers if (each.channel, each.person) in first]
 
 
 def _reseat(
@@ -303,6 +318,7 @@ def _reseat(
     asked: Sequence[str],
     connected: Mapping[str, channels.Connected],
     away: Mapping[str, AbsenceRow],
+    all_ids: AllIds,
 ) -> list[channels.Recipient]:
     """The receivers, with those who decide for people that are away in the place of these. One whose seat nobody
     holds, or whose delegate the channels do not reach, is told all the same."""
@@ -310,10 +326,11 @@ def _reseat(
     names = tuple(dict.fromkeys(text.partition(":")[0] for text in given.notify))
     unchanged = list(receivers) if given.person is None else []
     for person in people:
-        holder = find_seat(person, away, _one_id).holder or person
-        theirs = [each for each in channels.recipients(place, names, {holder}, connected) if each.person == holder]
+        one = all_ids(person)[0]
+        holder = all_ids(find_seat(one, away, all_ids).holder or one)
+        theirs = [each for each in channels.recipients(place, names, holder, connected) if each.person in holder]
         if theirs:
-            unchanged = [*(each for each in unchanged if each.person != person), *theirs]
+            unchanged = [*(each for each in unchanged if each.person not in all_ids(person)), *theirs]
     return list(dict.fromkeys(unchanged))
 
 

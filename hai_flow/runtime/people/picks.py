@@ -32,6 +32,7 @@ from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.people.delegates import AllIds
 from hai_flow.runtime.people.roster import Roster, Rosters
 from hai_flow.runtime.people.stranded import ignore_picks, name_question, read_question
 from hai_flow.store.commit.projection import PICKED
@@ -52,34 +53,42 @@ SECONDS: Final = 5.0
 _ACTOR: Final = AuditActor(who=c.Principal("service:hai-flow"), way="pick")
 
 
-def list_able(
-    pending: PendingState, people: Sequence[c.Principal], away: Sequence[AbsenceRow], world: World
-) -> list[str]:
-    """The ids of all people that may decide the question, picked or not, and are not away. An absence that an excluded
-    person has entered does not count: the requester would choose the deciders."""
+def list_able(pending: PendingState, roster: Roster, away: Sequence[AbsenceRow], world: World) -> list[str]:
+    """The people that may decide the question, picked or not, and are not away, each by their one id. An
+    absence that an excluded person has entered does not count: the requester would choose the deciders."""
     rules, open_to_all = derive_rules(pending), ignore_picks(pending)
     absent = {
-        row.person for row in away if not list_excluding_selectors(rules.exclude, c.Principal(row.entered_by), world)
+        roster.all_ids(row.person)[0]
+        for row in away
+        if not list_excluding_selectors(rules.exclude, roster.name_person(c.Principal(row.entered_by)), world)
     }
     merged: dict[str, c.Principal] = {}
-    for each in people:  # by all keys of each person, and the file of channels
+    for each in roster.list_people(rules.notify):  # by all keys of each person, and the file of channels
         other = merged.get(each.id, each)
-        merged[each.id] = c.Principal(each.id, (*other.roles, *each.roles), (*other.groups, *each.groups))
+        roles, groups = (*other.roles, *each.roles), (*other.groups, *each.groups)
+        merged[each.id] = c.Principal(each.id, roles, groups, aliases=each.aliases)
     return [id for id, each in merged.items() if id not in absent and ineligible(open_to_all, each, world) is None]
 
 
-def choose_people(pending: PendingState, able: Sequence[str], load: Mapping[str, int]) -> tuple[tuple[str, ...], str]:
+def choose_people(
+    pending: PendingState, able: Sequence[str], load: Mapping[str, int], all_ids: AllIds
+) -> tuple[tuple[str, ...], str]:
     """The people that decide the question: the picked ones that are able still, or have voted, and then those with the
     least `load`; a hash decides between equals. None and a note, where there are too few: the whole role decides."""
-    rules, spent = derive_rules(pending), votes.voters(pending.votes)
+    rules, spent = derive_rules(pending), _list_voters(pending, all_ids)
     number = rules.pick or 1
-    staying = [id for id in rules.picked or () if id in able or id in spent]
+    picked = dict.fromkeys(all_ids(id)[0] for id in rules.picked or ())
+    staying = [id for id in picked if id in able or id in spent]
     others = [id for id in able if id not in staying and id not in spent]
     others.sort(key=lambda id: (load.get(id, 0), sha256(f"{pending.opened.id} {id}".encode()).digest()))
     people = (*staying, *others[: number - len(staying)])
     if len(people) < number:
         return (), f"{number} of those whom it asks were to be picked, and {len(people)} can decide, so all may decide"
     return people, ""
+
+
+def _list_voters(pending: PendingState, all_ids: AllIds) -> set[str]:
+    return {all_ids(id)[0] for id in votes.voters(pending.votes)}
 
 
 class Picks(Service):
@@ -144,9 +153,11 @@ class Picks(Service):
         if judged is None:
             return
         pending, world = judged
-        rules, spent = derive_rules(pending), votes.voters(pending.votes)
-        able = list_able(pending, roster.list_people(rules.notify), away, world)
-        if rules.picked is None or any(id not in able and id not in spent for id in rules.picked):
+        rules, spent = derive_rules(pending), _list_voters(pending, roster.all_ids)
+        able = list_able(pending, roster, away, world)
+        picked = {roster.all_ids(id)[0] for id in rules.picked or ()}
+        has_changed = any(id not in able and id not in spent for id in picked)
+        if rules.picked is None or has_changed or len(picked) < len(rules.picked):
             await self.pick(tenant, question.run_id, question.id)
 
     async def pick(self, tenant: UUID, run_id: UUID, pending_id: str) -> None:
@@ -172,8 +183,10 @@ class Picks(Service):
         if rules.pick is None or rules.picked == ():
             return None
         roster, away = await self._rosters.load(connection, tenant), await absences.list_now(connection, tenant, None)
-        able = list_able(pending, roster.list_people(rules.notify), away, world)
-        people, note = choose_people(pending, able, await picks.count_open(connection, tenant, able, pending_id))
+        able, all_ids = list_able(pending, roster, away, world), roster.all_ids
+        open_picks = await picks.count_open(connection, tenant, [id for one in able for id in all_ids(one)], pending_id)
+        load = {one: sum(open_picks.get(id, 0) for id in all_ids(one)) for one in able}
+        people, note = choose_people(pending, able, load, all_ids)
         if note and not roster.is_complete:
             note += "; whom an issuer gives a role, this server learns from its file of channels"
         if people == rules.picked:

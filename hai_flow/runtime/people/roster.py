@@ -6,13 +6,15 @@ issuers, a roster is complete only if the file of channels says that its people 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from hai_flow.engine import commands as c
 from hai_flow.notify.channels import App, Email, NotifyFile, Person, TenantChannels
+from hai_flow.runtime.people.delegates import AllIds
+from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.store.people import stranded
 
 if TYPE_CHECKING:
@@ -25,11 +27,12 @@ DECIDER: Final = "decider"  # the role by which a key decides questions
 @dataclass(frozen=True, slots=True)
 class Roster:
     """The people of a tenant. `holders`: once for each key, with its roles and groups. `is_complete`: there are no
-    other deciders. `by_keys`: keys alone let people sign in."""
+    other deciders. `by_keys`: keys alone let people sign in. `all_ids`: whose ids are one person's."""
 
     holders: Sequence[c.Principal]
     file: TenantChannels
     by_keys: bool = True
+    all_ids: AllIds = NO_ALIASES.all_of
 
     @property
     def is_complete(self) -> bool:
@@ -43,7 +46,12 @@ class Roster:
             for id, person in self.file.people.items()
             if not self.by_keys or any(self._reaches(each, person) for each in notify or ())
         ]
-        return [*self.holders, *listed]
+        return [self.name_person(each) for each in (*self.holders, *listed)]
+
+    def name_person(self, holder: c.Principal) -> c.Principal:
+        """Whoever holds a key, or stands in the file, by the one id of their person."""
+        one, *further = self.all_ids(holder.id)
+        return c.Principal(one, holder.roles, holder.groups, aliases=tuple(further))
 
     def _reaches(self, destination: str, person: Person) -> bool:
         name = destination.partition(":")[0]
@@ -57,15 +65,25 @@ class Rosters:
     """Loads rosters. `home`: the database with the keys, where that is another one. `file`: None, if this process has
     none."""
 
-    def __init__(self, tenants: Tenants, file: NotifyFile | None, home: Database | None, *, by_keys: bool) -> None:
+    def __init__(
+        self,
+        tenants: Tenants,
+        file: NotifyFile | None,
+        home: Database | None,
+        *,
+        by_keys: bool,
+        ids: Mapping[str, Aliases] = NO_IDS,
+    ) -> None:
         self._tenants = tenants
         self._file = file
         self._home = home
         self._by_keys = by_keys
+        self._ids = ids
 
     async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
         at_home = connection if self._home is None else self._home.api
         rows = await stranded.list_holders(at_home, tenant, DECIDER)
         holders = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
-        file = TenantChannels() if self._file is None else self._file.place(await self._tenants.name(tenant))
-        return Roster(holders, file, self._by_keys)
+        name = await self._tenants.name(tenant) if self._file is not None or self._ids else ""
+        file = TenantChannels() if self._file is None else self._file.place(name)
+        return Roster(holders, file, self._by_keys, self._ids.get(name, NO_ALIASES).all_of)

@@ -57,7 +57,7 @@ class Staff:
 
     def __init__(self, roster: Roster, away: Sequence[AbsenceRow]) -> None:
         self.roster = roster
-        self._away = map_absences(away, _one_id)
+        self._away = map_absences(away, roster.all_ids)
 
     def list_doubtful(self, selectors: Sequence[str]) -> list[str]:
         """The selectors that may match no decider."""
@@ -65,7 +65,7 @@ class Staff:
 
     def _is_doubtful(self, selector: str) -> bool:
         if not self.roster.is_complete:
-            return selector in self._away
+            return self.roster.all_ids(selector)[0] in self._away
         people, world = self.roster.list_people(None), World("", {})
         matching = [each for each in people if list_matching_selectors((selector,), each, world)]
         return len(matching) <= FEW
@@ -76,7 +76,8 @@ class Staff:
         is_complete = self.roster.is_complete
         if not is_complete and not all(each.startswith("user:") for each in rules.from_):
             return None
-        people = self.roster.list_people(rules.notify) if is_complete else [c.Principal(each) for each in rules.from_]
+        named = () if is_complete else (self.roster.name_person(c.Principal(each)) for each in rules.from_)
+        people = self.roster.list_people(rules.notify) if is_complete else list(named)
         holdings = {each.id: Holding(frozenset(each.roles), frozenset(each.groups)) for each in people}
         needed = 1
         if pending.opened.kind in ("approve", "gate"):
@@ -109,9 +110,10 @@ class Staff:
         self, person: c.Principal, holdings: Mapping[str, Holding], faults: dict[str, None]
     ) -> c.Principal | None:
         """The person, or whoever holds their seat while they are away."""
+        all_ids = self.roster.all_ids
         if person.id not in self._away:
             return person
-        seat = find_seat(person.id, self._away, _one_id)
+        seat = find_seat(person.id, self._away, all_ids)
         if seat.holder is None or (self.roster.is_complete and seat.holder not in holdings):
             faults[seat.why or f"{person.id} is away, and {seat.holder} has no key to decide with"] = None
             return None
@@ -123,7 +125,9 @@ class Staff:
             on_behalf_of=person.id,
             lent_roles=person.roles,
             lent_groups=person.groups,
-            through=seat.list_selectors_between(_one_id, holdings),
+            aliases=tuple(all_ids(seat.holder)[1:]),
+            lent_aliases=person.aliases,
+            through=seat.list_selectors_between(all_ids, holdings),
         )
 
 
@@ -242,7 +246,3 @@ def ignore_picks(pending: PendingState) -> PendingState:
         return pending
     bare = {name: each for name, each in policy.items() if name not in ("pick", "picked", "pick_note")}
     return msgspec.structs.replace(pending, opened=msgspec.structs.replace(pending.opened, policy=bare))
-
-
-def _one_id(id: str) -> tuple[str, ...]:
-    return (id,)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -10,15 +9,11 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.api.auth.directory.row_cache import Book
-from hai_flow.api.permissions.principals import NO_ALIASES, Aliases, Principal
+from hai_flow.api.permissions.principals import Principal
 from hai_flow.primitives.signs import compose
+from hai_flow.runtime.people.ids import NO_ALIASES, NOBODY, Aliases, Ids
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import tenants
-
-Ids = Mapping[str, Mapping[str, str]]
-"""The one id of each further id of a person, by the name of their tenant."""
-
-NOBODY: Final[Ids] = {}
 
 
 class People:
