@@ -227,7 +227,7 @@ stranded.bug(
 roster = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_stranded.py")
 roster.bug("every file of people is complete", ("self.by_keys or self.file.complete", "True"))
 roster.bug("no file of people is complete", ("self.by_keys or self.file.complete", "self.by_keys"))
-roster.bug("people of the file do not count", ("[*self.holders, *listed]", "list(self.holders)"))
+roster.bug("people of the file do not count", ("(*self.holders, *listed)", "self.holders"))
 roster.bug("whom no channel reaches decides without a key", ("not self.by_keys or any(", "True or any("))
 roster.bug("who has no address decides by mail", (" and person.email is not None", ""))
 roster.bug("whoever stands in the file needs an address", ("not self.by_keys or any(", "any("))

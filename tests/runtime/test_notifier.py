@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from uuid import UUID, uuid4
 
 import msgspec
@@ -14,7 +14,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.notify import sending
 from hai_flow.notify.channels import NotifyFile, read_channels
-from hai_flow.runtime.people.ids import Aliases
+from hai_flow.runtime.people.ids import NO_IDS, Aliases
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.http.transport import HttpConfig
@@ -65,10 +65,12 @@ class World:
         assert findings == []
 
     @contextlib.asynccontextmanager
-    async def notifier(self, file: NotifyFile | None = None, **people: Any) -> AsyncIterator[Notifier]:
+    async def notifier(
+        self, file: NotifyFile | None = None, ids: Mapping[str, Aliases] = NO_IDS
+    ) -> AsyncIterator[Notifier]:
         secrets = {"PAGER": SECRET, "SLACK": self.hooks.url}
         runtime = self.runtime
-        made = Notifier(runtime.database, runtime.inbox, file or self.file, secrets, HttpConfig(), QUICK, **people)
+        made = Notifier(runtime.database, runtime.inbox, file or self.file, secrets, HttpConfig(), QUICK, ids=ids)
         await made.start()
         yield made
         await made.stop()

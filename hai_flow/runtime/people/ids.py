@@ -1,4 +1,4 @@
-"""The people of each tenant that have several ids: `people` of the identity file (docs/security.md#who-is-calling).
+"""The people of each tenant that have several ids: `people` of the identity file (docs/security.md#authentication).
 
 All processes read it: a server compares callers by it, and a worker picks, counts and notifies people by it.
 """
