@@ -13,10 +13,11 @@ one of version 6 there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 HOME: Final = 0
 CELLS_MAX: Final = 1023
@@ -56,8 +57,7 @@ def draw_cell(name: str, cells: Sequence[int]) -> int:
     return max(cells, key=lambda cell: sha256(f"{cell}\x00{name}".encode()).digest())
 
 
-@dataclass(frozen=True, slots=True)
-class TenantCells:
+class TenantCells(msgspec.Struct, frozen=True):
     """The cells in which a tenant lives. `cells`: all that have data of it; the first one, its *seat*, has the things
     that exist once: published workflows, schedules, webhooks, delegations. `anchors`: the cells with which it began;
     they decide where a thread lives whose name a client made up, so they never change. `closed`: those in which no

@@ -39,11 +39,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
+
+import msgspec
 
 from hai_flow.errors import StoreError
 from hai_flow.reachable import reachable_directory
@@ -125,8 +126,7 @@ os.execv(program[0], program)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Binaries:
+class Binaries(msgspec.Struct, frozen=True):
     """A directory with PostgreSQL's programs and the major version they are of."""
 
     directory: Path
@@ -525,8 +525,7 @@ class EmbeddedPostgres:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Status:
+class _Status(msgspec.Struct, frozen=True):
     """A server's description of itself in `postmaster.pid`. It may be a dead server's."""
 
     pid: int

@@ -7,11 +7,11 @@ that the spring skips fires at the end of that hour; one in the hour that the au
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
+import msgspec
 from cronsim import CronSim, CronSimError
 
 Missed: TypeAlias = Literal["skip", "once", "all"]
@@ -40,8 +40,7 @@ _NAME: Final = re.compile("[A-Z]{3}")
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """Either `cron` in the IANA timezone `timezone`, or every `every_ms` milliseconds (which no document can say)."""
 
     cron: str | None
@@ -49,8 +48,7 @@ class Timing:
     every_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DueInstants:
+class DueInstants(msgspec.Struct, frozen=True):
     """The instants to fire now, oldest first, and the next one after them (None: there will be none)."""
 
     fires: tuple[datetime, ...]
@@ -70,8 +68,7 @@ def fault_of_cron(cron: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class UnevenStep:
+class UnevenStep(msgspec.Struct, frozen=True):
     """A step of a cron expression (`*/45`, `5/45`) that does not divide the range of its field. `in_vain`: it is as
     large as the range (also one that is written: `0-30/45`), so that the first value alone is left. `times`: the values
     at which it fires."""

@@ -16,6 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from hai_flow.errors import HaiFlowError
 
 if TYPE_CHECKING:
@@ -63,8 +65,7 @@ class Key:
         return f"{self.id} (retired)" if self.retired else self.id
 
 
-@dataclass(frozen=True, slots=True)
-class SigningKeys:
+class SigningKeys(msgspec.Struct, frozen=True):
     """The keys of a deployment, the signing one first."""
 
     keys: tuple[Key, ...]

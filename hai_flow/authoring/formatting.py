@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+import msgspec
 
 from hai_flow.authoring.walking import expressions, mappings_with_order
 from hai_flow.definition.expressions.expression_error import Faults
@@ -135,8 +136,7 @@ def _block_bare(written: str) -> str | None:
 # -- the order of keys ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """A key of a block mapping with all of its lines: `start` the first (comments above included), `key` its own."""
 
     name: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 TemplateName: TypeAlias = Literal[
     "minimal", "approval", "form", "revise", "loop", "schedule", "agent", "event", "parallel", "undo"
@@ -49,8 +50,7 @@ RECIPES: Final[dict[str, str]] = {
 """Complete workflows of everyday work, each with a description."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowTemplate:
+class WorkflowTemplate(msgspec.Struct, frozen=True):
     """A workflow and its tests, as text."""
 
     workflow: str

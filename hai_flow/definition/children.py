@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.values import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
+class Child(msgspec.Struct, frozen=True):
     """A workflow as its parents see it. `output` is a JSON Schema; `{}` where nothing is known."""
 
     input: plan.Schema
-    output: Json = field(default_factory=dict)
+    output: Json = msgspec.field(default_factory=dict)
 
 
 Children: TypeAlias = Callable[[str, int | None], Child | None]

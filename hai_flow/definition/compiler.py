@@ -11,11 +11,13 @@ registered in code by the decorator, under the name that the call uses (`shop.re
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final, TypeAlias
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.asking import report_queues
@@ -111,7 +113,7 @@ def read_workflow(
     if any(finding.severity == "error" for finding in findings):
         return None, [finding for finding in findings if finding.code not in _FOR_THE_END]
     assert compiled is not None, "a document without errors compiles"
-    return replace(compiled, warnings=tuple(findings)), findings
+    return dataclasses.replace(compiled, warnings=tuple(findings)), findings
 
 
 def _documents(source: bytes, file: str) -> tuple[Document, list[Part]]:
@@ -265,7 +267,9 @@ def _summary(context: StepContext, fields: Mapping[str, Json], names: Names) -> 
     """The line that lists show. It is filled at any time of a run, so it reads nothing that is only sometimes there."""
     if "summary" not in fields:
         return None
-    template = context.template(fields["summary"], ("summary",), replace(names, explain=_explain_summary), text=True)
+    template = context.template(
+        fields["summary"], ("summary",), msgspec.structs.replace(names, explain=_explain_summary), text=True
+    )
     others = sorted(template.roots - _OF_SUMMARY)
     if others:
         message = (

@@ -6,9 +6,10 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.fields import DEADLINE_DEFAULT, Constant, Parts, texts
@@ -55,8 +56,7 @@ _READER: Final = re.compile(r"(user|role|group):\S{1,200}")
 TENANT: Final = "tenant"
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(msgspec.Struct, frozen=True):
     """The declarations of a document: all that its steps are checked against. None in a table: declared, but wrong.
 
     `incomplete`: a file that the document uses, or a section of its own, could not be read; it may declare the names

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -72,8 +71,7 @@ _DOCUMENT: Final = (
 _NAMED: Final = ("state", "tools", "models", "roles")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedKey:
+class ChangedKey(msgspec.Struct, frozen=True):
     """One key whose value has changed, with both values as they are written; None: the key is not there."""
 
     key: str
@@ -84,8 +82,7 @@ class ChangedKey:
         return {"key": self.key, "from": self.old, "to": self.new}
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """The change of one step. `path` is the new one (of a removed step the old one), `was` where it stood before.
 
     `moved`: it stands elsewhere, or in another order; `parts` may have changed all the same.
@@ -104,13 +101,12 @@ class Change:
         return {**record, "parts": [part.as_dict() for part in self.parts]}
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(msgspec.Struct, frozen=True):
     """`document`: keys outside of the steps. `steps`: in the order of the new version, then the removed ones."""
 
     document: tuple[ChangedKey, ...] = ()
     steps: tuple[Change, ...] = ()
-    same: Mapping[str, str] = field(default_factory=dict)  # old path -> new path, of every step that is in both
+    same: Mapping[str, str] = msgspec.field(default_factory=dict)  # old path -> new path, of every step that is in both
 
     def __bool__(self) -> bool:
         return bool(self.document or self.steps)

@@ -7,9 +7,10 @@ A plan knows nothing of any run. It is immutable by its sha256, so a cache never
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -573,7 +574,7 @@ class Agent(Verb):
     hands_over: tuple[str, ...] = ()  # those of its tools that are agents which answer in its place
 
     def at(self, keys: tuple[str, ...]) -> Agent:
-        return replace(self, iteration=with_keys(self.iteration, keys))
+        return dataclasses.replace(self, iteration=with_keys(self.iteration, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -602,7 +603,7 @@ class AgentCalls(Verb):
     iteration: str
 
     def at(self, keys: tuple[str, ...]) -> AgentCalls:
-        return replace(self, iteration=with_keys(self.iteration, keys))
+        return dataclasses.replace(self, iteration=with_keys(self.iteration, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,7 +665,7 @@ class Switch(Verb):
     def at(self, keys: tuple[str, ...]) -> Switch:
         """The verb inside of the iterations with these keys: its paths have the keys in their brackets. Every block has
         this method."""
-        return replace(self, cases=tuple((when, with_keys(first, keys)) for when, first in self.cases))
+        return dataclasses.replace(self, cases=tuple((when, with_keys(first, keys)) for when, first in self.cases))
 
 
 @dataclass(frozen=True, slots=True)
@@ -681,7 +682,9 @@ class Parallel(Verb):
         return {"all": None, "any": 1}[self.join] if isinstance(self.join, str) else self.join
 
     def at(self, keys: tuple[str, ...]) -> Parallel:
-        return replace(self, branches=tuple((name, with_keys(first, keys)) for name, first in self.branches))
+        return dataclasses.replace(
+            self, branches=tuple((name, with_keys(first, keys)) for name, first in self.branches)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -689,7 +692,7 @@ class Try(Verb):
     first: str
 
     def at(self, keys: tuple[str, ...]) -> Try:
-        return replace(self, first=with_keys(self.first, keys))
+        return dataclasses.replace(self, first=with_keys(self.first, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -706,7 +709,7 @@ class ForEach(Verb):
     rollback: Literal["item", "all", "none"] = "item"
 
     def at(self, keys: tuple[str, ...]) -> ForEach:
-        return replace(self, iteration=with_keys(self.iteration, keys))
+        return dataclasses.replace(self, iteration=with_keys(self.iteration, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -719,7 +722,7 @@ class Repeat(Verb):
     until: Expression | None = None
 
     def at(self, keys: tuple[str, ...]) -> Repeat:
-        return replace(self, iteration=with_keys(self.iteration, keys))
+        return dataclasses.replace(self, iteration=with_keys(self.iteration, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -730,7 +733,7 @@ class Iteration(Verb):
     output: Template | None = None
 
     def at(self, keys: tuple[str, ...]) -> Iteration:
-        return replace(self, first=with_keys(self.first, keys))
+        return dataclasses.replace(self, first=with_keys(self.first, keys))
 
 
 @dataclass(frozen=True, slots=True)

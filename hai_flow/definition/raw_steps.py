@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
+import msgspec
+
 from hai_flow.definition.names.known_names import Condition
 from hai_flow.definition.plan import Template
 from hai_flow.definition.yaml.document import Document, Path
@@ -14,8 +16,7 @@ from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.values import Json
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Enclosure:
+class Enclosure(msgspec.Struct, frozen=True, eq=False):
     """One list of steps around a place. `owner` None: the document. `body` says which of the owner's lists it is.
 
     `parent` is the path of the plan's step that has the list; for the body of a loop that is `rollout[]`.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.fields import Parts, texts
@@ -38,8 +39,7 @@ _SECRET: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_
 _OF_KINDS: Final = {"schedule": "instant", "event": "event", "run": "end of a run"}
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerStarts:
+class TriggerStarts(msgspec.Struct, frozen=True):
     """The triggers. `alone`: the kind of the first one whose runs the system starts."""
 
     triggers: tuple[plan.Trigger, ...] = (plan.ApiTrigger(),)

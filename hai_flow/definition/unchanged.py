@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
@@ -29,8 +29,7 @@ _ALIAS: Final = re.compile(r"(?:^|[\s\[{,])[*&][A-Za-z0-9_]", re.MULTILINE)
 _Compile: TypeAlias = Callable[[StepContext, StepDraft, Names], Guards]
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledDraft:
+class CompiledDraft(msgspec.Struct, frozen=True):
     """A step with all inside, the steps of the plan that it became (each with its order behind the first), the facts
     behind it (`denials`), and all that this followed from."""
 
@@ -95,7 +94,7 @@ class UnchangedSteps:
     def _reuse(self, context: StepContext, earlier: CompiledDraft, draft: StepDraft) -> None:
         moved = context.line(draft) - earlier.line
         for step, behind in earlier.steps:
-            here = msgspec.structs.replace(step, line=step.line + moved) if moved else step
+            here = replace(step, line=step.line + moved) if moved else step
             context.add(here, 2 * draft.order + behind)
         for one, other in zip(_with_inside(draft), _with_inside(earlier.draft), strict=True):
             one.condition, one.conditions = other.condition, other.conditions

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.definition.people.calendars import count_working_days
@@ -40,8 +40,7 @@ class NotImitable(ValueError):
     """No canary can look like this question. The message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disguise:
+class Disguise(msgspec.Struct, frozen=True):
     """What an open canary shows of its run: the workflow, with the version and the digest (hex) of the one that it
     imitates, and the requester."""
 
@@ -74,7 +73,7 @@ def disguise_state(state: RunState) -> RunState:
     if disguise is None:
         return state
     name, version, who = disguise.workflow, disguise.version, disguise.requester
-    return msgspec.structs.replace(state, workflow=name, version=version, requester=who, instigators=())
+    return replace(state, workflow=name, version=version, requester=who, instigators=())
 
 
 def write_input(plan: Plan, requester: str, content: Mapping[str, Json]) -> dict[str, Json]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
+import msgspec
+
 from hai_flow.graph.outline import Chart, Lane, Node
 
 GAP: Final = 30  # between steps; room for an arrow
@@ -27,8 +29,7 @@ Point: TypeAlias = tuple[float, float]
 Ends: TypeAlias = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class TextLine:
+class TextLine(msgspec.Struct, frozen=True):
     """One line of text. `style` is its class: name verb detail cond gate note label."""
 
     content: str
@@ -106,8 +107,7 @@ def _break_lines(pieces: Sequence[str], joint: str, style: str, width: float, li
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class Rectangle:
+class Rectangle(msgspec.Struct, frozen=True):
     style: str
     x: float
     y: float
@@ -116,8 +116,7 @@ class Rectangle:
     radius: float
 
 
-@dataclass(frozen=True, slots=True)
-class Connector:
+class Connector(msgspec.Struct, frozen=True):
     """`style`: flow or dashed. `ends`: the paths of the steps that it leads from and to; "" is where a run begins or
     ends. None: the line is a part of one figure, and joins no steps."""
 
@@ -127,8 +126,7 @@ class Connector:
     ends: Ends | None
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedText:
+class PlacedText(msgspec.Struct, frozen=True):
     """One line of text. `y` is the top of the line."""
 
     text: TextLine
@@ -137,15 +135,13 @@ class PlacedText:
     anchor: Literal["start", "middle"]
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """The shapes from here to the next `Closed` belong to the step `node`."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(msgspec.Struct, frozen=True):
     pass
 
 
@@ -396,8 +392,7 @@ def _whole(chart: Chart) -> Figure:
     return Column(figures, joined)
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True):
     width: float
     height: float
     shapes: Sequence[Shape]

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from hai_flow.definition.expressions.value_text import json_text
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.verbs.verb import Kind
@@ -45,8 +47,7 @@ class Node:
         return KINDS[self.verb] != "end" or bool(self.condition)
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(msgspec.Struct, frozen=True):
     """A list of steps inside a step. `body` is its part of the path (a branch, `0`, `[]`, `~reject`, ...)."""
 
     body: str
@@ -54,8 +55,7 @@ class Lane:
     nodes: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(msgspec.Struct, frozen=True):
     name: str
     version: int
     title: str

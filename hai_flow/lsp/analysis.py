@@ -7,8 +7,9 @@ completion, outlines and pictures.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.checking.workflows import Workflows
@@ -21,8 +22,7 @@ from hai_flow.errors import Finding
 from hai_flow.shared import with_uses
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentNames:
+class DocumentNames(msgspec.Struct, frozen=True):
     """A text that could be read: its document, its steps and declarations, and the types of its names."""
 
     text: str
@@ -31,8 +31,7 @@ class DocumentNames:
     types: Types
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(msgspec.Struct, frozen=True):
     """`file` is how findings call the text. `names`: of the text, or of the last one before it that could be read;
     `valid`: the last text without an error."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 from hai_flow.authoring.walking import expressions
 from hai_flow.definition import plan
@@ -36,8 +37,7 @@ _MEMBERS: Final = {
 _ROOTS: Final = ("input", "state", "steps", "run", "now", "secrets")
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """Something that may be written at a place. `insert` stands for `label`; `start` is the column at which the word
     begins that it replaces."""
 
@@ -50,8 +50,7 @@ class Offer:
     help: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A place in a file; line and column from 1."""
 
     file: str
@@ -421,8 +420,7 @@ def rename(analysis: Analysis, line: int, column: int, new: str) -> list[Edit]:
     return [Edit(*lines.place(start), *lines.place(end), new) for start, end in places]
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(msgspec.Struct, frozen=True):
     """A step in the outline; line and column from 1, with the steps inside of it."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from hai_flow.definition.yaml.document import Document, Path
 from hai_flow.definition.yaml.keys import Shape, Type
@@ -16,8 +17,7 @@ _LINES_MAX: Final = 5000
 _HOLE_LINES_MAX: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePosition:
+class SourcePosition(msgspec.Struct, frozen=True):
     """`keys`: those around the place, outermost first, without the indexes of lists; `siblings`: the other keys of the
     mapping that it stands in; `key`: the key on its own line, whose value it is in ("": it is where a key is written);
     `word`: the text before the cursor that is being written."""

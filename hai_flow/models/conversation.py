@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final, Literal, TypeAlias, cast
+
+from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.errors import StepError

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+import msgspec
+
 from hai_flow import values
 from hai_flow.models.tokens import tokens_of
 from hai_flow.values import Json
@@ -22,8 +24,7 @@ ENTRY_POINTS = "hai_flow.models"
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(msgspec.Struct, frozen=True):
     """The price of a million tokens, in US dollars. `cached`: of input that the provider had already; None: as any."""
 
     input: float = 0.0
@@ -31,8 +32,7 @@ class Price:
     cached: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Quirks:
+class Quirks(msgspec.Struct, frozen=True):
     """The differences of a provider from OpenAI.
 
     `reasoning`: the field of a message that holds its thinking, or `think_tags` where that stands in the text itself;
@@ -72,7 +72,7 @@ class Endpoint:
     key_header: str | None = None
     api: Literal["chat", "responses"] = "chat"
     params: Mapping[str, Json] = field(default_factory=dict)
-    quirks: Quirks = Quirks()
+    quirks: Quirks = field(default_factory=Quirks)
     context: int | None = None
     total: float = 300.0
     idle: float = 60.0
@@ -81,8 +81,7 @@ class Endpoint:
     ours: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """A tool that the model may call. `schema` is that of its arguments, JSON Schema."""
 
     name: str
@@ -95,8 +94,7 @@ class Tool:
         return tokens_of(f"{self.name} {self.description}") + tokens_of(values.dumps(self.schema).decode())
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A call that a model wants made. `args` is JSON text as the model wrote it."""
 
     id: str
@@ -104,8 +102,7 @@ class Call:
     args: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message of the conversation.
 
     `content` is text, or parts: `{type: text, text}` and `{type: image | audio | document, source: {type: data | url,
@@ -152,15 +149,13 @@ class Request:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A piece of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Thinking:
+class Thinking(msgspec.Struct, frozen=True):
     """A piece of the model's thinking before it answers."""
 
     text: str
@@ -174,24 +169,21 @@ class Media:
     data: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CallStart:
+class CallStart(msgspec.Struct, frozen=True):
     """The model begins to call a tool."""
 
     id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallArgs:
+class CallArgs(msgspec.Struct, frozen=True):
     """A piece of the JSON text of a call's arguments."""
 
     id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Tokens of one answer so far; the last one counts. `cached` of the `input` the provider had already, `reasoning`
     are those of the `output` that the model thought with."""
 
@@ -201,8 +193,7 @@ class Usage:
     reasoning: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The end of an answer. `stop`: the model ended it, maybe with calls. `length`: it was cut off. `refused`: there is
     no answer, and `text` is the reason. `failed`: the server could not complete it. `unknown`: the server gives a
     reason that nothing is known of; `text` is that reason. `opaque`: data that only this provider understands and wants
@@ -213,13 +204,11 @@ class Finish:
     opaque: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Retraction:
+class Retraction(msgspec.Struct, frozen=True):
     """All text so far was thinking, as it turns out: the model's template had opened it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alive:
+class Alive(msgspec.Struct, frozen=True):
     """The server has sent something that says nothing: it still works on the answer."""
 
 

@@ -23,7 +23,6 @@ request.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -221,8 +220,7 @@ def _is_address(text: str) -> bool:
     return _is_line(text) and bool(name) and bool(host) and not set(text) & set(" ,;<>()[]\\\"'") and "@" not in host
 
 
-@dataclass(frozen=True, slots=True)
-class Recipient:
+class Recipient(msgspec.Struct, frozen=True):
     """A receiver of a notification over a channel. `person`: the only reader, if there is one; `whom`: the text behind
     the channel's name in the document, for the receiver; of a person in a chat their account."""
 
@@ -259,8 +257,7 @@ def recipients(
     return list(receivers)
 
 
-@dataclass(frozen=True, slots=True)
-class ChatPerson:
+class ChatPerson(msgspec.Struct, frozen=True):
     """A person with an account on the platform of a channel. `held`: all roles and groups that they hold now, as
     selectors, where more is known than the account lends."""
 

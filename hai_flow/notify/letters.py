@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from hai_flow.primitives.markdown import to_text
 from hai_flow.primitives.signs import WARNING, has_hidden, reveal
@@ -30,8 +31,7 @@ _HOST: Final = re.compile(r"(?<=[\w-])\.(?=[^\W\d_]{2})")
 _SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
 
 
-@dataclass(frozen=True, slots=True)
-class NoticeContent:
+class NoticeContent(msgspec.Struct, frozen=True):
     """The content of a notification. `what`: opened, escalated, reminded, reseated or stranded. `link`: a page where
     its only reader decides. `page`: the question in the console, for people that sign in there."""
 
@@ -47,8 +47,7 @@ class NoticeContent:
     page: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(msgspec.Struct, frozen=True):
     subject: str
     text: str
 

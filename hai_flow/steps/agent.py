@@ -6,11 +6,12 @@ translated back by the functions that were offered.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from hai_flow import foreign, values
@@ -254,7 +255,7 @@ def _sizes(talk: Talk, shelf: ToolShelf, endpoint: Endpoint) -> list[int]:
 
 def to_summarise(talk: Talk, cut: int, shelf: ToolShelf, endpoint: Endpoint) -> list[Message]:
     """The oldest `cut` exchanges, and the order to summarise them; each message as long as the model can read."""
-    of = replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
+    of = dataclasses.replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
     messages = build_exchange_messages(of, shelf, endpoint)
     most = SUMMARISED_TOKENS
     if endpoint.context is not None:
@@ -266,7 +267,7 @@ def _shorten(message: Message, tokens: int) -> Message:
     content = message.content
     if not isinstance(content, str) or (short := cut_to(content, tokens)) == content:
         return message
-    return replace(message, content=f"{short}… [cut]")
+    return msgspec.structs.replace(message, content=f"{short}… [cut]")
 
 
 def build_summary_record(text: str, talk: Talk, cut: int) -> dict[str, Any]:
@@ -278,9 +279,10 @@ def build_summary_record(text: str, talk: Talk, cut: int) -> dict[str, Any]:
 def mark_results(talk: Talk) -> Talk:
     """The conversation with those results marked as data that read like instructions to the model."""
     exchanges = [
-        replace(each, results=tuple((id, mark_result(text)) for id, text in each.results)) for each in talk.exchanges
+        msgspec.structs.replace(each, results=tuple((id, mark_result(text)) for id, text in each.results))
+        for each in talk.exchanges
     ]
-    return replace(talk, exchanges=tuple(exchanges))
+    return dataclasses.replace(talk, exchanges=tuple(exchanges))
 
 
 def _build_messages(exchange: Exchange, shelf: ToolShelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
@@ -321,8 +323,7 @@ def _author_name(endpoint: Endpoint) -> str:
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(msgspec.Struct, frozen=True):
     shelf: ToolShelf
     faults: Mapping[str, str]
 

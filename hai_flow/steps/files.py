@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from hai_flow.errors import StepError
 from hai_flow.models.vocabulary import Message
@@ -22,8 +24,7 @@ _TEXTS: Final = ("text/", "application/json", "application/xml", "application/ya
 _MEDIA: Final[tuple[Kind, ...]] = ("image", "audio", "video")
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(msgspec.Struct, frozen=True):
     """The content of a file."""
 
     body: bytes

@@ -7,13 +7,14 @@ run decides whether to ask again.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
 import structlog
 
 from hai_flow import values
@@ -138,7 +139,7 @@ class LlmRunner:
         """A summary, by the model, that replaces the oldest exchanges from now on. It is not shown in the thread, and
         no tool is called."""
         opening, talk, cut, shelf = of
-        quiet = replace(verb, output=None, stream="none")
+        quiet = dataclasses.replace(verb, output=None, stream="none")
         question = _Question(self._providers, quiet, (stream, NO_FILES), shelf)
         order = partial(to_summarise, talk, cut, shelf)
         answer, _ = await question.ask(endpoints, lambda asked: (*opening, *order(asked)), keeps=False)
@@ -189,7 +190,7 @@ class LlmRunner:
             return endpoint
         host = urlsplit(endpoint.base_url).hostname or ""
         use = Use(host, attempt.workflow, attempt.from_disk, endpoint.ours, tenant=attempt.tenant)
-        return replace(endpoint, key=await self._secrets.value(endpoint.secret, use))
+        return dataclasses.replace(endpoint, key=await self._secrets.value(endpoint.secret, use))
 
     async def close(self) -> None:
         await self._providers.close()
@@ -307,8 +308,8 @@ def _message_without_secrets(message: Message) -> Message:
     thinking = hide_secrets(message.thinking)
     if visible == content and thinking == message.thinking and args == [call.args for call in message.calls]:
         return message  # nearly every message: none is made anew for each question
-    calls = tuple(replace(call, args=text) for call, text in zip(message.calls, args, strict=True))
-    return replace(message, content=visible, calls=calls, thinking=thinking)
+    calls = tuple(msgspec.structs.replace(call, args=text) for call, text in zip(message.calls, args, strict=True))
+    return msgspec.structs.replace(message, content=visible, calls=calls, thinking=thinking)
 
 
 def _use(endpoint: Endpoint, turn: Turn, prompt: int, *, repair: bool) -> ModelUse:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from hai_flow.definition.plan import Tool
 from hai_flow.definition.tools.effects import Effect
 from hai_flow.values import Json
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedFunction:
+class OfferedFunction(msgspec.Struct, frozen=True):
     """A function of a tool as a model is shown it, and as arguments are checked by.
 
     `name` is as in `call:` and `agent.tools`: `shop.refund`, or `pick` for a tool that is one function. `parameters` is

@@ -7,8 +7,9 @@ descriptions. So a workflow remembers a digest of each, and does not call a func
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+import msgspec
 
 from hai_flow.definition.plan import Plan, Step, Tool
 from hai_flow.steps.offers import OfferedFunction
@@ -44,8 +45,7 @@ UNKNOWN: Final = ""
 """The source of a tool that this process does not know, though who performs its calls does."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolIdentity:
+class ToolIdentity(msgspec.Struct, frozen=True):
     """What a call would perform now: the digest of the tool's code, or of its `description` by its server, which may
     give a `title`, too; None where there is none."""
 
@@ -54,8 +54,7 @@ class ToolIdentity:
     title: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PinsOfApproval:
+class PinsOfApproval(msgspec.Struct, frozen=True):
     """The digests of a workflow, but for the function `name`, which people have approved as it is now."""
 
     pins: Pins
@@ -82,8 +81,7 @@ class Identifies(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(msgspec.Struct, frozen=True):
     """The present state of the servers that a plan uses. `doubts`: steps by their paths, and why each could not be
     performed now."""
 

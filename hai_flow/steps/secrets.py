@@ -30,6 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from hai_flow import values
 from hai_flow.definition.names.secret_names import REFERENCE, find_secrets
 from hai_flow.errors import StepError
@@ -44,8 +46,7 @@ DEFAULT: Final = "default"  # the tenant whose deployment it is
 ANY: Final = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """One secret. At most one of `env`, `file` and `command`; none: `HAI_FLOW_SECRET_<NAME>`, else the deployment's
     command. `hosts` None: the file does not say where it may go. `tenants`: whose workflows may have it, `*` those of
     all. `workflows`, `tools` None: any. `every`: for how many seconds the output of a command is kept."""
@@ -60,8 +61,7 @@ class Source:
     tenants: tuple[str, ...] = (DEFAULT,)
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(msgspec.Struct, frozen=True):
     """The user of a secret, and its target: the `workflow` is one of the `tenant`, both by name. `ours`: the deployment
     itself uses it, for a model of its catalogue.
     `tool`: the function that asks for it, by its full name (`acme.shop.refund`); "": a step that calls none."""

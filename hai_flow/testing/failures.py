@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from hai_flow.testing.suite import ABSENT
 from hai_flow.values import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """One thing that was not as the test says. `expected` and `found` are ABSENT where there is nothing to compare."""
 
     line: int
@@ -24,8 +24,7 @@ class CaseFailed(Exception):
     """The case can't go on. The message is the failure's; where it happened, the runner knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueDifference:
+class ValueDifference(msgspec.Struct, frozen=True):
     """A place where two values differ: `at` leads there from the top, key by key."""
 
     at: tuple[str | int, ...]

@@ -9,12 +9,12 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.names import names
@@ -42,8 +42,7 @@ _REFERENCE = re.compile(rf"{names.WORKFLOW}@[0-9]{{1,9}}(\+[0-9a-f]{{8}})?")
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedDocument:
+class LoadedDocument(msgspec.Struct, frozen=True):
     """A test document as it was read, and the cassette beside it. With findings there is nothing to run; `sources`
     holds the texts they are about."""
 
@@ -208,5 +207,5 @@ def with_roles_of(suite: Suite, plan: Plan) -> tuple[Suite, list[Finding]]:
                 findings.append(Finding(suite.file, line, column, "error", "test.person", message))
             else:
                 groups.append(group.removeprefix("group:"))
-        people[name] = msgspec.structs.replace(person, groups=tuple(groups))
+        people[name] = replace(person, groups=tuple(groups))
     return replace(suite, people=people), findings

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.definition.paths import plan_path
@@ -143,7 +142,7 @@ class Mocks:
                     fault = f"the tool `{reading.verb.tool.name}` failed: {behaviour.error.message}"
         verdict = judge(draft, step, args, roots)
         if fault:
-            verdict = msgspec.structs.replace(verdict, holds=False, fault=fault)
+            verdict = replace(verdict, holds=False, fault=fault)
         why = None if gate is None else find_why(gate, step, None, verdict)
         return c.GateChecked(path=step.path, attempt=attempt, values=verdict.values, fault=verdict.fault, why=why)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -26,8 +26,7 @@ from hai_flow.testing.virtual import VirtualRun
 from hai_flow.values import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """The result of a case. `run` is a line about where its run stood at the end."""
 
     suite: Suite

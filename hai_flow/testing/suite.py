@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from hai_flow.definition.people.calendars import Calendars
 from hai_flow.definition.yaml.document import Document, Path
@@ -25,8 +26,7 @@ ABSENT = _Absent()
 """Stands for a value that was not given, where null is a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True):
     """A tool that a mocked model calls, as it is named in the agent's `tools` (`web.search`)."""
 
     name: str
@@ -34,8 +34,7 @@ class ToolCall:
     arguments: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class MockError:
+class MockError(msgspec.Struct, frozen=True):
     """The error of a mocked effect. `retriable` None: as usual for the code."""
 
     code: str = "tool.failed"
@@ -45,8 +44,7 @@ class MockError:
     retry_after: int | None = None  # milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Behaviour:
+class Behaviour(msgspec.Struct, frozen=True):
     """The outcome of one call of an effect: an output, an error, or, of a model, the tools that it calls first.
 
     With `tool_calls` alone the model has not answered yet: its next turn is the next behaviour of the list.
@@ -58,8 +56,7 @@ class Behaviour:
     tool_calls: tuple[ToolCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Mock:
+class Mock(msgspec.Struct, frozen=True):
     """The behaviours of an effect: call after call if `successive`, else the only one at every call."""
 
     name: str
@@ -68,16 +65,14 @@ class Mock:
     successive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(msgspec.Struct, frozen=True):
     """The expectations at one point. Only the keys that were given are there."""
 
     at: Path
     values: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Decide:
+class Decide(msgspec.Struct, frozen=True):
     """A vote, or with `refused` one that must be refused with that HTTP status."""
 
     at: Path
@@ -90,8 +85,7 @@ class Decide:
     refused: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The answer to a form or to a frontend's call: a `value`, or the `error` that the frontend reports."""
 
     at: Path
@@ -102,21 +96,18 @@ class Answer:
     refused: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(msgspec.Struct, frozen=True):
     at: Path
     type: str
     data: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(msgspec.Struct, frozen=True):
     at: Path
     duration: int  # milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Operate:
+class Operate(msgspec.Struct, frozen=True):
     """A command of an operator, or (`restart`) a restart of the process."""
 
     at: Path
@@ -126,8 +117,7 @@ class Operate:
 Entry: TypeAlias = Expect | Decide | Answer | Signal | Advance | Operate
 
 
-@dataclass(frozen=True, slots=True)
-class CaseTrigger:
+class CaseTrigger(msgspec.Struct, frozen=True):
     """The trigger that starts the run of a case, in place of `input`. `fields` are as they were given; `at_ms` is the
     instant of a schedule (ms since 1970)."""
 
@@ -138,8 +128,7 @@ class CaseTrigger:
     by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """One test: a run of its own. Its `mock` goes before that of the file."""
 
     at: Path
@@ -154,8 +143,7 @@ class Case:
     start: CaseTrigger | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
+class Suite(msgspec.Struct, frozen=True):
     """One test document. `workflow` is a path as it was written, or a published `name@version`."""
 
     document: Document
@@ -163,8 +151,8 @@ class Suite:
     now: int  # milliseconds since 1970
     people: Mapping[str, Principal]
     mock: Mapping[str, Mock]
-    cases: tuple[Case, ...] = field(default=())
-    calendars: Calendars = field(default_factory=dict)
+    cases: tuple[Case, ...] = msgspec.field(default=())
+    calendars: Calendars = msgspec.field(default_factory=dict)
 
     @property
     def file(self) -> str:

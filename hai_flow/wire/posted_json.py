@@ -7,8 +7,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from hai_flow import foreign, values
 from hai_flow.errors import Rejected
@@ -31,8 +32,7 @@ _RESULTS: Final = (
 """The places of posted results of frontend tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The most that one POST may hold (docs/design/promises.md#bounds). An id longer than `id_chars_max` gives 422;
     each other limit gives 413."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -35,8 +34,7 @@ def _field(name: str, value: str | None) -> bytes:
     return f"{name}: {value}\n".encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Framing:
+class Framing(msgspec.Struct, frozen=True):
     """`render(data, name, id)` gives the bytes of one frame: `data` is its JSON, `name` its event type, `id` its place
     in the stream (None: it has none). `keep_alive` is sent while no event comes; it is empty if the format has none.
     """

@@ -17,11 +17,12 @@ import base64
 import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qsl
+
+import msgspec
 
 from hai_flow import foreign
 from hai_flow.errors import Rejected
@@ -63,8 +64,7 @@ OPENAPI_BODY: Final[dict[str, object]] = {
 """What `content_of` reads, as OpenAPI describes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A request as it arrived. Names of headers are in lower case; a header that came twice has its first value."""
 
     headers: Mapping[str, str]

@@ -9,7 +9,6 @@ import hmac
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Final
@@ -18,6 +17,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import erasure

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 import httpx2
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hai_flow.api.app import create_app
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
@@ -106,7 +106,7 @@ async def test_runs_that_would_go_otherwise_are_counted_against_what_is_allowed(
     assert "2 of the 2 runs of its rehearsal would go otherwise" in await office.fault(text(2, output=7))
     demand = office.runtime.catalog.demand
     assert demand is not None
-    office.runtime.catalog.demand = msgspec.structs.replace(demand, differences=2)
+    office.runtime.catalog.demand = replace(demand, differences=2)
     assert (await office.publish(text(2, output=7))).status_code == 201
 
 

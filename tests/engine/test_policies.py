@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -112,9 +112,9 @@ def test_a_stage_takes_over_what_the_one_before_it_does_not_say_again() -> None:
 
 
 def test_the_documents_default_is_notified_unless_a_policy_names_others() -> None:
-    plan = replace(approving(policy()), default_notify=(lit("everybody"),))
+    plan = dataclasses.replace(approving(policy()), default_notify=(lit("everybody"),))
     assert derive_rules(Asked(plan).pending).notify == ("everybody",)
-    plan = replace(approving(policy(notify=(lit("boss"),))), default_notify=(lit("everybody"),))
+    plan = dataclasses.replace(approving(policy(notify=(lit("boss"),))), default_notify=(lit("everybody"),))
     assert derive_rules(Asked(plan).pending).notify == ("boss",)
 
 

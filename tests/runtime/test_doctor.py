@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -86,7 +86,7 @@ OF_FACTS: list[tuple[dict[str, Any], dict[str, str]]] = [
 
 @pytest.mark.parametrize(("changes", "expected"), OF_FACTS)
 def test_each_fault_of_the_database_is_named(changes: dict[str, Any], expected: dict[str, str]) -> None:
-    assert list_findings(replace(GOOD, **changes)) == expected
+    assert list_findings(msgspec.structs.replace(GOOD, **changes)) == expected
 
 
 OF_PLACE: list[tuple[dict[str, Any], dict[str, str]]] = [
@@ -104,7 +104,7 @@ def test_each_fault_of_the_place_is_named(changes: dict[str, Any], expected: dic
 
 def test_an_empty_database_is_migrated_and_not_suspected() -> None:
     empty = msgspec.structs.replace(PLACE, schema=None)
-    facts = replace(GOOD, works_as="", audit_triggers=frozenset(), tables=0)
+    facts = msgspec.structs.replace(GOOD, works_as="", audit_triggers=frozenset(), tables=0)
     assert list_findings(facts, empty) == {"schema": "bad"}
     names = {check.name for check in examine(SETTINGS, facts, empty)}
     assert names.isdisjoint(
@@ -115,7 +115,9 @@ def test_an_empty_database_is_migrated_and_not_suspected() -> None:
 def test_settings_that_believe_everybody_or_trust_the_way_are_named() -> None:
     local = Settings(database_url="postgresql:///x")
     assert list_findings(settings=local) == {"identity": "doubtful", "receipts.keys": "doubtful"}
-    plain = replace(SETTINGS, allowed_origins=("http://app.example.com",), public_url="http://flow.example.com")
+    plain = dataclasses.replace(
+        SETTINGS, allowed_origins=("http://app.example.com",), public_url="http://flow.example.com"
+    )
     assert list_findings(settings=plain) == {"origins": "doubtful", "public_url": "doubtful"}
 
 
@@ -142,7 +144,7 @@ def test_each_setting_that_rule_books_leave_to_deployments_is_judged(
     changes: dict[str, Any], facts: dict[str, Any], expected: dict[str, str]
 ) -> None:
     place = msgspec.structs.replace(PLACE, **facts)
-    assert list_findings(place=place, settings=replace(SETTINGS, **changes)) == expected
+    assert list_findings(place=place, settings=dataclasses.replace(SETTINGS, **changes)) == expected
 
 
 async def test_files_that_others_can_read_or_write_are_seen(database_url: str, tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ async def test_files_that_others_can_read_or_write_are_seen(database_url: str, t
         "  files: {command: [files]}\n"
     )
     catalogue.chmod(0o644)
-    settings = replace(SETTINGS, receipt_keys=keys, mcp=catalogue)
+    settings = dataclasses.replace(SETTINGS, receipt_keys=keys, mcp=catalogue)
 
     async def look() -> dict[str, tuple[str, str]]:
         return {each.name: (each.verdict, each.found) for each in await examine_database(settings, database_url)}
@@ -171,11 +173,11 @@ async def test_files_that_others_can_read_or_write_are_seen(database_url: str, t
 
 
 def test_poolers_that_are_not_known_or_are_in_the_way_are_named() -> None:
-    pooled = replace(SETTINGS, database_pooled=True)
-    direct = replace(pooled, database_direct_url="postgresql:///x")
+    pooled = dataclasses.replace(SETTINGS, database_pooled=True)
+    direct = dataclasses.replace(pooled, database_direct_url="postgresql:///x")
     there = msgspec.structs.replace(PLACE, pooler=True)
     assert list_findings(settings=pooled) == {"pooler": "doubtful"}
-    assert list_findings(settings=replace(pooled, hints="redis://h:1")) == {"pooler": "doubtful"}
+    assert list_findings(settings=dataclasses.replace(pooled, hints="redis://h:1")) == {"pooler": "doubtful"}
     assert list_findings(place=there) == {"pooler": "bad"}
     assert list_findings(place=there, settings=direct) == {}
     assert list_findings(settings=direct) == {"pooler": "doubtful"}
@@ -184,17 +186,19 @@ def test_poolers_that_are_not_known_or_are_in_the_way_are_named() -> None:
 
 
 def test_redis_that_does_not_answer_or_is_asked_in_clear_is_named() -> None:
-    settings = replace(SETTINGS, hints="redis://:password@redis.example.com:6379/0")
+    settings = dataclasses.replace(SETTINGS, hints="redis://:password@redis.example.com:6379/0")
     away = msgspec.structs.replace(PLACE, hints="Redis does not answer: refused")
     assert list_findings(place=away, settings=settings) == {"hints": "doubtful", "hints.tls": "doubtful"}
     well = msgspec.structs.replace(PLACE, hints=0.001)
     assert list_findings(place=well, settings=settings) == {"hints.tls": "doubtful"}
-    assert list_findings(place=well, settings=replace(settings, hints="rediss://:p@redis.example.com:1")) == {}
+    assert (
+        list_findings(place=well, settings=dataclasses.replace(settings, hints="rediss://:p@redis.example.com:1")) == {}
+    )
 
 
 def test_an_embedded_database_is_for_trying_out() -> None:
     place = msgspec.structs.replace(PLACE, embedded=True)
-    assert list_findings(replace(GOOD, superuser=True), place) == {"database.role": "doubtful"}
+    assert list_findings(msgspec.structs.replace(GOOD, superuser=True), place) == {"database.role": "doubtful"}
 
 
 async def test_the_facts_are_those_of_the_database(database_url: str) -> None:

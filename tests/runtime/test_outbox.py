@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -33,7 +32,7 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> list[OutboxRow]:
             return row
         sent = tuple(rows)
         rows.clear()
-        return msgspec.structs.replace(row, outbox=sent)
+        return replace(row, outbox=sent)
 
     monkeypatch.setattr(decider.Decider, "_row", with_letters)
     return rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from unittest.mock import AsyncMock
@@ -11,6 +10,7 @@ from uuid import UUID
 
 import pytest
 import structlog
+from msgspec.structs import replace
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.snapshot import encode_state

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -156,7 +157,7 @@ class Exhibit:
         return self.evidence.run
 
     def copied(self) -> Exhibit:
-        return replace(self, evidence=copy.deepcopy(self.evidence), log=copy.deepcopy(self.log))
+        return dataclasses.replace(self, evidence=copy.deepcopy(self.evidence), log=copy.deepcopy(self.log))
 
     def rows(self, table: str) -> list[Any]:
         return self.evidence.rows[table]  # type: ignore[return-value]
@@ -247,7 +248,7 @@ async def exhibit(eye: Connection, run_id: UUID) -> Exhibit:
 
 def set_evidence(**fields: Any) -> Callable[[Exhibit], None]:
     def violate(one: Exhibit) -> None:
-        one.evidence = replace(one.evidence, **fields)
+        one.evidence = msgspec.structs.replace(one.evidence, **fields)
 
     return violate
 
@@ -274,7 +275,7 @@ def told_of_end(one: Exhibit) -> None:
     """The child has ended, and nobody has told its parent."""
     (child,) = one.evidence.below
     below = {child: Kin(child, one.run["tenant"], "finished", ())}
-    one.evidence = replace(one.evidence, below=below)
+    one.evidence = msgspec.structs.replace(one.evidence, below=below)
 
 
 def late_row(**fields: Any) -> Callable[[Exhibit], None]:

@@ -7,13 +7,13 @@ import base64
 import random
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from secrets import token_urlsafe
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hai_flow.errors import StepError
 from hai_flow.steps import secrets as steps_secrets

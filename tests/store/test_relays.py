@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from hai_flow.store.cells import event_relays
 from hai_flow.store.postgres.database import Database

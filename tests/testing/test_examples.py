@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hai_flow.definition.readiness import find_runner_kind
 from hai_flow.settings import Settings

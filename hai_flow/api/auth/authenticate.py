@@ -7,8 +7,8 @@ A refusal says whether the credential is missing, expired or wrong, and nothing 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -99,7 +99,7 @@ class KnownIdentity:
         if not caller.id.startswith(PERSON):
             message = f"this is the key of {caller.id}, a program; people sign in, each with a key of user:<name>."
             raise Rejected(403, "sign_in.program", message)
-        principal = replace(caller, credential=f"{_OF_KEY}{caller.key}")
+        principal = dataclasses.replace(caller, credential=f"{_OF_KEY}{caller.key}")
         return await self.sessions.begin(principal, asked(caller))
 
     async def _check_key(self, principal: Principal) -> Principal:
@@ -111,7 +111,7 @@ class KnownIdentity:
         key = await self.keys.find(id)
         if key is None or key.revoked_at is not None:
             raise Rejected(401, "auth.expired", "the key of this session was revoked; sign in again.")
-        return replace(principal, key=id)
+        return dataclasses.replace(principal, key=id)
 
     async def known(self, principal: Principal) -> Principal:
         """The principal by the one id of their person, with all further ones, and with the roles and groups of all of
@@ -122,7 +122,7 @@ class KnownIdentity:
         if held or who.through:
             own = (*(f"role:{name}" for name in who.roles), *(f"group:{name}" for name in who.groups))
             through = tuple(each for each in held if each not in own)
-            principal = replace(principal, who=msgspec.structs.replace(who, through=through))
+            principal = dataclasses.replace(principal, who=msgspec.structs.replace(who, through=through))
         return principal
 
     async def _find_holdings(self, name: str) -> tuple[str, ...]:

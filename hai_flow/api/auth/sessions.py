@@ -17,7 +17,7 @@ import hmac
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -69,8 +69,7 @@ _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """How long a session `lasts` at most, and `idle`; after how long it is `renewed`, and for how much longer it is
     good if that fails (`grace`)."""
 

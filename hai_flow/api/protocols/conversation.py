@@ -13,14 +13,14 @@ import contextlib
 import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
 import structlog
 from fastapi.responses import Response
+from msgspec.structs import replace
 
 from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.stream import Frames
@@ -106,7 +106,7 @@ class Conversation:
         """The same body under the same runId is the same POST only if the same caller sends it."""
         if not self.access.principal.is_anybody:
             whose = sha256(f"{self.access.principal.id}\n{self.posted.body_sha}".encode()).hexdigest()
-            object.__setattr__(self, "posted", msgspec.structs.replace(self.posted, body_sha=whose))
+            object.__setattr__(self, "posted", replace(self.posted, body_sha=whose))
 
     async def pieces(self) -> Frames:
         """The pieces that the response streams. Every refusal is raised here, before the stream opens."""
@@ -318,9 +318,7 @@ class Conversation:
         elif over and messages:
             begin, plan = await self._beginning(base, messages)
             thread_state = await self.access.runtime.keeping.state_after(self.access.tenant, plan, base)
-            begin = msgspec.structs.replace(
-                begin, kept=thread_state, instigators=list_people_behind(base.started_by, base.behind)
-            )
+            begin = replace(begin, kept=thread_state, instigators=list_people_behind(base.started_by, base.behind))
             branch = Branch(base.id, base.id)
         elif messages:
             raise await self._reject_busy(base.id, base_state)

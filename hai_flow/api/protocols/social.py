@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from uuid import UUID
 
+import msgspec
 from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
@@ -100,8 +100,7 @@ async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Resp
     return JSONResponse({**history, "cursor": cursor})
 
 
-@dataclass(frozen=True, slots=True)
-class _FollowedThread:
+class _FollowedThread(msgspec.Struct, frozen=True):
     """A thread as one client follows it."""
 
     access: Access

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
@@ -96,7 +97,7 @@ class Access(RunVisibility):
     def acting(self, who: c.Principal) -> Access:
         """The access of the principal as the delegate `who`."""
         actor = msgspec.structs.replace(self.asked, who=who)
-        return replace(self, principal=replace(self.principal, who=who), asked=actor, _seen={})
+        return dataclasses.replace(self, principal=dataclasses.replace(self.principal, who=who), asked=actor, _seen={})
 
     def acting_for(self, person: Json) -> Access:
         """The access of an agent that names the person for whom it acts: they are behind the runs that it starts, too.
@@ -109,7 +110,7 @@ class Access(RunVisibility):
             detail = f"you can't act for {str(person)[:100]!r}: your key speaks for {some}; an admin makes others."
             raise Rejected(403, "credential_limited", detail)
         behind = tuple(dict.fromkeys((*self.principal.behind, person)))
-        return replace(self, principal=replace(self.principal, behind=behind))
+        return dataclasses.replace(self, principal=dataclasses.replace(self.principal, behind=behind))
 
     def require_publishing(self) -> None:
         """Raises Rejected 403 where this server takes no workflows over the network."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
 
@@ -75,7 +76,7 @@ class RunVisibility(TenantScope):
 
     def at(self, cell: int) -> Self:
         """The access to the given cell."""
-        return self if cell == self.cell else replace(self, cell=cell, _seen={})
+        return self if cell == self.cell else dataclasses.replace(self, cell=cell, _seen={})
 
     @property
     def viewer(self) -> Viewer | None:
@@ -349,7 +350,7 @@ def _disguise_row(run: RunRow) -> RunRow:
     disguise = None if run.input is None else read_disguise(values.loads(run.input))
     if disguise is None:
         return run
-    return replace(
+    return dataclasses.replace(
         run,
         workflow=bytes.fromhex(disguise.sha256),
         workflow_name=disguise.workflow,
@@ -385,7 +386,7 @@ def strip_row(run: RunRow, personal: Personal | None) -> RunRow:
             error = strip_personal(msgspec.convert(ended["error"], Error), personal)
             ended["error"] = msgspec.to_builtins(error)
         result = values.dumps(ended)
-    return replace(run, input=input, result=result)
+    return dataclasses.replace(run, input=input, result=result)
 
 
 def strip_entry(entry: Entry, personal: Personal | None) -> Entry:

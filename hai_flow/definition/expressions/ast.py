@@ -8,36 +8,34 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from hai_flow.primitives import protobuf
 from hai_flow.values import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(msgspec.Struct, frozen=True):
     offset: int
     value: Json  # int, float, str, bool, None or bytes
     unsigned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(msgspec.Struct, frozen=True):
     offset: int
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
+class Select(msgspec.Struct, frozen=True):
     offset: int
     operand: Tree
     name: str
     test: bool  # has(operand.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     offset: int
     function: str
     target: Tree | None
@@ -48,8 +46,7 @@ class Call:
         return self.arguments if self.target is None else (self.target, *self.arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """A list literal; `optional` are the indices of the elements written `?x`."""
 
     offset: int
@@ -57,8 +54,7 @@ class Listing:
     optional: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(msgspec.Struct, frozen=True):
     """A map literal; `type_name` is not empty for a message literal, which the language does not have. `optional` are
     the indices of the entries written `?key: x`."""
 
@@ -68,8 +64,7 @@ class Mapped:
     optional: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Comprehension:
+class Comprehension(msgspec.Struct, frozen=True):
     """`all`, `map`, ... after expansion, and the form that `optMap` takes (a loop over nothing)."""
 
     offset: int

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+import msgspec
+
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Mapped, Name, Select, Tree, children
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault
 from hai_flow.values import Json
@@ -21,8 +23,7 @@ NAMESPACES: Final = frozenset(("math", "optional", "strings"))
 MISSING: Final = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """One path into the data, as it stands in the source: [start, end) and the tree node it covers."""
 
     node: Tree

@@ -24,10 +24,10 @@ import datetime
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
@@ -226,8 +226,7 @@ _CEL_TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True):
     """A variable: `name` stands for the value at `path` in the scope. `fields` limits a map to the fields that are
     read."""
 

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from hai_flow.definition.expressions import functions
 from hai_flow.definition.expressions.ast import Call, Comprehension, Listing, Name, Tree, rebuilt
@@ -19,8 +21,7 @@ PAIRED: Final = {"sort_by": functions.sort_pairs, "group_by": functions.group_pa
 SORTED: Final = "sort_by__"  # behind the loop that a `sort_by` is, in rewritten sources and their trees
 
 
-@dataclass(frozen=True, slots=True)
-class Macro:
+class Macro(msgspec.Struct, frozen=True):
     """`.sort_by(x, body)`: offsets in the source of the name, the bracket that opens, the body, and the one that
     closes."""
 
@@ -79,7 +80,10 @@ def with_pairs(tree: Tree, names: Mapping[int, str]) -> Tree:
         added, listed = step.arguments
         assert isinstance(listed, Listing), "one element at a time"
         pair = Listing(listed.offset, (*listed.elements, Name(node.offset, node.variable)))
-        loop = replace(node, step=replace(step, arguments=(added, replace(listed, elements=(pair,)))))
+        loop = replace(
+            node,
+            step=replace(step, arguments=(added, replace(listed, elements=(pair,)))),
+        )
         return Call(node.offset, f"{names[node.offset]}__", loop, ())
 
     return rebuilt(tree, change)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
 class ExpressionError(Exception):
@@ -15,8 +16,7 @@ class ExpressionError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class ExpressionFault:
+class ExpressionFault(msgspec.Struct, frozen=True):
     """A mistake in an expression; `offset` counts characters from the beginning of its source."""
 
     offset: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+import msgspec
 
 from hai_flow.definition.checks.certainty import Certainty, evaluate_literal, report_certain_condition
 from hai_flow.definition.checks.facts import sufficient
@@ -136,8 +137,7 @@ def _unwrap(source: str) -> tuple[str, int]:
     return source[begin + 3 : end], begin + 3
 
 
-@dataclass(frozen=True, slots=True)
-class Scanned:
+class Scanned(msgspec.Struct, frozen=True):
     """A source whose paths were found; shared between all places where it stands."""
 
     tree: Tree

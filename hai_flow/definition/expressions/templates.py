@@ -6,8 +6,9 @@ A hole that is only a path never gets to CEL: the value is copied, so integers, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
 
 from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, look_up, parse_whole_path
 from hai_flow.definition.expressions.cel import Program
@@ -75,8 +76,7 @@ _JSON_TYPES: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Literal:
+class _Literal(msgspec.Struct, frozen=True):
     value: Json
 
     def render(self, scope: Mapping[str, Json]) -> Json:
@@ -112,16 +112,14 @@ class _PathHole:
         raise absent(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class _NowHole:
+class _NowHole(msgspec.Struct, frozen=True):
     """`${{ now }}`: the scope has milliseconds, a document sees RFC 3339 text."""
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         return format_instant(scope["now"])
 
 
-@dataclass(frozen=True, slots=True)
-class _CelHole:
+class _CelHole(msgspec.Struct, frozen=True):
     program: Program
 
     def render(self, scope: Mapping[str, Json]) -> Json:
@@ -130,8 +128,7 @@ class _CelHole:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
+class _Text(msgspec.Struct, frozen=True):
     """Literal pieces and holes, joined as text."""
 
     parts: tuple[str | _Part, ...]
@@ -150,16 +147,14 @@ class _Text:
         return "".join(pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class _List:
+class _List(msgspec.Struct, frozen=True):
     parts: tuple[_Part, ...]
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         return [part.render(scope) for part in self.parts]
 
 
-@dataclass(frozen=True, slots=True)
-class _Map:
+class _Map(msgspec.Struct, frozen=True):
     parts: tuple[tuple[str, _Part], ...]
 
     def render(self, scope: Mapping[str, Json]) -> Json:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
 from hai_flow.values import Json
@@ -43,8 +44,7 @@ def end_of_hole(text: str, begin: int, until: int | None = None) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenHole:
+class WrittenHole(msgspec.Struct, frozen=True):
     """A hole of a text."""
 
     source: str

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
 
 from hai_flow.definition.expressions.ast_paths import (
     Chain,
@@ -65,8 +67,7 @@ class Condition(Shows, Protocol):
     disproof: Guards | None
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """The names that one place has.
 
     `explain(id)` gives (code, message) for a step id that is not `visible` here. `absent` has the reasons why visible
@@ -82,22 +83,22 @@ class Names:
         "expression.unknown_step",
         f"there is no step `{name}`",
     )
-    absent: Mapping[str, str] = field(default_factory=dict)  # id, or id.member -> reason
+    absent: Mapping[str, str] = msgspec.field(default_factory=dict)  # id, or id.member -> reason
     shows: Callable[[str, str, Guards], bool] = lambda name, member, guards: False  # whether none of the reasons holds
     explain_let: Callable[[str], str] = lambda name: ""  # where a `let` gives a name that this place does not have
 
     def with_roots(self, *names: str, schemas: Mapping[str, Json] | None = None) -> Names:
         """The same place with further roots: `names`, and those of `schemas` with their types."""
-        types = replace(self.types, roots={**self.types.roots, **schemas}) if schemas else self.types
-        return replace(self, types=types, roots=self.roots | {*names, *(schemas or ())})
+        types = dataclasses.replace(self.types, roots={**self.types.roots, **schemas}) if schemas else self.types
+        return msgspec.structs.replace(self, types=types, roots=self.roots | {*names, *(schemas or ())})
 
     def with_guards(self, expression: Shows | None) -> Names:
         """The same place, where `expression` is known to be true."""
-        return replace(self, guarded=self.guarded | expression.guards) if expression else self
+        return msgspec.structs.replace(self, guarded=self.guarded | expression.guards) if expression else self
 
     def knowing(self, paths: Iterable[tuple[Segment, ...]]) -> Names:
         """The same place, where `paths` are known to be there, and not null."""
-        return replace(self, guarded=self.guarded | set(paths))
+        return msgspec.structs.replace(self, guarded=self.guarded | set(paths))
 
     def find_element_schema(self, value: Json) -> Json:
         """The type of the items of `value`, where it is one hole with only a path to a list of known type; else {}."""
@@ -131,7 +132,9 @@ class Names:
 
     def with_roots_of(self, other: Names) -> Names:
         """The same place, with the roots that `other` has: the names that its steps give."""
-        return replace(self, types=replace(self.types, roots=other.types.roots), roots=other.roots)
+        return msgspec.structs.replace(
+            self, types=dataclasses.replace(self.types, roots=other.types.roots), roots=other.roots
+        )
 
     def type_of(self, value: Json) -> str | None:
         """The JSON type of `value`, where it is one hole with only a path to something of one known type."""

@@ -7,6 +7,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from hai_flow.definition.expressions.ast_paths import Segment, spell
 from hai_flow.definition.expressions.cel_values import Kind
 from hai_flow.definition.names.wording import suggestion
@@ -145,8 +147,7 @@ class Types:
         return {"int": "double", "list:int": "list:double"}.get(kind, kind)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """A path seen through the schemas."""
 
     schema: Json

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from hai_flow.definition.checks.facts import entails
 from hai_flow.definition.names.known_names import ALWAYS, MAY_BE_ABSENT, Guards, Names
@@ -15,8 +16,7 @@ from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, St
 END: Final = 1 << 30  # an order behind every step
 
 
-@dataclass(frozen=True, slots=True)
-class _Reason:
+class _Reason(msgspec.Struct, frozen=True):
     """Why something may be absent, as a clause, and whether what is known at a place excludes that."""
 
     text: str

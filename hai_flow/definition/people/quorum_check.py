@@ -6,8 +6,9 @@ Findings only: nothing of this is in the plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
@@ -18,8 +19,7 @@ from hai_flow.values import Json
 ANY: Final = "any"  # in a map of seats: how many people in all
 
 
-@dataclass(frozen=True, slots=True)
-class _Panel:
+class _Panel(msgspec.Struct, frozen=True):
     """The deciders, as far as they are literal. `people` None: they can't be listed."""
 
     selectors: tuple[str, ...]

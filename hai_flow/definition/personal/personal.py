@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from hai_flow.definition import plan
 from hai_flow.definition.paths import is_inside, list_of, plan_path
@@ -24,8 +26,7 @@ Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
 """Finds the workflow that a `run` step starts; None: it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class OfStep:
+class OfStep(msgspec.Struct, frozen=True):
     """The personal parts of a step. `title` and `words` (of a message, a question, an event) are personal as a whole or
     not at all; `args`, `output`, its `evidence`, the `items` of a loop, and the `form` that it shows have marks;
     `answer` is the mark of the values of that form. `touches`: whether the step reads or makes anything personal, in
@@ -368,7 +369,7 @@ class Flow:
         more = self._below(step, of_step)
         if output and isinstance(verb, plan.EFFECTS):  # the text that it streams is its output
             more |= {"words": True, "touches": True}
-        return dataclasses.replace(of_step, output=output, **more)
+        return replace(of_step, output=output, **more)
 
     def _below(self, step: plan.Step, found: OfStep) -> dict[str, Any]:
         """The marks that a child run adds: its messages and its errors are shown in this run, too."""

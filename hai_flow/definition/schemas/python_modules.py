@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeGuard
+
+import msgspec
+from msgspec.structs import replace
 
 from hai_flow.definition.schemas.python_annotations import Annotations
 from hai_flow.values import Json
@@ -20,8 +22,7 @@ CONTEXT: Final = "Context"  # the annotation of the parameter that the runtime f
 _BINDING: Final = frozenset(("tool", "exec", "eval", "globals", "locals", "vars", "setattr"))
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSource:
+class FunctionSource(msgspec.Struct, frozen=True):
     """A function that a call may name. `parameters` are those that a call gives by name; `types` the JSON Schema of
     each whose annotation shows it, `result` that of what it returns. `unsure`: a decorator may have changed what it
     takes."""
@@ -34,8 +35,7 @@ class FunctionSource:
     result: Mapping[str, Json] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PythonModule:
+class PythonModule(msgspec.Struct, frozen=True):
     """`functions` by the names that a call may use. `registered` are those that `@tool` marks, `others` what else the
     module binds, which may be functions too. `unsure`: it may have functions that its source does not show."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.fields import Parts, texts
@@ -27,8 +28,7 @@ _WAYS: Final = ("use", "url", "command")
 _NAMES: Final = Names(Types({}, {}), frozenset()).with_roots("secrets")
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogueServer:
+class CatalogueServer(msgspec.Struct, frozen=True):
     """A server of the deployment. `trusted`: its own claims about its functions (whether they only read) count."""
 
     name: str

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
 
 from hai_flow import values
 from hai_flow.definition.names.wording import kind_of, shorten
@@ -300,8 +301,7 @@ class ApiDocument:
         return unique
 
 
-@dataclass(frozen=True, slots=True)
-class _Definition:
+class _Definition(msgspec.Struct, frozen=True):
     """A schema of the document as JSON Schema has it, and the names of those that it refers to itself."""
 
     schema: Json

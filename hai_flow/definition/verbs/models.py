@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Final
 
@@ -150,7 +150,7 @@ def _build_handing_over(context: StepContext, agent: plan.Agent, at: Path) -> pl
     if names and agent.output is not None:
         message = f"`{names[0]}` answers in this agent's place, and need not fit `output`; take one of them out"
         context.reader.error((*at, "output"), "agent.hand_over", message, key=True)
-    return replace(agent, hands_over=names)
+    return dataclasses.replace(agent, hands_over=names)
 
 
 class _Body:
@@ -334,7 +334,9 @@ def _compile_gate(
 def _with_respond(gate: plan.Approval) -> plan.Approval:
     """The gate with a third answer, which the model is told; it says something."""
     options = tuple(dict.fromkeys((*gate.policy.options, RESPOND)))
-    return replace(gate, policy=replace(gate.policy, options=options, reasons=gate.policy.reasons | {RESPOND}))
+    return dataclasses.replace(
+        gate, policy=dataclasses.replace(gate.policy, options=options, reasons=gate.policy.reasons | {RESPOND})
+    )
 
 
 def _list_models(context: StepContext, name: str) -> tuple[plan.Model, ...]:

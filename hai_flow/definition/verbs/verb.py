@@ -4,8 +4,9 @@ verbs."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
@@ -22,8 +23,7 @@ def record(**properties: Json) -> dict[str, Json]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-@dataclass(frozen=True, slots=True)
-class VerbRules:
+class VerbRules(msgspec.Struct, frozen=True):
     """One verb. The first seven are for the pages: `keys` are the step keys that go with it (beside `id title
     if`), `fails` the codes that it raises.
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
 import yaml
 
 from hai_flow.definition.names.holes import end_of_hole
@@ -96,8 +97,7 @@ class YamlNode:
     lenient: bool = False  # an unquoted text with a hole in which YAML itself might read something else
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A parsed file. `value` is plain JSON (None where nothing could be read); `findings` are in document order."""
 
     file: str

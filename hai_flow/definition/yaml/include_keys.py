@@ -12,8 +12,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from hai_flow.definition.yaml.document import parse
 from hai_flow.values import Json
@@ -31,8 +32,7 @@ class UnusableFile(Exception):
     """The file can't be used; the sentence says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A document behind the first. `fault`: why it is not there."""
 
     text: bytes

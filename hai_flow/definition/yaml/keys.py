@@ -6,8 +6,11 @@ mappings; `reader` holds what is written against them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 from hai_flow.values import Json
 
@@ -18,8 +21,7 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(msgspec.Struct, frozen=True):
     """The kind of a value. `word` is how the pages call it.
 
     `parts`: the members of an `either`, or the one of a `list` or `map`; `values` those of an `enum`; `shape` names one
@@ -80,11 +82,13 @@ class Shape:
         gone."""
         others = {each for group in self.exactly_one for each in group if word in group} - {word}
         keys = (key for key in self.keys if key.name not in others and (not key.beside or word in key.beside))
-        return replace(self, keys=tuple(replace(key, required=True) if key.name == word else key for key in keys))
+        return dataclasses.replace(
+            self, keys=tuple(dataclasses.replace(key, required=True) if key.name == word else key for key in keys)
+        )
 
     def without(self, word: str) -> Shape:
         """The mapping without the key `word`."""
-        return replace(self, keys=tuple(key for key in self.keys if key.name != word))
+        return dataclasses.replace(self, keys=tuple(key for key in self.keys if key.name != word))
 
 
 ANY: Final = Type("any", "any")
@@ -112,7 +116,7 @@ def number(minimum: float | None = None, *, above: bool = False) -> Type:
 
 
 def literal(minimum: int, maximum: int | None = None) -> Type:
-    return replace(LITERAL, minimum=minimum, maximum=maximum)
+    return msgspec.structs.replace(LITERAL, minimum=minimum, maximum=maximum)
 
 
 def enum(*values: str | bool) -> Type:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
+import msgspec
 from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
 
@@ -239,8 +239,7 @@ class Reader:
                 self.error(at, "shape.value", _explain_wrong_value(key, detail, value_there, shape))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """What is known around a key that does not fit; see `fields`. `beside`: the keys that may stand beside that
     of the mapping it is in, by that."""
 

@@ -9,8 +9,9 @@ translated back. Inside quotes and blocks YAML leaves all of them as they are, a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from hai_flow.definition.names.holes import end_of_hole
 
@@ -19,8 +20,7 @@ _IN_FLOW: Final = ":#{}[],"
 PRIVATE: Final = range(0xE000, 0x10FFFE)  # characters that nobody's text should have; those it has are not taken
 
 
-@dataclass(frozen=True, slots=True)
-class Masked:
+class Masked(msgspec.Struct, frozen=True):
     """A text for YAML, as long as the original. `back` translates the values that YAML read; None: nothing was
     replaced."""
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
@@ -29,8 +31,7 @@ RESPONDED: Final = "approval.responded"
 NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong. Nothing of it has happened."
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """One answer of a model, and the results of its calls by their ids, as the next request shows them to the model.
     `before`: messages that people wrote since the answer before this one, beside their decisions."""
 
@@ -40,8 +41,7 @@ class Exchange:
     before: tuple[ModelMessage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelMessage:
+class ModelMessage(msgspec.Struct, frozen=True):
     """A message of the thread: text, or a list of content parts."""
 
     role: str

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hai_flow.definition import paths
 from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.definition.plan import BLOCKS, Iteration, Plan, Step
@@ -94,8 +96,7 @@ def _has_lost(plan: Plan, path: str, known: StepState, branch: str) -> bool:
     return bool(won) and branch not in won
 
 
-@dataclass(slots=True, frozen=True)
-class _Walk:
+class _Walk(msgspec.Struct, frozen=True):
     draft: Draft
     redo: tuple[str, ...]
 

@@ -9,9 +9,10 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from hai_flow.models.calls.text_pieces import whole_text
 from hai_flow.models.failures.words import STATUSES
@@ -21,8 +22,7 @@ from hai_flow.values import Json
 SAID_CHARS_MAX: Final = 500  # of a server's text, as errors repeat it
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """A report. `text` is of bounded length; `kinds` are its codes, types and names of quotas;
     `status` the HTTP status that it names itself; `wait`: after how many seconds it wants to be asked again."""
 

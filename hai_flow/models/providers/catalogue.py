@@ -146,4 +146,4 @@ class Catalogue:
 
 
 def _quirks(known: Quirks, said: Mapping[str, Json]) -> Quirks:
-    return Quirks(**{name: said.get(name, getattr(known, name)) for name in Quirks.__dataclass_fields__})
+    return Quirks(**{name: said.get(name, getattr(known, name)) for name in Quirks.__struct_fields__})

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import replace
 from importlib.metadata import EntryPoint
+
+import msgspec
 
 from hai_flow import plugins
 from hai_flow.errors import StepError
@@ -87,8 +89,8 @@ class OpenAIProvider:
             endpoint = request.endpoint
             if endpoint.quirks.alternate or not faults.wants_turns(error):
                 raise
-        joined = replace(endpoint, quirks=replace(endpoint.quirks, alternate=True))
-        async with contextlib.aclosing(self._pieces(replace(request, endpoint=joined))) as pieces:
+        joined = dataclasses.replace(endpoint, quirks=msgspec.structs.replace(endpoint.quirks, alternate=True))
+        async with contextlib.aclosing(self._pieces(dataclasses.replace(request, endpoint=joined))) as pieces:
             async for piece in pieces:
                 yield piece
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from hai_flow.models.vocabulary import Quirks
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(msgspec.Struct, frozen=True):
     """`base_url` "": the deployment has its own. `key_header`: where the key stands, if not in `Authorization`.
     `keyless`: whether it may be asked without one."""
 
     base_url: str = ""
-    quirks: Quirks = field(default_factory=Quirks)
+    quirks: Quirks = msgspec.field(default_factory=Quirks)
     key_header: str | None = None
     keyless: bool = False
 

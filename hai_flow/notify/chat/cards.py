@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from hai_flow.engine.events import PendingOpened, VoteCast
 from hai_flow.engine.pendings.votes import Rules, derive_rules

@@ -10,8 +10,9 @@ never decides anything, and knows no workflow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
+
+import msgspec
 
 ENTRY_POINTS: Final = "hai_flow.channels"
 CLOCK_SECONDS: Final = 300.0
@@ -40,8 +41,7 @@ class Button(NamedTuple):
     opens: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(msgspec.Struct, frozen=True):
     """A question as a chat shows it. Every text is for people to judge: hidden signs are codes already, and nothing in
     it is markup; a platform's class writes it so that it stays plain.
 
@@ -148,8 +148,7 @@ class DialogField(NamedTuple):
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Dialog:
+class Dialog(msgspec.Struct, frozen=True):
     """The questions behind a button, before it decides. `token` comes back with the fields."""
 
     title: str
@@ -157,8 +156,7 @@ class Dialog:
     fields: tuple[DialogField, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DialogLimits:
+class DialogLimits(msgspec.Struct, frozen=True):
     """The largest dialog that a platform shows whole, in characters where not said otherwise. A question that needs
     more is decided on its page: a value that a dialog cuts would come back as it was cut.
 
@@ -189,8 +187,7 @@ class DialogLimits:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Press:
+class Press(msgspec.Struct, frozen=True):
     """A person has pressed a button, or sent a dialog. `account`: the person's id on the platform, which it has proved,
     never a name. `message`: the message that the button is in, as `send` named it up to the first space; None where the
     platform does not say. `fields`: the texts that were filled in, by name; None: no dialog was sent. `dialogs`: the
@@ -205,8 +202,7 @@ class Press:
     adds: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PressOutcome:
+class PressOutcome(msgspec.Struct, frozen=True):
     """The result, in a sentence for the person. `done`: their vote counts. `dialog`: to be opened now.
     `faults`: the mistakes in fields of the dialog, by name. `is_copy`: the card is another message, so the platform's
     class may remove this one. The card itself is brought up to date by `update`."""
@@ -214,7 +210,7 @@ class PressOutcome:
     text: str
     done: bool = False
     dialog: Dialog | None = None
-    faults: Mapping[str, str] = field(default_factory=dict)
+    faults: Mapping[str, str] = msgspec.field(default_factory=dict)
     is_copy: bool = False
 
 

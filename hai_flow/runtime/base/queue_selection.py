@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from hai_flow.definition.names.names import WORKFLOW
 from hai_flow.definition.plan import DEFAULT_QUEUE
@@ -19,14 +20,13 @@ PLACES_MAX: Final = 10_000
 _GIVEN: Final = re.compile(rf"(?P<name>{WORKFLOW}|\*)(=(?P<places>[0-9]{{1,5}}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSelection:
+class QueueSelection(msgspec.Struct, frozen=True):
     """The queues that a process serves. `every`: also all that are not among `names`. `places`: the most attempts at
     once of a queue; those without one share the process's."""
 
     names: tuple[str, ...] = (DEFAULT_QUEUE,)
     every: bool = False
-    places: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int] = msgspec.field(default_factory=dict)
 
     def serves(self, queue: str) -> bool:
         return self.every or queue in self.names

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.catalog import workflows
 from hai_flow.store.postgres.database import Database
@@ -47,8 +48,7 @@ class PinBook:
         return pins
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowPins:
+class WorkflowPins(msgspec.Struct, frozen=True):
     """The pins of one workflow."""
 
     book: PinBook

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.draft import Sources
@@ -59,8 +60,7 @@ class Clock:
         return self._read_ms + int((monotonic - self._read_at) * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitContext:
+class CommitContext(msgspec.Struct, frozen=True):
     """`entries_max` runs and about `bytes_max` of events are committed by one statement; `bounds` are the engine's."""
 
     database: Database

@@ -8,10 +8,10 @@ request's dedupe key, so that a request which is sent again finds the run that i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from hai_flow import values
@@ -37,8 +37,7 @@ log = structlog.get_logger(__name__)
 NAMES_MAX: Final = 1000  # of secrets that the log has called missing
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
+class Webhook(msgspec.Struct, frozen=True):
     """A path that a workflow has, and its trigger."""
 
     row: EventTriggerRow

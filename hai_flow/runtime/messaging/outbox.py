@@ -69,8 +69,7 @@ ALL_OF_IT: Final = 2**31 - 1  # more events than any log has
 FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are needed
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryConfig:
+class DeliveryConfig(msgspec.Struct, frozen=True):
     """`batch_max`: messages, or
     signals, under way at once. `page_max`: stored signals that are read at once for a run that begins to wait. A
     receiver that could not be reached is tried again after `again_seconds`, each time after twice as long, but at least

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -43,8 +42,7 @@ log = structlog.get_logger(__name__)
 BATCH_MAX: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class PushesConfig:
+class PushesConfig(msgspec.Struct, frozen=True):
     """`again_seconds`: after the first call that failed; each time after twice as long, but at most
     `again_seconds_max`; `tries_max` in all. `apart_seconds`: at least so long between two states."""
 

@@ -22,7 +22,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol, cast
 from uuid import UUID
@@ -90,8 +89,7 @@ EVENT_LEASE: Final = signals.LEASE  # so long no other process delivers an event
 logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it tells of every wake-up
 
 
-@dataclass(frozen=True, slots=True)
-class TriggersConfig:
+class TriggersConfig(msgspec.Struct, frozen=True):
     """`ticks`: whether this process looks for due schedules. `poll_seconds`: how often it is asked what is due.
     `lease_seconds`: so long no other process looks at a schedule that one has taken. `batch_max`: schedules taken at
     once. `sweep_seconds`: how often queues for slots are looked through; `tidy_seconds`: how often old firings are
@@ -105,8 +103,7 @@ class TriggersConfig:
     tidy_seconds: float = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """The outcome of an event in one workflow: a run (`already`: it was there), or a refusal; `failed` is why the event
     could not be delivered, which is tried again later."""
 
@@ -117,8 +114,7 @@ class Started:
     failed: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """An event as it is stored, whether it was there `already`, and its outcomes."""
 
     event: Signal

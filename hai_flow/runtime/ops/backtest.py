@@ -47,8 +47,7 @@ REASONS: Final[dict[Reason, str]] = {
 """Why a run can't be decided again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backtesting:
+class Backtesting(msgspec.Struct, frozen=True):
     """What to decide again: the tenant's runs of the workflow `name` that began within `age`, under `plan`. `limits`:
     those of the deployment's engine. `examples`: how many runs are kept with their first difference, of each kind, and
     of those that could not migrate."""

@@ -16,6 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+import msgspec
+
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
@@ -33,8 +35,7 @@ PLANS_MAX: Final = 64
 VIOLATIONS_KEPT: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Verifying:
+class Verifying(msgspec.Struct, frozen=True):
     """How to verify. `late`: see `RunCheck`. `pace`: at most so many runs a second; None: as many as there is time for.
     `limits`: those of the deployment's engine; None: no decision is made again."""
 

@@ -12,7 +12,6 @@ import contextlib
 import random
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -20,6 +19,7 @@ from uuid import UUID
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from hai_flow import addresses
 from hai_flow.cells import cell_of, sign_address
@@ -117,8 +117,7 @@ class Chats:
         return self._apps[tenant, name]
 
 
-@dataclass(frozen=True, slots=True)
-class ChatCardsConfig:
+class ChatCardsConfig(msgspec.Struct, frozen=True):
     """`again_seconds`: after the first update that failed; each time after twice as long, but at most
     `again_seconds_max`; `tries_max` in all. `apart_seconds`: at least so long between two looks at a run."""
 
@@ -262,7 +261,7 @@ class ChatCards(Service):
             if personal.anything:
                 opened = pending.opened
                 masked = await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
-                pending = msgspec.structs.replace(pending, opened=masked)
+                pending = replace(pending, opened=masked)
         base = self._link_base
         page = None if base is None else f"{base.rstrip('/')}{addresses.pending(row.pending_id)}"
         texts = (pending.opened.args or "", pending.opened.evidence or "", pending.opened.message or "")
@@ -305,8 +304,7 @@ class ChatCards(Service):
         return c.Principal(id) if person is None else c.Principal(id, tuple(person.roles), tuple(person.groups))
 
 
-@dataclass(frozen=True, slots=True)
-class _DrawnCard:
+class _DrawnCard(msgspec.Struct, frozen=True):
     """A card, the choices that it offers, and what it was drawn from."""
 
     card: Card

@@ -8,9 +8,10 @@ shown, in the database that has the credentials: so it holds in every process, w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding

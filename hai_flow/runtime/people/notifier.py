@@ -12,7 +12,6 @@ import asyncio
 import random
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
@@ -74,8 +73,7 @@ class Queueing:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class NotifierConfig:
+class NotifierConfig(msgspec.Struct, frozen=True):
     """`again_seconds`: after the first try that failed; each time after twice as long, but at most `again_seconds_max`;
     `tries_max` in all. `batch_max`: under way at once. `link_base`: with which links begin; None: none are sent."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+import msgspec
 from msgspec.structs import replace
 
 from hai_flow import signing
@@ -89,8 +89,7 @@ def make_key(path: Path) -> signing.Key:
     return signing.Key.made(private)
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptReader:
+class ReceiptReader(msgspec.Struct, frozen=True):
     """What the reader of a receipt may see: whose personal values (`mask`; None: all), the question's evidence, and
     more of the run than the question."""
 

@@ -7,9 +7,10 @@ issuers, a roster is complete only if the file of channels says that its people 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.engine import commands as c
 from hai_flow.notify.channels import App, Email, NotifyFile, Person, TenantChannels
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 DECIDER: Final = "decider"  # the role by which a key decides questions
 
 
-@dataclass(frozen=True, slots=True)
-class Roster:
+class Roster(msgspec.Struct, frozen=True):
     """The people of a tenant. `holders`: once for each key, with its roles and groups. `is_complete`: there are no
     other deciders. `by_keys`: keys alone let people sign in. `all_ids`: whose ids are one person's."""
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from hai_flow.runtime.retention import archive as archives
@@ -61,8 +62,7 @@ class Pruned:
             self.kept[reason] = self.kept.get(reason, 0) + count
 
 
-@dataclass(frozen=True, slots=True)
-class Pruning:
+class Pruning(msgspec.Struct, frozen=True):
     """`tenants` are names by id. `do`: whether to do it, and not only to count it. `archives_only`: nothing is removed
     or merged. `rest`: how long to rest, in shares of the time that was worked."""
 

@@ -7,9 +7,10 @@ All of it is read from the log, which is folded once from its beginning. A log o
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
@@ -35,8 +36,7 @@ def _find_last_part(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """A run as it was behind an event of its log. `following` is the next event of the same commit."""
 
     state: RunState
@@ -44,8 +44,7 @@ class Moment:
     following: e.Event | None
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """A moment at which somebody may think of forking: in front of the step `step`, or (None) where the run waited.
     `obstacle`: why that can't be; `edited_obstacle`: why it can't be with anything edited."""
 

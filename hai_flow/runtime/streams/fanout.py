@@ -24,6 +24,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from hai_flow.engine import events as e
@@ -51,8 +52,7 @@ NOTIFIED_IN_COMMIT: Final = 4  # followers that are notified before anything els
 NOTIFIED_AT_ONCE: Final = 200  # followers in one turn of the loop: some milliseconds, in which nothing else happens
 
 
-@dataclass(frozen=True, slots=True)
-class FanoutConfig:
+class FanoutConfig(msgspec.Struct, frozen=True):
     """`poll_seconds`: how often followed runs are looked at in case hints were lost. `ring_bytes_max`: how much a ring
     keeps for followers that are behind."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
+import msgspec
 import structlog
 
 from hai_flow.primitives import instants
@@ -36,8 +36,7 @@ log = structlog.get_logger(__name__)
 WAIT_SECONDS_MIN: Final = 0.01  # a run that is due but can't be taken (its row is locked) must not make us spin
 
 
-@dataclass(frozen=True, slots=True)
-class SweeperConfig:
+class SweeperConfig(msgspec.Struct, frozen=True):
     """`poll_seconds`: how often it is asked what is due. `claims_max`: runs taken by one claim.
 
     `held_max`: claim no more while this many are held. `tidy_seconds`: how often old rows are cleared away.

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.engine.state.state import MessageState, RunState
 from hai_flow.engine.steps.agents import ModelMessage, build_model_message
@@ -27,8 +28,7 @@ KEPT_BYTES_MAX: Final = 16 * 1024 * 1024  # of all runs; of messages as they are
 ENTRY_BYTES: Final = 512  # that a run without a message counts
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptMessages:
+class _KeptMessages(msgspec.Struct, frozen=True):
     """The messages before a run that had been retried so many times when they were read."""
 
     retried: int

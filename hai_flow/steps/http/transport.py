@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from hai_flow.primitives.unpacking import unpack
 from hai_flow.steps.http.egress import EgressGuard
@@ -20,8 +21,7 @@ RECEIVED: Final[ContextVar[bytearray | None]] = ContextVar("RECEIVED", default=N
 there is nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpConfig:
+class HttpConfig(msgspec.Struct, frozen=True):
     """`bytes_max`: of all that comes back for one step. `proxy`: the address of one that all requests take. `ca`: a
     file of further certificates that are believed. `takes_callbacks`: the deployment has an address for them."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -50,8 +49,7 @@ class _Sitting(msgspec.Struct, frozen=True):
     question: str
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedAnswers:
+class RepeatedAnswers(msgspec.Struct, frozen=True):
     """The answers that a repeated call brings along. `settled`: those for a server that asks within a session."""
 
     responses: dict[str, types.ElicitResult] | None = None

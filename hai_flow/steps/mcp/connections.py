@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import mcp_types as types
+import msgspec
 import structlog
 from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext
@@ -62,8 +63,7 @@ Answered: TypeAlias = types.CallToolResult | types.InputRequiredResult
 _RESULT: Final[TypeAdapter[Answered]] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     """A session with a server, and its functions by name, as it has listed them in this very session."""
 
     client: Client

@@ -12,11 +12,11 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Final
 
 import mcp_types as types
+import msgspec
 
 from hai_flow import foreign, values
 from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX
@@ -42,8 +42,7 @@ _DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
 _DEPTH_MAX: Final = values.DEPTH_MAX + 2  # a value of a result stands in the result, and that in its message
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True):
     """A message, and the text that it stands in."""
 
     message: types.JSONRPCMessage

@@ -19,12 +19,13 @@ import asyncio
 import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from hai_flow import values
 from hai_flow.definition.names.secret_names import fill_secrets, resolve_template
@@ -62,8 +63,7 @@ PROGRESS_CHARS_MAX: Final = 500
 _PROGRESS_MAX: Final = 1000  # of one call; a server may send any number
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(msgspec.Struct, frozen=True):
     """A server that a tool means. `ours`: it is one of the deployment's catalogue; `trusted` as there."""
 
     name: str

@@ -17,10 +17,11 @@ import sysconfig
 import traceback
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeAlias
+
+import msgspec
 
 from hai_flow.steps.tools import registered
 
@@ -31,8 +32,7 @@ _OURS: Final = __name__.partition(".")[0]
 _INSTALLED: Final = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 
 
-@dataclass(frozen=True, slots=True)
-class Reloaded:
+class Reloaded(msgspec.Struct, frozen=True):
     """The result of a reload: `modules` are loaded anew; or `fault` gives the reason why all are as before."""
 
     modules: tuple[str, ...] = ()

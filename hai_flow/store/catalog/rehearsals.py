@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 KEPT_MAX: Final = 100  # of one workflow, the newest
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRehearsal:
+class KeptRehearsal(msgspec.Struct, frozen=True):
     """The runs of the workflow `name` that began within `age`, decided again under the text `sha256`. `base`: the
     digest of the workflow's latest version when that began. `complete`: all of these runs were. `differences`: how many
     would have gone otherwise, or could not be decided again. `counts`: JSON, the runs by verdict and by reason. `by`

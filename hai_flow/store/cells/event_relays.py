@@ -7,10 +7,11 @@ in each cell under its own id, so a cell that is given it twice has it once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -20,8 +21,7 @@ AGAIN: Final = timedelta(seconds=2)
 _COLUMNS: Final = "tenant, id, type, data, sent_at, cells, sender"
 
 
-@dataclass(frozen=True, slots=True)
-class Relay:
+class Relay(msgspec.Struct, frozen=True):
     """An event on its way. `cells`: those that do not have it yet. `sender`: the person that sent it."""
 
     tenant: UUID

@@ -8,9 +8,10 @@ is read inside of it: so an older reading never overwrites a newer one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.people import rules
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     """`key` and `rest`: its columns, but the tenant. `compared`: those whose change matters. `whole`: rows that the
     seat does not have are removed. `only`: which rows are repeated."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackRow:
+class CallbackRow(msgspec.Struct, frozen=True):
     """The step that an address is for: the one at `path` of a run. `type`: of the signal that it becomes."""
 
     digest: bytes

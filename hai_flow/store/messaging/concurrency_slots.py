@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.commit.commit_sql import PROMISE_SECONDS
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page
@@ -31,8 +32,7 @@ _GONE: Final = "('stopping', 'finished', 'failed', 'stopped')"
 _ENDED: Final = "('finished', 'failed', 'stopped')"
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """A run that holds a slot. `status` is None while the run is about to be stored."""
 
     run_id: UUID
@@ -334,8 +334,7 @@ FROM (SELECT tenant, slot FROM slots WHERE promised_until <= now() AND left_by I
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
+class Overdue(msgspec.Struct, frozen=True):
     """Slots of a key that were promised to runs which have not begun with them."""
 
     tenant: UUID

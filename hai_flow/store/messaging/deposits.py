@@ -7,10 +7,11 @@ with the reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -20,8 +21,7 @@ KEPT: Final = timedelta(days=30)
 _FORGOTTEN_AT_ONCE: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Deposit:
+class Deposit(msgspec.Struct, frozen=True):
     """A start or an event (`kind`: start or send), as JSON text, in the name of `principal`. `id` is that of the run
     in the home cell. `tries`: those begun so far, with this one."""
 

@@ -8,7 +8,6 @@ sender finds out.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -27,8 +26,7 @@ WAITING_MAX: Final = 20
 REFUSED_KEPT: Final = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedMessage:
+class QueuedMessage(msgspec.Struct, frozen=True):
     """A message, and all that is needed to start its run later. `workflow`: the version's sha256; `start` and `asked`
     are encoded; `refused` is None while it waits."""
 

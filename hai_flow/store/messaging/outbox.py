@@ -6,17 +6,17 @@ Delivery makes a command with the id (run, seq, n) and deletes the message after
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxMessage:
+class OutboxMessage(msgspec.Struct, frozen=True):
     run_id: UUID
     last_seq: int
     n: int

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 import os
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -18,8 +19,7 @@ PUSHES_MAX: Final = 10
 """Of one caller for one run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(msgspec.Struct, frozen=True):
     """An address (`config`: JSON of a `PushConfig`, sealed) of a caller (`who`: JSON of a `Principal`; `may`:
     whether they may answer questions). `sent`: the state that it was told last. `tries`: those of this change, with
     this one."""

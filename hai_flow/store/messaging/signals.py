@@ -16,10 +16,11 @@ subscription.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.errors import Rejected
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(msgspec.Struct, frozen=True):
     """An event from outside. `run_id`: the one run that it is for; None: every run of the tenant that waits for its
     type. `data` is JSON text. `sent_at` is when it was stored, by the database's clock. `undelivered`: it was offered
     to all but these receivers, which could not be reached, `tries` times so far. `sender`: the person that sent it, if
@@ -48,8 +48,7 @@ class Signal:
     sender: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Subscriber:
+class Subscriber(msgspec.Struct, frozen=True):
     """A run that waits for a type, as of the commit that ended with the event `opened_seq`. `offered` was written with
     the subscription: how far the run had been offered stored signals."""
 
@@ -58,8 +57,7 @@ class Subscriber:
     offered: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(msgspec.Struct, frozen=True):
     """How far a run has read the stored signals of a type: the places up to which it has read those for all runs (None:
     it has yet to begin) and those for it alone."""
 

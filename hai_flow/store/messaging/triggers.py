@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.schedule import Missed, Timing
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
@@ -27,8 +28,7 @@ Outcome: TypeAlias = Literal["started", "skipped", "refused"]
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleRow:
+class ScheduleRow(msgspec.Struct, frozen=True):
     """The `position`-th trigger of a workflow. `workflow` is the sha256 of the version that it starts, `input` JSON.
 
     `last_run_id` is the last run that it started by itself. `wake_at`: when the schedule is looked at again; to the
@@ -59,8 +59,7 @@ class ScheduleRow:
         return Timing(self.cron, self.timezone, self.every_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Fire:
+class Fire(msgspec.Struct, frozen=True):
     """A time at which a schedule fired. `outcome` None: it was not dealt with yet."""
 
     at: datetime
@@ -68,8 +67,7 @@ class Fire:
     run_id: UUID | None
 
 
-@dataclass(frozen=True, slots=True)
-class EventTriggerRow:
+class EventTriggerRow(msgspec.Struct, frozen=True):
     """The `position`-th trigger of a workflow, of the version `workflow`. `type` is that of the events that it wants;
     of the kind `run` it is the workflow of whose runs it wants the ends, of the kind `webhook` a path."""
 

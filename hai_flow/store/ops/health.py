@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
+import msgspec
 
 from hai_flow.store.postgres import database_roles, row_security
 from hai_flow.store.runs import leases
@@ -31,8 +31,7 @@ AUDIT_TRIGGERS: Final = frozenset(
 """The triggers by which the audit is append-only, and by which each record waits for its seal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """`settings` are the server's, as this session has them. `ahead_ms`: how far this machine's clock is ahead of the
     database's, give or take `within_ms`.
 

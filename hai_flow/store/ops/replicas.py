@@ -14,13 +14,14 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres.database import Database
@@ -54,8 +55,7 @@ FROM pg_control_checkpoint() c, {_DATABASE}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Standby:
+class Standby(msgspec.Struct, frozen=True):
     """The facts on a replica for `hai-flow doctor`. `follows`: it is a standby. `same`: of the very server and
     database. `seconds`: in how many it had all that the database had; None: not while it was waited for."""
 

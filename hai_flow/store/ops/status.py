@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+
+import msgspec
 
 from hai_flow.engine.state.state import TERMINAL_STATUSES, Status
 from hai_flow.store.ops import metrics_queries
@@ -29,8 +30,7 @@ class WorkerRow(NamedTuple):
     held: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of one cell. `runs`: how many have each open status, each counted up to `census.COUNTED_MAX` for a
     tenant."""
 

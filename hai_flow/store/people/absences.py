@@ -7,10 +7,11 @@ how far its effect on open questions has got: it is `ahead`, has `begun`, or is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -19,8 +20,7 @@ OPEN_MAX: Final = 500  # absences of a tenant that are not over
 KEPT: Final = timedelta(days=30)
 
 
-@dataclass(frozen=True, slots=True)
-class AbsenceRow:
+class AbsenceRow(msgspec.Struct, frozen=True):
     """`person` is away from `since` until `until`; `delegate`, if there is one, decides for them with these roles and
     groups, which `person` had when `entered_by` entered it."""
 

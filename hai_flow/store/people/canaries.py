@@ -6,10 +6,11 @@ canary away before it is decided. Other runs cost a comparison.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.engine.canaries import CANARY
 
@@ -32,8 +33,7 @@ SHOWN_WORKFLOW: Final = _render("r", "workflow", "workflow_name")
 SHOWN_REQUESTER: Final = _render("r", "started_by", "started_by")
 
 
-@dataclass(frozen=True, slots=True)
-class CanaryRow:
+class CanaryRow(msgspec.Struct, frozen=True):
     """A canary. `workflow`, `path`, `tool` and `started_by` are those that its question shows; `status` says what has
     become of it: `caught` (refused), `missed` (anything else that people have decided), `open`, `expired`, `withdrawn`,
     or `spoilt` (who seeded it has voted). Without a run it

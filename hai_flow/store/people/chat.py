@@ -8,10 +8,11 @@ gives it back; one that was taken by a process that died is given back after a m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -22,8 +23,7 @@ ACCOUNTS_MAX: Final = 20
 """Of one person, with the codes that were not sent yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class CardRow:
+class CardRow(msgspec.Struct, frozen=True):
     """`person`: its only reader, None: it stands in a room. `place`: the room or the account. `message`: the platform's
     name of the message, None: it is not known to be there. `content`: the digest of its content. `tries`: those of this
     change, with this one."""
@@ -119,8 +119,7 @@ async def take_cards(connection: Connection | Pool, limit: int, lease: timedelta
 # --- buttons ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ButtonRow:
+class ButtonRow(msgspec.Struct, frozen=True):
     """`question`: the digest of the pending as it was shown, `content` that of the card. `account`: the only one that
     may use it, None: whoever sees the card. `is_used`: somebody has decided by it; `is_taken`: somebody else is about
     to."""
@@ -211,8 +210,7 @@ async def delete_old_buttons(connection: Connection | Pool, limit: int) -> None:
 # --- accounts ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(msgspec.Struct, frozen=True):
     """A person's account on the platform of a channel. It rests on what the person proved themselves by, as a
     delegation does. `account` None: its code was not sent yet."""
 

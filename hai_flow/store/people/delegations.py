@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 SHOWN_MAX: Final = 100  # delegations that one person is given, or shown
 
 
-@dataclass(frozen=True, slots=True)
-class Delegation:
+class Delegation(msgspec.Struct, frozen=True):
     """`to_id` may answer the questions to `from_id`, who had these roles and groups when they delegated. It ends with
     what they did so by: `key` is the API key, `session` the digest of the browser's session (which may rest on a key),
     `token` names the issuer's token, behind whose time `until` is not. None of them: it is not known. `held`: the roles

@@ -8,10 +8,11 @@ subjects there are, and they stay, since messages and decided pendings do not go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -37,8 +38,7 @@ class Opinion(NamedTuple):
     labels: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
+class Feedback(msgspec.Struct, frozen=True):
     """`run_id` is the run whose message or pending `subject_id` is; `via` over which way `principal` gave it."""
 
     id: UUID

@@ -10,10 +10,11 @@ question.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow import values
 from hai_flow.store.commit.commit_sql import due
@@ -32,8 +33,7 @@ PAGE_MAX: Final = 500  # of `iterate_pages`
 SCANNED_MAX: Final = 1000  # pendings that one page with filters looks at
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(msgspec.Struct, frozen=True):
     """Filters of an inbox. `due_before`: only pendings with an earlier deadline; `words`: in lower case."""
 
     workflow: str | None = None
@@ -49,8 +49,7 @@ class Filters:
         return any((self.workflow, self.kind, self.opened_before, self.opened_after, self.words))
 
 
-@dataclass(frozen=True, slots=True)
-class OpenQuestion:
+class OpenQuestion(msgspec.Struct, frozen=True):
     """An open pending that asks somebody, with the columns of its run that the rules need, and those that are shown.
     `votes` are the JSON texts of those cast so far. `workflow` is the sha256 of its run's."""
 
@@ -233,8 +232,7 @@ async def release(connection: Connection | Pool, tenant: UUID, run_id: UUID, pen
     return await connection.fetchval(query, run_id, pending_id, tenant, person) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """A person's answer to a pending, by themselves or by a delegate. `status` is the pending's now; `opened` and
     `said` are JSON texts."""
 
@@ -284,8 +282,7 @@ async def list_decided_by(
 # --- rows that other releases have left out ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class InboxRow:
+class InboxRow(msgspec.Struct, frozen=True):
     """An open pending as it stands in the inbox: `asks` are the selectors of its rows, `current` says that they, and
     the columns by which it is found, are of its deadline."""
 

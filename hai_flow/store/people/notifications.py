@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+import msgspec
+
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
@@ -104,8 +106,7 @@ async def put_off(connection: Connection | Pool, id: str, wait: timedelta, error
     await connection.execute(query, id, wait, error)
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationSummary:
+class NotificationSummary(msgspec.Struct, frozen=True):
     """A notification as it is shown. `status`: queued, divided, due, sent, dropped or dead."""
 
     id: str
@@ -158,8 +159,7 @@ async def forget(connection: Connection | Pool) -> None:
 # --- links ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """An address at which one person may decide one question, once. `roles` and `groups` are those of the person."""
 
     digest: bytes

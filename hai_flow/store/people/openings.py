@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -14,8 +15,7 @@ Part: TypeAlias = Literal["question", "attachment", "link"]
 """`question`: all that it shows, with its evidence; `attachment`: a file of it; `link`: an address in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpeningRow:
+class OpeningRow(msgspec.Struct, frozen=True):
     principal: str
     part: str
     at: datetime

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
+import msgspec
+
 from hai_flow.store.people.canaries import SHOWN_REQUESTER, SHOWN_WORKFLOW
 from hai_flow.store.runs.logs import LogRow
 from hai_flow.store.runs.viewers import Viewer, render_may_read
@@ -84,16 +86,14 @@ LOOKED_AT_MAX: Final = 1000
 Place: TypeAlias = tuple[datetime, str]  # opened_at, id
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Pendings of a list. `following`: the place behind which the next page begins, if there may be more."""
 
     rows: list[PendingSummary]
     following: Place | None
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A question that was last answered with no, or has a vote that says no: where it stands in the run, and as it was
     asked; `votes` are the JSON texts of those that say no."""
 

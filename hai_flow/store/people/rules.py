@@ -8,10 +8,11 @@ they know for which tools there are rules with the next commit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.commit.commit_sql import RAISE_FREEZE_VERSION
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 SHOWN_MAX: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RuleRow:
+class RuleRow(msgspec.Struct, frozen=True):
     """`body` is the JSON of what it says (`runtime/people/standing_rules`). `proposer_ids` are all ids of who proposed
     it, `excluded_ids` of who else profits from it; `run_id` is the run whose gate approves it. `voters`: JSON of those
     who did; `people`: all ids of these and of the proposer. `uses_max` is of one `period` (None: for ever)."""
@@ -54,8 +54,7 @@ class RuleRow:
     is_used_up: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RuleVote:
+class RuleVote(msgspec.Struct, frozen=True):
     """One use of a rule."""
 
     run_id: UUID

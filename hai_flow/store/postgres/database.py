@@ -16,11 +16,11 @@ import contextlib
 import functools
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import asyncpg
+import msgspec
 import structlog
 
 from hai_flow.errors import StoreError
@@ -107,8 +107,7 @@ RECONNECT_SECONDS_MAX: Final = 2.0
 EVERYTHING: Final = "*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     """The seconds after which we give up waiting. Nothing that asks the database waits longer.
 
     `connect_seconds`: for a new connection. `acquire_seconds`: for one of the pool's to come free. `statement_seconds`:

@@ -9,7 +9,6 @@ removed, the next one is looked at at once: so no more is left behind than there
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 PAGE_ROWS: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """`seen` rows were looked at, `found` of them were left behind; `last` is the key of the last one, None behind the
     end of the table."""
 

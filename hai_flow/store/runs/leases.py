@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.engine.events import ABI
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 DEAD_AFTER: Final = "1 second"
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """A run that is now ours. `lost`: it was a dead worker's, so each open attempt is first declared lost; else no open
     attempt has begun and all are performed at once (docs/design/store.md#lost-attempts), and it was due at `due_at`."""
 
@@ -197,15 +197,13 @@ async def delete_dead_workers(connection: Connection | Pool, dead_for: timedelta
     return int((await connection.execute(query, dead_for)).rpartition(" ")[2])
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedRun:
+class LeasedRun(msgspec.Struct, frozen=True):
     run_id: UUID
     version: int
     fence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """`alive` False: the lease is over and can't be renewed; drop everything, take a new id
     (docs/design/store.md#leases). `held` are the runs that this worker holds by the database: the poll of held runs
     (docs/design/store.md#held-runs)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -185,8 +184,7 @@ async def find_last_with(connection: Connection | Pool, run_id: UUID, text: byte
     return None if row is None else LogRow(*row)
 
 
-@dataclass(frozen=True, slots=True)
-class RunVersion:
+class RunVersion(msgspec.Struct, frozen=True):
     run_id: UUID
     seq: int
     version: int

@@ -7,9 +7,10 @@ that waits one round trip instead of four.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.catalog.workflows import LATEST_FIRST, SUMMARY_COLUMNS, NamedVersion, WorkflowSummary
 from hai_flow.store.runs.run_lists import RunSummary
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 
-@dataclass(frozen=True, slots=True)
-class PostContext:
+class PostContext(msgspec.Struct, frozen=True):
     """`last`: the thread's newest run, `turn`: the one that a POST with this runId opened, `seen`: those of the posted
     messages that the thread has; `workflow`: the one that a new run would be of, None where there is none."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.postgres.database import read_clock
 from hai_flow.store.runs.log_compaction import iter_commits
@@ -49,8 +50,7 @@ class Kin(NamedTuple):
     messages: Collection[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """One run: its row, the rows of `TABLES`, and the rows of others about it. `heads`: the ends of its chain that the
     audit has, by seq. `holder`: when the lease of its worker ends; None if that worker has no row. `above` is its
     parent, if that is there, `below` are its children. `slot_holder`: the run that holds the slot that the row names.

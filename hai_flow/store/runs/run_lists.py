@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+import msgspec
+
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.store.runs.viewers import NO_OPEN_CANARY, Viewer, readable
 
@@ -82,8 +84,7 @@ async def get_runs(connection: Connection | Pool, tenant: UUID, ids: Collection[
     return [RunSummary(*row) for row in await connection.fetch(query, list(ids), tenant)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions for runs; None: any value. `workflows`: of one of these names. `since` and `until`: created not
     before, and before. `error`: those that failed with this code."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.runs.viewers import NO_OPEN_CANARY, Viewer, readable
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadSummary:
+class ThreadSummary(msgspec.Struct, frozen=True):
     """`run_id`, `workflow_name`, `status` and `run_created_at` are of its newest run that is nobody's child;
     `created_at` is when its first run was made, `updated_at` when the newest one has last committed."""
 

@@ -14,9 +14,10 @@ No query of a POST reads all of a thread: a line is walked backwards, as far as 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.store.runs.run_lists import SUMMARY_COLUMNS, RunSummary
 from hai_flow.store.runs.viewers import Viewer, render_may_read
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """Turn `n` of a run: events `first_seq` to `last_seq` (None while it is open)."""
 
     run_id: UUID
@@ -37,8 +37,7 @@ class Turn:
     last_seq: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     run_id: UUID
     n: int
     id: str
@@ -192,8 +191,7 @@ async def line(
     return [row[0] for row in await connection.fetch(query, tenant, thread_id, tip, limit, *_NO_END)]
 
 
-@dataclass(frozen=True, slots=True)
-class Relative:
+class Relative(msgspec.Struct, frozen=True):
     """Another run of a thread, whose log begins with the same `shared` events."""
 
     run_id: UUID

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from hai_flow.engine.canaries import CANARY
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
+class Viewer(msgspec.Struct, frozen=True):
     """A principal that may not read all runs of its tenant: only runs that one of `ids` asked for (its own id, and that
     of the person that it acts for), and runs of workflows whose `visibility` has one of `selectors`. `threads`,
     `workflows`: only runs of these; None: of all."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
+
+import msgspec
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -16,8 +17,7 @@ State: TypeAlias = Literal["alive", "draining", "ended", "dead"]
 HOLDS_COUNTED_MAX: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRow:
+class WorkerRow(msgspec.Struct, frozen=True):
     """`state`: `ended`, after it handed everything back; `dead`, when its lease ran out. `holds`: the runs that it has
     now, counted up to `HOLDS_COUNTED_MAX`: of a dead worker those that no other one has taken over.
 

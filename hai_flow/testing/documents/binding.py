@@ -6,8 +6,9 @@ A name that the workflow does not have would otherwise pass in silence (`not_cal
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.paths import plan_path

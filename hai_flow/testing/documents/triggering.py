@@ -6,9 +6,10 @@ The trigger's `match`, `dedupe` and `input` are those of the workflow, evaluated
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
+
+import msgspec
 
 from hai_flow import values
 from hai_flow.definition.expressions.expression_error import ExpressionError
@@ -30,8 +31,7 @@ EVENT_ID: Final = "event-1"
 REQUESTER: Final = SYSTEM
 
 
-@dataclass(frozen=True, slots=True)
-class Triggered:
+class Triggered(msgspec.Struct, frozen=True):
     """The run that a trigger starts. `started` is false where `match` is; `dedupe` is the key that makes the same run
     of two events, None where the workflow says nothing."""
 

@@ -11,7 +11,6 @@ Deliberately absent are sockets, clocks, new ids, and every decision about peopl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -195,8 +194,7 @@ def readdress(frame: Frame, run_id: str) -> Frame:
 Decode: TypeAlias = Callable[[bytes, Limits], Posted]
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True):
     """A registered dialect. `encoding` is its name in cursors; it changes whenever the frames of any event change.
 
     `decode` is None for a projection that takes no POST, and for a protocol whose endpoint reads its own body.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Final
 from uuid import UUID
 
@@ -45,7 +45,7 @@ class People:
         ids.pop(id, None)
         roles, groups = map(compose, who.roles), map(compose, who.groups)
         who = msgspec.structs.replace(who, id=id, aliases=tuple(ids), roles=tuple(roles), groups=tuple(groups))
-        return replace(principal, who=who, people=aliases)
+        return dataclasses.replace(principal, who=who, people=aliases)
 
 
 SECONDS: Final = 5.0  # for how long it is believed that a name has a tenant, or none

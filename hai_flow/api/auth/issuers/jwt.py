@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 from uuid import UUID
 
+import msgspec
 from starlette.requests import HTTPConnection
 
 from hai_flow import values
@@ -61,8 +62,7 @@ class ClientRegistration:
     userinfo: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Issuer:
+class Issuer(msgspec.Struct, frozen=True, kw_only=True):
     """An issuer whose tokens are believed, as the identity file describes it. `roles` maps its roles to ours, and no
     others count; None: its roles have the same names here. `accounts`: by channel, the claim with the person's account
     in that chat."""
@@ -81,7 +81,7 @@ class Issuer:
     roles: Mapping[str, tuple[str, ...]] | None = None
     prefix: str = ""
     leeway: int = 0
-    accounts: Mapping[str, str] = field(default_factory=dict)
+    accounts: Mapping[str, str] = msgspec.field(default_factory=dict)
     client: ClientRegistration | None = None
 
 

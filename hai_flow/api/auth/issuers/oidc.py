@@ -13,7 +13,6 @@ import hmac
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
@@ -21,6 +20,7 @@ from urllib.parse import urlencode
 import httpx2
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
@@ -43,8 +43,7 @@ Told: TypeAlias = Mapping[str, Any]  # the object that an issuer answers with
 Claims: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SignIn:
+class SignIn(msgspec.Struct, frozen=True):
     """A sign-in that has begun: the address that the browser goes to, and the text of its cookie."""
 
     location: str
@@ -156,7 +155,7 @@ async def refresh_grant(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
         log.warning("renewal_unavailable", issuer=issuer.name, status=status, error=error)
         raise _unavailable()
     token = answer.get("refresh_token")
-    return (msgspec.structs.replace(grant, refresh_token=token) if isinstance(token, str) and token else grant), answer
+    return (replace(grant, refresh_token=token) if isinstance(token, str) and token else grant), answer
 
 
 async def update_principal(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:

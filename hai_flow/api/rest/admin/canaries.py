@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, Final
 
+import msgspec
 from pydantic import Field
 
 from hai_flow import values
@@ -114,8 +114,7 @@ async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str
     return {"items": [render_canary(row) for row in rows], "missing": gathered.missing}
 
 
-@dataclass(frozen=True, slots=True)
-class _ImitatedQuestion:
+class _ImitatedQuestion(msgspec.Struct, frozen=True):
     """A question that was asked in a run of the plan, and the document of the canary that looks like it, with the
     `content` that is its input."""
 

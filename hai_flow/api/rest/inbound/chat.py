@@ -8,9 +8,9 @@ who they are.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Any, Final
@@ -86,8 +86,7 @@ async def receive_chat(address: str, request: Request, access: OpenAccess) -> Re
     return Response(reply.body, reply.status, media_type=reply.media_type)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pressed:
+class _Pressed(msgspec.Struct, frozen=True):
     """A button that is good for whoever pressed it."""
 
     button: ButtonRow
@@ -130,7 +129,7 @@ class _Desk:
             return await self._decide(pressed, press)
         except _Refusal as refusal:
             outcome = await self._refuse(str(refusal), refusal.theirs, refusal.subject)
-            return replace(outcome, is_copy=refusal.is_copy)
+            return msgspec.structs.replace(outcome, is_copy=refusal.is_copy)
         except Rejected as rejected:  # a cell is away, the server is full
             return PressOutcome(rejected.detail)
 
@@ -213,10 +212,10 @@ class _Desk:
         credential = f"{self._channel}:{person.account}"
         principal = await self._identity.known(Principal(who, self._tenant, way="chat", credential=credential))
         through = tuple(dict.fromkeys((*principal.who.through, *person.held)))
-        principal = replace(principal, who=msgspec.structs.replace(principal.who, through=through))
+        principal = dataclasses.replace(principal, who=msgspec.structs.replace(principal.who, through=through))
         actor = msgspec.structs.replace(self._access.asked, who=principal.who, way="chat", credential=credential)
         living = await self._access.cells.living(self._tenant)
-        return replace(self._access, principal=principal, living=living, asked=actor, _seen={})
+        return dataclasses.replace(self._access, principal=principal, living=living, asked=actor, _seen={})
 
     async def _refuse(self, text: str, theirs: Access | None, subject: str | None) -> PressOutcome:
         """Say it, and keep it on record where it is known who they are."""
@@ -272,7 +271,7 @@ class _Desk:
         except Rejected as rejected:
             await chat.give_back_button(theirs.pool, digest, press.account)
             outcome = await self._refuse(rejected.detail, theirs, f"pending:{pressed.card.pending_id}")
-            return replace(outcome, faults=_find_faults(pending, rejected))
+            return msgspec.structs.replace(outcome, faults=_find_faults(pending, rejected))
         await chat.use_button(theirs.pool, digest)
         await chat.hurry_cards(theirs.pool, pressed.card.run_id)
         decided = "" if view["status"] == "open" else f" The question is decided: {view['status']}."
@@ -288,7 +287,7 @@ class _Desk:
             page = "in your inbox" if base is None else f"{base.rstrip('/')}{addresses.pending(pending.opened.id)}"
             return PressOutcome(f"This needs more than a press: decide it at {page}")
         token = sign_address(token_urlsafe(32), cell_of(pressed.card.run_id))
-        button = replace(pressed.button, digest=digest_of(token), account=press.account)
+        button = msgspec.structs.replace(pressed.button, digest=digest_of(token), account=press.account)
         await chat.add_buttons(pressed.theirs.pool, [button])
         return PressOutcome("", dialog=Dialog(choice.label.rstrip("…"), token, tuple(fields)))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from fastapi import Response
+from msgspec.structs import replace
 
 from hai_flow.api.http.bodies import CheckedRoute
 from hai_flow.api.permissions.rights import Right

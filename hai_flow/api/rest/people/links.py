@@ -7,8 +7,8 @@ script, loads nothing, and reveals its address to no other site.
 
 from __future__ import annotations
 
+import dataclasses
 import html
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -154,7 +154,7 @@ async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, A
     who = principal.who
     actor = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
     living = await access.cells.living(link.tenant)
-    return link, replace(access, principal=principal, living=living, asked=actor, _seen={})
+    return link, dataclasses.replace(access, principal=principal, living=living, asked=actor, _seen={})
 
 
 async def _form(request: Request) -> dict[str, list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -11,6 +10,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 from fastapi import Query
+from msgspec.structs import replace
 from pydantic import Field
 
 from hai_flow import values
@@ -135,7 +135,7 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
     start_id = starts.new_id() if key is None else starts.id_of("rule", str(access.tenant), who.id, key)
     start = c.Start(run_id=start_id, thread_id=str(start_id), requester=who.id, input={})
     row, document = _read(access, body, state, pending, digest, start_id)
-    start = msgspec.structs.replace(
+    start = replace(
         start,
         input={
             "rule": document,

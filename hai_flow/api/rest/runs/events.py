@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
+import msgspec
 from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
@@ -95,8 +95,7 @@ def _seq(text: str | None) -> int:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class _WantedEvents:
+class _WantedEvents(msgspec.Struct, frozen=True):
     """Which events of a log a page has."""
 
     before: int | None
@@ -198,8 +197,7 @@ def _until_end(access: Access, row: RunRow, start: RunState, head: int) -> Frame
 # --- a dialect ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownRun:
+class _ShownRun(msgspec.Struct, frozen=True):
     """A run as a dialect shows it to clients that come without a POST."""
 
     access: Access

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from hai_flow.api.requests.access import Access
 from hai_flow.api.shared_lists import Items, ListSnapshot, SharedList
 from hai_flow.runtime.streams.stream_items import StreamItem
@@ -35,8 +37,7 @@ _SETTLE_SECONDS: Final = 0.5  # hints come by the thousand
 _STREAMS_AT_ONCE: Final = 50  # beyond, each stream reads more seldom
 
 
-@dataclass(frozen=True, slots=True)
-class ListSource:
+class ListSource(msgspec.Struct, frozen=True):
     """A list that a stream shows. `sight`: all that decides which items it has. `changes_at`: the member of an item
     that says when it changes by itself."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
 from uuid import UUID
 
+import msgspec
 from fastapi import Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
@@ -64,7 +65,7 @@ async def in_workflows_like(cell: Access, selection: run_lists.Filter, part: str
     """The filter, for runs of those workflows alone whose name or title has this part, in whatever case."""
     if not part:
         return selection
-    return replace(selection, workflows=await workflows.names_with(cell.reads, cell.tenant, part))
+    return msgspec.structs.replace(selection, workflows=await workflows.names_with(cell.reads, cell.tenant, part))
 
 
 # --- starting and reading -----------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     of a paused one who paused it. Without all of these, if you may see only questions of it."""
     row = await access.run(run_id, Sight.QUESTIONS)
     if not access.can_see_conversation(row.id):
-        return await _view(access, replace(row, input=None, result=None))
+        return await _view(access, dataclasses.replace(row, input=None, result=None))
     view = await _view(access, row)
     if row.ended_at is None and access.principal.may(Right.SEE_RUNS):
         holder = await workers.holder(access.runtime.database.api, access.tenant, row.id)
