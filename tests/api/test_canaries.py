@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from json import loads
 from typing import Any
 
 import httpx2
@@ -16,6 +17,7 @@ from hai_flow.engine.canaries import ASKER, CANARY, disguise_state
 from hai_flow.engine.state.state import RunState
 from tests.api.test_audit import House, wait_for
 from tests.support.identities import KEYS, People
+from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
 
@@ -109,7 +111,8 @@ def describe(answer: Any) -> Any:
             "params",
             "deadline",
         )
-        return {name: describe(each) for name, each in answer.items() if name not in own and not name.endswith("at")}
+        times = ("at", "until")
+        return {name: describe(each) for name, each in answer.items() if name not in own and not name.endswith(times)}
     return [describe(each) for each in answer] if isinstance(answer, list) else answer
 
 
@@ -145,6 +148,73 @@ def test_an_open_canary_shows_what_the_real_question_shows(
     assert item["run_id"] not in [each["id"] for each in operator.get("/v1/runs").json()["items"]]
     assert "oversight_canary" not in str([bob.get("/v1/inbox").text, view, operator.get("/v1/pendings").text])
     assert bob.get("/v1/canaries").status_code == operator.get("/v1/canaries").status_code == 403
+
+
+LISTS = (
+    "/v1/inbox",
+    "/v1/inbox?workflow=pay",
+    "/v1/inbox?kind=gate",
+    "/v1/inbox?text=Pay",
+    "/v1/inbox?text=pay",
+    "/v1/inbox?text=ledger.grant",
+    "/v1/inbox?opened_after=2026-01-01T00:00:00Z",
+    "/v1/inbox?workflow=oversight_canary",
+    "/v1/inbox?text=canary",
+    "/v1/pendings",
+    "/v1/runs",
+    "/v1/rules",
+    "/v1/absences",
+    "/v1/freezes",
+)
+"""What a decider can ask for that names questions, runs or workflows."""
+OF_ONE = (
+    "/v1/inbox/{id}",
+    "/v1/pendings/{id}",
+    "/v1/pendings/{id}/arguments",
+    "/v1/pendings/{id}/history",
+    "/v1/pendings/{id}/openings",
+    "/v1/pendings/{id}/receipt",
+)
+
+
+def test_a_decider_can_tell_a_canary_by_no_list_and_no_answer(
+    house: House, bob: httpx2.Client, real: dict[str, Any]
+) -> None:
+    canary = find_question(bob, seed(house))
+    ids = (canary["id"], canary["run_id"])
+    for path in LISTS:
+        listed = bob.get(path)
+        assert listed.status_code == 200, path
+        text = listed.text
+        assert not [each for each in ("oversight", CANARY, ASKER, "built_in.nothing") if each in text], path
+        assert all(
+            (id in text) == (other in text) for id, other in zip(ids, (real["id"], real["run_id"]), strict=True)
+        ), path
+
+    def answers(item: dict[str, Any]) -> Iterator[tuple[str, int, Any]]:
+        own = {"id": item["id"], "run_id": item["run_id"]}
+
+        def plain(answer: httpx2.Response) -> tuple[int, Any]:
+            text = answer.text.replace(own["id"], "ID").replace(own["run_id"], "RUN")
+            return answer.status_code, describe(loads(text)) if text[:1] in "{[" else text
+
+        for path in OF_ONE:
+            yield path, *plain(bob.get(path.format(**own)))
+        for act in ("claim", "release"):
+            yield act, *plain(bob.post(f"/v1/inbox/{own['id']}/{act}", json={}))
+        check = f"/v1/pendings/{own['id']}/check"
+        yield "check", *plain(bob.post(check, json={"decision": "approve", "edits": {"arguments": {"amount": "x"}}}))
+        yield (
+            "no reason",
+            *plain(bob.post("/v1/inbox/decide", json={"items": [{"id": own["id"], "decision": "reject"}]})),
+        )
+        caller = Caller(bob)
+        listed = caller.call("list_pending", {"limit": 50})["structuredContent"]["questions"]
+        (shown,) = [each for each in listed if each["id"] == own["id"]]
+        yield "mcp", 200, {name: value for name, value in describe(shown).items() if name not in ("arguments", "url")}
+
+    for shown, other in zip(answers(canary), answers(real), strict=True):
+        assert shown == other, shown[0]
 
 
 def test_who_seems_to_ask_does_not_decide_it_as_at_a_real_one(house: House) -> None:
