@@ -17,14 +17,13 @@ import pytest
 
 from tests.support.chats import FeishuPlatform, SlackPlatform, Wrong
 from tests.support.chats.world import BOSS, FLOWS, PLATFORMS, Chat, chatting, settings_of, wait_for
-from tests.support.examples import sample
 from tests.support.postgres import Server, run_apart
 from tests.support.server import YAML, serving
 
 KEPT_OUT = "the workflow keeps it out of chats"
 
 
-@pytest.fixture(scope="module", params=sample(PLATFORMS, 2), ids=lambda each: each.kind)
+@pytest.fixture(scope="module", params=PLATFORMS, ids=lambda each: each.kind)
 def chat(
     request: pytest.FixtureRequest, postgres_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Chat]:
