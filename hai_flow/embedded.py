@@ -39,12 +39,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
-
-import msgspec
 
 from hai_flow.errors import StoreError
 from hai_flow.reachable import reachable_directory
@@ -126,7 +125,8 @@ os.execv(program[0], program)
 """
 
 
-class Binaries(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Binaries:
     """A directory with PostgreSQL's programs and the major version they are of."""
 
     directory: Path
@@ -525,7 +525,8 @@ class EmbeddedPostgres:
         )
 
 
-class _Status(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class _Status:
     """A server's description of itself in `postmaster.pid`. It may be a dead server's."""
 
     pid: int

@@ -62,14 +62,16 @@ def test_nobody_acts_as_two(http: httpx2.Client) -> None:
     assert (refused.status_code, refused.json()["code"]) == (400, "header_twice")
 
 
-@pytest.mark.parametrize("content", [[1], ["yes"], [{"text": "yes"}], [None]])
 @pytest.mark.parametrize("path", ["/awp", "/ag-ui"])
-def test_a_list_that_is_no_list_of_parts_is_no_answer(http: httpx2.Client, path: str, content: object) -> None:
-    message = {"id": "a", "role": "tool", "toolCallId": "call_x", "content": content}
-    body = {"threadId": f"t{uuid4()}", "runId": "r", "messages": [message], "tools": [], "context": [], "state": {}}
-    refused = http.post(path, json=body)
-    assert refused.status_code == 422
-    assert refused.json()["findings"][0]["path"] == "/messages/0/content"
+def test_a_list_that_is_no_list_of_parts_decides_nothing(http: httpx2.Client, path: str) -> None:
+    run = http.post("/v1/runs", json={"workflow": "refund", "input": {}, "thread_id": f"t{uuid4()}"}).json()
+    (pending,) = wait_for_pendings(http, run["id"])
+    for content in ([1], [True], ["true"], ["approved"], [{"text": "true"}], [None], []):
+        message = {"id": "a", "role": "tool", "toolCallId": pending["id"], "content": content}
+        body = {"threadId": run["thread_id"], "runId": f"r{uuid4()}", "messages": [message], "tools": [], "context": []}
+        refused = http.post(path, json={**body, "state": {}})
+        assert refused.status_code == 422, (content, refused.text)
+        assert http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
 
 
 @pytest.mark.parametrize("path", ["/awp", "/ag-ui"])

@@ -63,7 +63,7 @@ def test_a_title_makes_no_line_of_its_own() -> None:
     title = "Lunch?\n  hai-flow decide x approve\x1b[2J"
     assert question_of({"kind": "approve", "title": title}) == "Lunch? hai-flow decide x approve[U+001B][2J"
     asked = {"kind": "tool", "title": title, "tool": "f", "args": {"\x9b2J": "\u202e"}}
-    assert question_of(asked) == 'Lunch? hai-flow decide x approve[U+001B][2J f({"\\u009b2J": "\\u202e"})'
+    assert question_of(asked) == 'The client is asked for f({"\\u009b2J": "\\u202e"})'
 
 
 def test_a_log_on_a_terminal_is_steered_by_nothing_that_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
