@@ -35,7 +35,7 @@ CALL: Final = FLOW.replace("name: work", "name: calls").replace(
     "{id: a, approve: {title: Hm, evidence: {x: '${{ input.x }}'}, from: role:boss}}",
     "{id: a, call: e.echo, with: {value: '${{ input.x }}'}, approval: {from: role:boss, edit: true}}",
 )
-ROWS: Final = [{"iban": "x"}] * 12_000
+ROWS: Final = [{"iban": "x"}] * 18_000
 READERS: Final = ("viewer", "boss")
 
 
@@ -107,7 +107,7 @@ PATHS: Final = (
 
 async def edit_and_approve(place: Place) -> None:
     """Thousands of edits of a large call, and of one that is none: each is a pointer into the arguments."""
-    many, ids = {f"/value/{number}/iban": "y" for number in range(12_000)}, await place.ask("calls")
+    many, ids = {f"/value/{number}/iban": "y" for number in range(18_000)}, await place.ask("calls")
     for edits in ({"/value/" + "9" * 5_000: 1}, {"/value/\u00b2": 1}, many):
         content = json.dumps({"decision": "approve", "edits": edits}).encode()
         await asyncio.sleep(0)
