@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_FILE_ID: Final = re.compile(rb"(?<![0-9A-Za-z_])file_([0-9a-f]{64})(?![0-9A-Za-z_])")
+_FILE_ID: Final = re.compile(
+    rb"(?:(?<![0-9A-Za-z_])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4}))file_([0-9a-f]{64})(?![0-9A-Za-z_])"
+)  # in JSON text also behind an escaped line break, tab or other sign
 
 
 def file_id(sha256: bytes) -> str:

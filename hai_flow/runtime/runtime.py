@@ -361,7 +361,9 @@ class Runtime(Service):
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, *clearing)
             sealer = Sealer(self.database)
             thaws = Thaws(self.database, self.freezes, self.committer)
-            self._deposits = Deposits(self.database, self.catalog, self.starts, self.delivery, self.triggers)
+            self._deposits = Deposits(
+                self.database, self.catalog, self.files, self.starts, self.delivery, self.triggers
+            )
             pushes = Pushes(
                 self.database, self.inbox, EgressGuard(settings.http_hosts), self._build_http_config(), self.rows
             )

@@ -272,14 +272,15 @@ def test_a_message_may_bring_a_file_also_in_the_old_words(server: ServerProcess,
     assert code(httpx2.post(f"{server.url}/ag-ui", json=posted, headers=BOB)) == (404, "file_unknown")
 
 
+@pytest.mark.parametrize("behind", ["see ", "see:\n", "\t", "\\"])
 @pytest.mark.parametrize("door", ["/v1/signals", "/v1/events", "/v1/runs/{run}/signals"])
 def test_a_signal_or_an_event_may_bring_a_file_of_its_senders_own_alone(
-    server: ServerProcess, http: Checked, door: str
+    server: ServerProcess, http: Checked, door: str, behind: str
 ) -> None:
     attached(http)
     anns, type = put(http, some_bytes())["id"], unique("type")
     path = door.format(run=start(http, "attach")["id"])
-    signal = {"id": unique("s"), "type": type, "data": {"deep": [f"see {anns}"]}}
+    signal = {"id": unique("s"), "type": type, "data": {"deep": [f"{behind}{anns}"]}}
     assert code(http.post(path, json=signal, headers=BOB)) == (404, "file_unknown")
     assert http.post(path, json=signal, headers=ANN).status_code == 201, "nothing was stored of it"
     nowhere = {**signal, "id": unique("s"), "data": f"file_{'0' * 64}"}

@@ -275,6 +275,31 @@ async def test_a_row_that_the_server_refuses_keeps_its_reason_and_blocks_none(sh
     assert reasons == ["input.invalid", "request.invalid", "workflow_unknown"]
 
 
+async def test_a_deposit_brings_no_files_but_its_principals_own(shop: Shop) -> None:
+    source = WAITING.replace("name: waiting", "name: files\ninput: {type: object, properties: {file: {type: string}}}")
+    with serving(shop.dsn, environment=KEYS) as server:
+        viewer = publish(server.url, shop.dsn, source)
+        people = People(shop.dsn)
+        doors = {who: people.person(who, roles=["requester"], tenant="acme") for who in ("service:shop", "user:bob")}
+        own, foreign = (
+            str(httpx2.post(f"{server.url}/v1/files", content=name.encode(), headers=door).json()["id"])
+            for name, door in doors.items()
+        )
+        connection = await shop.connect()
+        run = await start_in(connection, "files", {"file": own}, tenant="acme")
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM subscriptions", 1))
+        for named in (foreign, f"see:\n{foreign}", f"file_{'0' * 64}"):
+            await start_in(connection, "files", {"file": named}, tenant="acme")
+            for to in ({"run": run}, {}):
+                await send_in(connection, "order.paid", {"file": named}, tenant="acme", **to)
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits WHERE refused LIKE 'file_unknown%'", 9))
+        await send_in(connection, "order.paid", {"sum": own}, run=run, tenant="acme")
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 1))
+        await connection.close()
+        assert await ask(shop.dsn, "SELECT count(*) FROM file_uses") == 1
+        assert httpx2.get(f"{server.url}/v1/files/{own}", headers=viewer).content == b"service:shop"
+
+
 async def test_the_role_reads_nothing_and_deposits_for_no_other_tenant(shop: Shop) -> None:
     connection = await shop.connect()
     for tenant in ("globex", "default", "nobody", "acme' OR true --"):

@@ -17,7 +17,7 @@ from hai_flow.primitives import file_ids
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.files import extract_files, put_in
-from hai_flow.store.messaging import message_queue
+from hai_flow.store.messaging import message_queue, signals
 from tests.runtime.conftest import ASKING, HEAD, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.waiting import until
@@ -178,13 +178,17 @@ async def test_an_event_gives_its_files_to_those_that_take_it(make: Make, eye: C
     for principal, allowed in (("user:bob", False), ("user:ann", True)):
         with contextlib.nullcontext() if allowed else pytest.raises(Rejected, match="there is no file"):
             await runtime.files.demand(LOCAL_TENANT, principal, f'"{id}"'.encode())
+    later = await upload(runtime, b"for a step to come")
+    await runtime.triggers.receive_event(LOCAL_TENANT, "e0", "noted", {"see": f"files:\n{later}"})
     received = await runtime.triggers.receive_event(LOCAL_TENANT, "e1", "scanned", {"scan": id})
     assert received.started[0].run_id is not None
     for run_id in (received.started[0].run_id, waiting):
         assert (await ended(runtime, run_id)).error is None
     await eye.execute("UPDATE files SET touched_at = now() - interval '8 days'")
+    await signals.delete_old_signals(runtime.database.api)
     await runtime.files.tidy(timedelta(0))
-    assert await held(runtime, id, "user:ann") is not None
+    for each in (id, later):
+        assert await held(runtime, each, "user:ann") is not None
 
 
 async def test_bytes_among_the_parts_of_an_output_become_files_of_the_run(make: Make) -> None:

@@ -208,7 +208,7 @@ class Access(RunVisibility):
     async def rehearse(self, leaving: RunSummary | None, plan: Plan, begin: Begin) -> None:
         """Raises Rejected where `stop_and_start` would refuse the run before anything is stopped."""
         self._demand_starts(plan, begin)
-        await self.runtime.files.demand_all(self.tenant, self.principal.id, begin, self.viewer)
+        await self.runtime.files.demand_all(self.tenant, self.uploader, begin, self.viewer)
         if leaving is not None:
             await self.runtime.branches.rehearse(leaving, plan, begin)
 

@@ -21,6 +21,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import HaiFlowError, Rejected
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.outbox import Delivery
 from hai_flow.runtime.messaging.triggers import Triggers
 from hai_flow.runtime.runs.starts import Starts
@@ -28,6 +29,7 @@ from hai_flow.store.messaging import deposits
 from hai_flow.store.messaging.deposits import Deposit
 from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs.viewers import Viewer
 
 log = structlog.get_logger(__name__)
 
@@ -52,11 +54,18 @@ class Deposits(Service):
     """Takes them, in every process that performs."""
 
     def __init__(
-        self, database: Database, catalog: Catalog, starts: Starts, delivery: Delivery, triggers: Triggers
+        self,
+        database: Database,
+        catalog: Catalog,
+        files: Files,
+        starts: Starts,
+        delivery: Delivery,
+        triggers: Triggers,
     ) -> None:
         super().__init__()
         self._database = database
         self._catalog = catalog
+        self._files = files
         self._starts = starts
         self._delivery = delivery
         self._triggers = triggers
@@ -106,7 +115,11 @@ class Deposits(Service):
             await self._begin(deposit, _read(deposit, _Start))
             return
         event = _read(deposit, _Event)
-        id = f"deposit:{deposit.id}"
+        id, data = f"deposit:{deposit.id}", values.dumps(event.data)
+        if event.run_id is None:
+            await self._files.demand(deposit.tenant, deposit.principal, data, _viewer_of(deposit))
+        else:
+            await self._files.use(deposit.tenant, deposit.principal, event.run_id, data, _viewer_of(deposit))
         if event.run_id is None:
             await self._triggers.receive_event(deposit.tenant, id, event.type, event.data, sender=deposit.principal)
         else:
@@ -123,6 +136,7 @@ class Deposits(Service):
             requester=deposit.principal,
             input=start.input,
         )
+        await self._files.use_all(deposit.tenant, deposit.principal, run_id, command, _viewer_of(deposit))
         await self._starts.start(
             deposit.tenant,
             plan,
@@ -130,6 +144,11 @@ class Deposits(Service):
             command_id=f"deposit:{deposit.id}",
             body_sha=sha256(deposit.body.encode()).digest(),
         )
+
+
+def _viewer_of(deposit: Deposit) -> Viewer:
+    """The depositor has no roles here: it sees its own runs, and those that its tenant or its principal may see."""
+    return Viewer((deposit.principal,), ("tenant", deposit.principal))
 
 
 def _read(deposit: Deposit, shape: type[Any]) -> Any:

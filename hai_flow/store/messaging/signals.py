@@ -303,10 +303,17 @@ SELECT count(*) OVER (), (SELECT count(*) FROM gone), run_id::text, path, type F
 ORDER BY page.run_id DESC, page.path DESC, page.type DESC LIMIT 1
 """
 # No run that waits now, or will, could take them: they were sent before the oldest of the tenant's runs started.
+# The files that the others name are kept, as if they had just been uploaded: no run refers to them yet.
 _FORGET_SIGNALS: Final = """
 WITH page AS MATERIALIZED (
-  SELECT ctid AS place, tenant, id, sent_at, due_at FROM signals
+  SELECT ctid AS place, tenant, id, sent_at, due_at,
+    CASE WHEN position('file_'::bytea IN data) > 0 THEN convert_from(data, 'UTF8') END AS naming FROM signals
   WHERE (tenant, id) > ($1, $2) ORDER BY tenant, id LIMIT $3
+), touched AS (
+  UPDATE files f SET touched_at = now() FROM (
+    SELECT DISTINCT tenant, decode(digest[1], 'hex') AS sha256 FROM page
+    CROSS JOIN LATERAL regexp_matches(naming, 'file_([0-9a-f]{64})', 'g') AS digest) n
+  WHERE f.tenant = n.tenant AND f.sha256 = n.sha256
 ), live AS MATERIALIZED (
   SELECT t.tenant, (
     SELECT min(o.created_at) FROM unnest($5::text[]) l(status) CROSS JOIN LATERAL (
@@ -337,7 +344,8 @@ async def delete_old_signals(
 ) -> Page:
     """Remove signals that no run can take any more, of a page of them.
 
-    A signal's id is known for at least `kept_for`: so long the same one again is recognised.
+    A signal's id is known for at least `kept_for`: so long the same one again is recognised. A file that a signal names
+    stays with it, where all pages come by more often than unused files are removed.
     """
     tenant, id = after or (_NIL, "")
     row = await connection.fetchrow(_FORGET_SIGNALS, UUID(str(tenant)), id, PAGE_ROWS, kept_for, LIVING)

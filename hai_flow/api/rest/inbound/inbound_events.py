@@ -50,9 +50,9 @@ async def demand_files(access: Access, body: SignalBody, run_id: UUID | None = N
     """Raises Rejected 404 where the data name a file that the caller may not read."""
     data, runtime = values.dumps(body.data), access.runtime
     if run_id is None:
-        await runtime.files.demand(access.tenant, access.principal.id, data, access.viewer)
+        await runtime.files.demand(access.tenant, access.uploader, data, access.viewer)
     else:
-        await runtime.files.use(access.tenant, access.principal.id, run_id, data, access.viewer)
+        await runtime.files.use(access.tenant, access.uploader, run_id, data, access.viewer)
 
 
 @contextlib.asynccontextmanager
