@@ -1051,6 +1051,17 @@ hint_keys: Final = sa.Table(
     sa.CheckConstraint("one", name="hint_keys_one"),
 )
 
+# Keys that seal what clients carry for `/mcp`, after the first, which is derived (`store/identity/state_keys`).
+state_keys: Final = sa.Table(
+    "state_keys",
+    metadata,
+    sa.Column("n", sa.Integer, nullable=False, autoincrement=False),
+    _bytes("key"),
+    _time("created_at", now=True),
+    sa.Column("at_once", sa.Boolean, nullable=False),  # the keys before it opened nothing from then on
+    _key("state_keys", "n"),
+)
+
 # In which history the database is (`store/ops/database_history`). A restore to an earlier time begins another era, by a
 # person.
 eras: Final = sa.Table(

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import pytest
 
+from hai_flow.store.identity import state_keys
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
@@ -200,6 +201,50 @@ def test_a_state_under_an_earlier_key_is_refused_and_stays_answerable(postgres_s
             caller.call("answer", {"question_id": question["id"], "values": {"confirm": True}})
             done = caller.call("wait_run", {"run_id": question["run_id"]})["structuredContent"]
             assert done["output"] == "confirmed: true"
+
+
+def test_states_outlive_a_rotation_of_the_key_but_not_its_retirement(house: House) -> None:
+    """In each process; sessions likewise. A state of a retired key is refused by the key's id, and stays answerable."""
+    callers = [house.caller(house.ann, second=second) for second in (False, True)]
+
+    def ask() -> str:
+        return str(callers[0].call("confirm_delete", {"filename": unique("f")})["requestState"])
+
+    def answer(caller: Caller, state: str, file: str = "a.txt") -> dict[str, Any]:
+        params = {"name": "confirm_delete", "arguments": {"filename": file}, "requestState": state}
+        return caller.send("tools/call", {**params, "inputResponses": {"sure": accept(confirm=False)}})
+
+    def list_tools(second: bool) -> int:
+        return old_message(house.http[second], house.ann, {"id": 1, "method": "tools/list"}, session).status_code
+
+    def rotate(at_once: bool) -> str:
+        """The id of the new key, once the first process seals with it."""
+        house.people.do(lambda connection: state_keys.rotate(connection, at_once=at_once))
+        ring = house.people.do(state_keys.read_ring)
+        wait_for(lambda: answer(callers[0], "unknown.v1.AAAA") and ask().startswith(f"{ring[0].id}."))
+        return str(ring[1].id)
+
+    first = callers[0].call("confirm_delete", ASK)["requestState"]
+    session = begin_session(house.http[0], house.ann)
+    rotate(at_once=False)
+    for second in (False, True):
+        assert answer(callers[second], first)["result"]["structuredContent"]["output"] == "confirmed: false"
+        assert list_tools(second) == 200
+    between = callers[0].call("confirm_delete", {"filename": "b.txt"})["requestState"]
+    assert "result" in answer(callers[1], between, "b.txt"), "a process learns of a key by the first state under it"
+    between = callers[0].call("confirm_delete", {"filename": "c.txt"})
+    retired = rotate(at_once=True)
+    (question,) = [
+        each
+        for each in callers[0].call("list_pending")["structuredContent"]["questions"]
+        if "c.txt" in json.dumps(each)
+    ]
+    for second in (False, True):
+        wait_for(lambda n=second: list_tools(n) == 404)  # type: ignore[misc]
+        error = answer(callers[second], between["requestState"], "c.txt")["error"]
+        assert (error["code"], f"the key {retired}, which is retired since 20" in error["message"]) == (-32602, True)
+        assert answer(callers[second], first)["error"]["code"] == -32602
+    callers[1].call("answer", {"question_id": question["id"], "values": {"confirm": True}})
 
 
 def test_a_run_outlives_all_servers_for_each_shape_of_client(postgres_server: Server) -> None:

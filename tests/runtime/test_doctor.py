@@ -164,6 +164,7 @@ async def test_files_that_others_can_read_or_write_are_seen(database_url: str, t
     assert (checks["receipts.keys"][0], checks["mcp.catalogue"][0]) == ("good", "good")
     assert checks["mcp.catalogue"][1].endswith("files")
     assert checks["mcp.tls"][1].endswith(": tools.example.com")
+    assert checks["mcp.states"][1].endswith("open older ones: none")
     keys.chmod(0o640)
     catalogue.chmod(0o664)
     checks = await look()

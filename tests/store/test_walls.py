@@ -131,6 +131,7 @@ WITHOUT_TENANT = {
     "eras": "in which history this database is",
     "forgotten": "hashes of a tenant and a person, for those who have a credential of theirs",
     "hint_keys": "what this server's processes know each other's hints by",
+    "state_keys": "what this server's processes seal for clients of `/mcp`",
     "servers": "the processes that serve, for all tenants",
     "freezes": "what every process obeys, of one tenant or of all; REST shows a tenant its own",
     "freeze_switch": "which version of them there is",

@@ -53,6 +53,7 @@ const FOUND: Record<string, Said> = {
   "doctor.mcp.tokens.good": ([header]) => [`/mcp 只接受由证书持有者出示的令牌（${header}）。`],
   "doctor.mcp.tokens.doubtful": ([name]) => ["令牌一旦被窃取，就能在 /mcp 上使用。", `请让代理要求客户端证书，并在 ${name} 中写明它所用的请求头。`],
   "doctor.mcp.tokens.none": () => ["不接受任何签发方的令牌。"],
+  "doctor.mcp.states.good": ([key, ...older]) => [`/mcp 的状态由密钥 ${key} 封装；仍可打开旧状态的密钥：${rest(older) || "无"}。`],
   "doctor.http.hosts.doubtful": ([name, ...networks]) => [`步骤可以访问整个网络：${rest(networks)}。`, `请在 ${name} 中只写单个主机：否则步骤能访问没有审批把守的地方。`],
   "doctor.http.hosts.good": (hosts) => [`在非公开主机中，步骤可以访问：${rest(hosts) || "无"}。`],
   "doctor.limits.runs.doubtful": ([rate, open]) => ["租户启动运行的数量没有上限。", `请设置 ${rate} 或 ${open}：否则一个调用者就能把审批人淹没。`],

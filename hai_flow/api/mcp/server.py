@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hmac
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -40,11 +40,13 @@ from hai_flow.api.mcp.catalogue import McpCatalogue
 from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
 from hai_flow.api.mcp.listening import listen
 from hai_flow.api.mcp.sessions import HEADER, LegacyStream, McpSessions, Session
+from hai_flow.api.mcp.state_keys import StateKeys
 from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.tracing import place_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.runtime.base.tracing import ASKER, TraceParent
+from hai_flow.store.identity.state_keys import STATE_SECONDS, read_ring
 from hai_flow.store.messaging import hints
 from hai_flow.store.postgres.error_classes import passing
 from hai_flow.wire.a2a import ON_BEHALF_OF
@@ -74,8 +76,6 @@ SESSION: Final = "hai_flow.mcp.session"  # the scope's key of the session of a c
 STREAM: Final = "hai_flow.mcp.stream"  # and of the stream that answers it
 ASKING_SECONDS: Final = 300.0
 """How long a call of an older revision waits for what its client's user is asked."""
-STATE_SECONDS: Final = 7 * 86400.0
-"""How long a sealed state is good. It opens nothing by itself; whoever comes later uses `get_run` and `answer`."""
 ARGUMENTS: Final = "arguments"  # the name of the form for what a prompt lacks
 _HEARS: Final = frozenset({"progressToken", types.LOG_LEVEL_META_KEY})
 """Members of `_meta` by which a client wants to hear something before the answer."""
@@ -110,21 +110,19 @@ async def server_of(app: FastAPI, access: Access) -> McpEndpoint:
     """The server of the application, made with its first request."""
     server: McpEndpoint | None = getattr(app.state, "mcp", None)
     if server is None:
-        seal = await hints.seal_of(access.cells.home.database.api)
-        if getattr(app.state, "mcp", None) is None:  # another request may have made it meanwhile
-            app.state.mcp = McpEndpoint(hmac.digest(seal.key, b"mcp request state v1", "sha256"))
-            access.cells.home.hint_listeners.append(app.state.mcp.hear)
-        server = app.state.mcp
+        server = app.state.mcp = McpEndpoint(StateKeys(partial(read_ring, access.cells.home.database.api)))
+        access.cells.home.hint_listeners.append(server.hear)
     return server
 
 
 class McpEndpoint:
-    """The SDK's server with our handlers. `key` seals the states of calls; all processes of a deployment have it."""
+    """The SDK's server with our handlers. `keys` seal the states of calls; all processes of a deployment have them."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, keys: StateKeys) -> None:
         private = CacheHint(ttl_ms=10_000, scope="private")
         self._catalogue = McpCatalogue()
-        self._sessions = McpSessions(key)
+        self._keys = keys
+        self._sessions = McpSessions(keys)
         server: Server[Any] = Server(
             "hai-flow",
             version=hai_flow.__version__,
@@ -147,7 +145,7 @@ class McpEndpoint:
         server.add_request_handler("tasks/get", TaskParams, self._get_task)
         server.add_request_handler("tasks/update", UpdateParams, self._update_task)
         server.add_request_handler("tasks/cancel", TaskParams, self._cancel_task)
-        security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS, bind_principal=_principal)
+        security = RequestStateSecurity(codec=keys, ttl=STATE_SECONDS, bind_principal=_principal)
         server.middleware[:] = [_hide_failures, RequestStateBoundary(security, default_audience="hai-flow")]
         self._server = server
         self._managers: Mapping[bool, StreamableHTTPSessionManager] = {}
@@ -160,6 +158,9 @@ class McpEndpoint:
         version = headers.get("mcp-protocol-version")
         if (refusal := find_envelope_fault(message, version)) is not None:
             await refusal(scope, receive, send)
+            return
+        if (fault := await self._keys.refresh(message)) is not None:
+            await _refuse(400, INVALID_PARAMS, fault, message.get("id"))(scope, receive, send)
             return
         if is_older := version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
             id, method = headers.get(HEADER), message.get("method")

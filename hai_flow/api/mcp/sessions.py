@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from starlette.types import Message, Send
 
 from hai_flow import values
+from hai_flow.api.mcp.state_keys import StateKeys
 from hai_flow.store.messaging import hints
 
 HEADER: Final = "mcp-session-id"
@@ -32,14 +33,14 @@ class Session(NamedTuple):
 
 
 class McpSessions:
-    """Begins and resumes sessions with the key that all processes of a deployment have.
+    """Begins and resumes sessions with the keys that all processes of a deployment have.
 
     One fact is known to this process alone: the level of log messages that a session wants, without which it gets
     none. That a person has put off a question is told to the others, whose calls wait to their end without it.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, keys: StateKeys) -> None:
+        self._keys = keys
         self._levels: dict[str, int] = {}
         self._put_off: dict[str, asyncio.Event] = {}
 
@@ -49,18 +50,16 @@ class McpSessions:
         modes = asks if isinstance(asks, Mapping) else {}
         forms = isinstance(asks, Mapping) and ("form" in modes or "url" not in modes)
         payload = f"{'f' * forms}{'u' * ('url' in modes)}.{secrets.token_hex(8)}"
-        return f"{payload}.{self._seal(principal, payload)}"
+        return f"{payload}.{_seal(self._keys.opening[0], principal, payload)}"
 
     def resume(self, principal: str, id: str) -> Session | None:
         """The session of this id; None: it is none of this principal."""
         payload, _, seal = id.rpartition(".")
-        if not id.isascii() or not hmac.compare_digest(seal, self._seal(principal, payload)):
+        seals = (_seal(key, principal, payload) for key in self._keys.opening)
+        if not id.isascii() or not any(hmac.compare_digest(seal, each) for each in seals):
             return None
         modes = payload.partition(".")[0]
         return Session(id, "f" in modes, "u" in modes)
-
-    def _seal(self, principal: str, payload: str) -> str:
-        return hmac.digest(self._key, f"mcp session v1 {principal} {payload}".encode(), "sha256").hex()
 
     def set_level(self, session: Session, level: str) -> None:
         """Log messages of this level and above go to the session's calls."""
@@ -86,6 +85,10 @@ class McpSessions:
     def put_off(self, question: str) -> None:
         if (event := self._put_off.get(question)) is not None:
             event.set()
+
+
+def _seal(key: bytes, principal: str, payload: str) -> str:
+    return hmac.digest(key, f"mcp session v1 {principal} {payload}".encode(), "sha256").hex()
 
 
 class LegacyStream:

@@ -196,6 +196,31 @@ def revoke(
     print_result(done, as_json, f"The key {done['id']} of {done['principal']} is revoked.", "green")
 
 
+@app.command("rotate-states")
+def rotate_states(
+    at_once: Annotated[
+        bool,
+        typer.Option(
+            "--at-once", help="The keys before open nothing any more, as after a leak. Default: what they sealed."
+        ),
+    ] = False,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a new key for the states that clients of `/mcp` carry. All processes seal with it within ten seconds."""
+    from hai_flow.store.identity import state_keys
+
+    async def rotate(connection: Connection, of: Any) -> Json:
+        async with connection.transaction():
+            await state_keys.rotate(connection, at_once=at_once)
+            sealing, *older = await state_keys.read_ring(connection)
+            await record(connection, of, "state_key.rotated", f"state_key:{sealing.id}", at_once=at_once)
+        return {"id": sealing.id, "older": [{"id": key.id, "until": key.until_text} for key in older]}
+
+    done = run_over_database(data_dir, lambda connection: find_tenant_and(connection, DEFAULT_TENANT, rotate))
+    print_result(done, as_json, f"The key {done['id']} seals states at /mcp.", "green")
+
+
 def _lasts(text: str | None) -> timedelta | None:
     from hai_flow.definition.names.durations import NotADuration, milliseconds
 

@@ -84,6 +84,7 @@ def examine(settings: Settings, facts: Facts, place: DoctorFacts) -> list[Check]
         *_check_calendars(place),
         *_check_way_in(settings),
         *_check_assurance(settings, place),
+        *_check_state_keys(facts),
         *_check_pooler(settings, place),
         *_replica(settings, place),
         *_check_audit(facts, place),
@@ -306,6 +307,14 @@ def _check_assurance(settings: Settings, place: DoctorFacts) -> Iterator[Check]:
         yield Check("limits.runs", "doubtful", finding, remedy, params=(floods, variable("tenant_open_runs_max")))
     elif settings.identity is not None:
         yield Check("limits.runs", "good", "how many runs a tenant starts, or has open, is bounded")
+
+
+def _check_state_keys(facts: Facts) -> Iterator[Check]:
+    """Which keys open what clients of /mcp carry (docs/protocols/mcp.md#keys-of-states)."""
+    if facts.state_keys:
+        sealing, *older = facts.state_keys
+        finding = f"the key {sealing} seals states at /mcp, and these open older ones: {', '.join(older) or 'none'}"
+        yield Check("mcp.states", "good", finding, params=(sealing, *older))
 
 
 def _is_wide(entry: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 import msgspec
 
+from hai_flow.store.identity.state_keys import read_ring
 from hai_flow.store.postgres import database_roles, row_security
 from hai_flow.store.runs import leases
 
@@ -39,7 +40,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     rights than it needs. `tables`: how many tables have rows of tenants. `no_wall`: why requests can't read behind the
     second wall. `audit_triggers` are there and enabled. `may_change_audit`: the role `works_as` may update, delete or
     truncate records. `unsealed_seconds`: for how long the oldest record waits for its seal. `unserved`: queues in which
-    runs wait and that no worker serves.
+    runs wait and that no worker serves. `state_keys`: the key that seals states at `/mcp`, and the older ones with the
+    times until when they open them.
     """
 
     settings: Mapping[str, str]
@@ -60,6 +62,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     stranded: int = 0
     workers: int = 0
     unserved: Sequence[str] = ()
+    state_keys: Sequence[str] = ()
 
 
 async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
@@ -99,6 +102,7 @@ async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
         stranded=await connection.fetchval(
             "SELECT count(*) FROM pendings WHERE status = 'open' AND nobody IS NOT NULL"
         ),
+        state_keys=await _list_state_keys(connection),
         unserved=await _list_queues_without_worker(connection),
         workers=await connection.fetchval(
             "SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%'"
@@ -111,6 +115,15 @@ async def _list_queues_without_worker(connection: Connection) -> Sequence[str]:
     if await connection.fetchrow(query) is None:  # of a schema that is behind
         return ()
     return (await leases.attendance(connection)).unserved
+
+
+async def _list_state_keys(connection: Connection) -> Sequence[str]:
+    may = "has_table_privilege(to_regclass('state_keys'), 'SELECT') AND has_table_privilege('hint_keys', 'INSERT')"
+    if not await connection.fetchval(f"SELECT {may}"):  # of a role without rights, or of a schema that is behind
+        return ()
+    sealing, *older = await read_ring(connection)
+    opening = [f"{key.id} (until {key.until_text})" for key in older if (key.until or 0.0) > time.time()]
+    return [sealing.id, *opening]
 
 
 async def _clock(connection: Connection) -> tuple[float, float]:

@@ -62,6 +62,7 @@ OF_ALL: Final[Mapping[str, str]] = {
     "sweeps": _ALL,
     "workers": _ALL,
     "hint_keys": _KEPT,
+    "state_keys": "SELECT",  # to rotate them is for the owner
     "servers": _ALL,
     "freezes": "SELECT, INSERT, UPDATE (thawed_at), UPDATE (thawed_by)",  # they stay when they end
     "freeze_switch": "SELECT, INSERT, UPDATE",
@@ -71,8 +72,8 @@ OF_ALL: Final[Mapping[str, str]] = {
     "vocabularies": "SELECT",
     "alembic_version": "SELECT",
 }
-"""The tables without rows of tenants: how far sweeps have come, which processes are alive, their key for hints, the era
-of the database, hashes of people that were forgotten lately, the log's vocabularies, and the revision of the schema."""
+"""The tables without rows of tenants: how far sweeps have come, which processes are alive, their keys, the era of the
+database, hashes of people that were forgotten lately, the log's vocabularies, and the revision of the schema."""
 _TOO_MUCH: Final = (("keys", "UPDATE"), ("keys", "DELETE"))  # rights that earlier releases gave `hai_engine`
 _SEQUENCES: Final = ("runs_place", "signals_place")
 
