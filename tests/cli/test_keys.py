@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -50,6 +52,17 @@ def test_the_first_key_opens_the_server_and_makes_further_ones(dsn: str, strict:
     assert "credential" in run("runs", **there, HAI_FLOW_KEY=ann["key"], code=1).stderr
     assert "revoked" in run("keys", **here).stdout
     assert "there is no key" in run("keys", "revoke", "nothing", **here, code=1).stderr
+
+
+def test_a_rotated_state_key_opens_for_a_week_or_at_once_no_more(dsn: str) -> None:
+    def rotate(*options: str) -> dict[str, Any]:
+        return dict(json.loads(run("keys", "rotate-states", "--json", *options, HAI_FLOW_DATABASE_URL=dsn).stdout))
+
+    first, second = rotate(), rotate("--at-once")
+    now, (older, oldest) = datetime.now(UTC), (datetime.fromisoformat(each["until"]) for each in second["older"])
+    assert [each["id"] for each in second["older"]] == [first["id"], first["older"][0]["id"]]
+    assert (older, oldest) < (now, now), "what is retired at once retires all before it"
+    assert timedelta(days=6) < datetime.fromisoformat(first["older"][0]["until"]) - now < timedelta(days=8)
 
 
 def test_the_key_of_an_owner_opens_what_a_first_administrator_needs(dsn: str, strict: ServerProcess) -> None:
