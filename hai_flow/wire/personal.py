@@ -44,6 +44,7 @@ from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.withheld import concerns
 
+_UNSAID: Final[dict[str, Any]] = {"content": MASK, "extra": None, "name": None}
 _DOCUMENT: Final = values.dumps({"type": "text", "content": MASK}).decode()
 
 
@@ -105,7 +106,7 @@ class Mask:
             value=mask_value(pending.value, mark),
             reason=_text(pending.reason, of.touches),
             answer_sha=None,
-            votes=tuple(_vote(each, of) for each in pending.votes),
+            votes=tuple(_vote(each, of, pending.opened) for each in pending.votes),
             edits=mask_value(pending.edits, bool(of.args)),
         )
 
@@ -164,7 +165,7 @@ class Mask:
     def _messages(self, event: e.MessagesChanged, whole: RunState, personal: Personal) -> e.Event:
         if not personal.message:
             return event
-        return replace(event, messages=tuple(replace(each, content=MASK, extra=None) for each in event.messages))
+        return replace(event, messages=tuple(replace(each, **_UNSAID) for each in event.messages))
 
     def _reason(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
         return replace(event, reason=_text(event.reason, personal.of(event.path).touches))
@@ -224,7 +225,7 @@ class Mask:
 
     def _mask_vote(self, event: e.VoteCast, whole: RunState, personal: Personal) -> e.Event:
         pending = whole.pendings[event.id]
-        return event if self._asks(pending) else _vote(event, personal.of(pending.opened.path))
+        return event if self._asks(pending) else _vote(event, personal.of(pending.opened.path), pending.opened)
 
     def _mask_edit(self, event: e.PendingEdited, whole: RunState, personal: Personal) -> e.Event:
         pending = whole.pendings[event.id]
@@ -395,7 +396,7 @@ SHOWN_WHOLE: Final[frozenset[type[e.Event]]] = frozenset(
 def message(known: MessageState, personal: Personal) -> MessageState:
     """A message of a transcript, masked."""
     if known.path is None:
-        return replace(known, content=MASK, extra=None) if personal.message else known
+        return replace(known, **_UNSAID) if personal.message else known
     of = personal.of(known.path)
     if not of.words and not _below(known.path, personal):
         return known
@@ -443,11 +444,11 @@ def _answer(of: OfStep, question: e.PendingOpened) -> Mark:
     return join(join(_output(of), of.answer), mark_of_schema(question.schema))
 
 
-def _vote(vote: e.VoteCast, of: OfStep) -> e.VoteCast:
-    if not of.touches:
+def _vote(vote: e.VoteCast, of: OfStep, question: e.PendingOpened) -> e.VoteCast:
+    if not _hides(of, question):
         return vote
-    values_ = mask_value(vote.values, of.answer)
-    return replace(vote, values=values_, reason=_text(vote.reason, True), digest=None, answer_sha=None)
+    values_ = mask_value(vote.values, join(of.answer, mark_of_schema(question.schema)))
+    return replace(vote, values=values_, reason=_text(vote.reason, of.touches), digest=None, answer_sha=None)
 
 
 def _output(of: OfStep) -> Mark:

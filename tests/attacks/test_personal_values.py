@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from typing import Any
 
@@ -55,6 +57,24 @@ steps:
     fail: {code: pay.no_account, message: "No account ${{ input.iban }}", data: {iban: "${{ input.iban }}"}}
 output: {iban: "${{ input.iban }}", eur: "${{ input.eur }}"}
 """
+SAID, NAME, EDITED, WHY = "MSG-5512", "Erika-5512", "EDIT-5512", "WHY-5512"
+SAYING = """
+hai: flow/v1
+name: saying
+version: 1
+visibility: [role:support]
+on_message: enqueue
+input: {type: object, pii: true, properties: {iban: {type: string}}}
+steps:
+  - try: [{id: bad, fail: {code: x.y, message: "no ${{ input.iban }}", data: {of: "${{ input.iban }}"}}}]
+    catch: [{steps: [{id: caught, say: "It was ${{ error.message }}"}]}]
+  - id: sent
+    call: shop.echo
+    with: {value: "${{ input.iban }}"}
+    approval: {title: "Send ${{ input.iban }}?", from: [role:boss], edit: true, exclude: [requester, user:bar]}
+output: {was: "${{ steps.sent.output }}"}
+tools: {shop: {python: tests.support.effects}}
+"""
 PEOPLE: dict[str, tuple[str, list[str]]] = {
     "requester": ("user:ann", ["requester"]),
     "decider": ("user:eve", ["decider", "boss"]),
@@ -66,15 +86,16 @@ PEOPLE: dict[str, tuple[str, list[str]]] = {
 }
 FORBIDDEN = {("viewer", "/v1/inbox/decided"), ("support", "/v1/inbox/decided"), ("operator", "/v1/inbox/decided")}
 CURIOUS = ("viewer", "operator", "support")
-SECRETS = (IBAN, PHONE, "Erika-5512", IBAN.split("-")[1])
+SECRETS = (IBAN, PHONE, NAME, SAID, EDITED, WHY, IBAN.split("-")[1])
 
 
 @pytest.fixture(scope="module")
 def headers(strict: ServerProcess, dsn: str) -> dict[str, dict[str, str]]:
     people = People(dsn)
     found = {name: people.person(id, roles=roles) for name, (id, roles) in PEOPLE.items()}
-    published = httpx2.post(f"{strict.url}/v1/workflows", content=SOURCE, headers={**YAML, **found["publisher"]})
-    assert published.status_code == 201, published.text
+    for source in (SOURCE, SAYING):
+        published = httpx2.post(f"{strict.url}/v1/workflows", content=source, headers={**YAML, **found["publisher"]})
+        assert published.status_code == 201, published.text
     return found
 
 
@@ -314,3 +335,49 @@ steps:
         assert answer.json()["unreadable"]["personal"] >= 1
         assert answer.json()["more"] == []
         assert case.run_id in {each["run_id"] for each in answer.json()["unreadable_examples"]}
+
+
+@pytest.mark.parametrize("who", [*CURIOUS, "barred"])
+def test_no_page_shows_what_a_person_wrote_in_a_thread_that_is_personal(
+    strict: ServerProcess, headers: dict[str, dict[str, str]], who: str
+) -> None:
+    """Arguments, outputs, messages, titles, edits, reasons, errors, and what waits in the queue, by every GET."""
+    ann = AguiClient(strict.url, workflow="saying", headers=headers["requester"])
+    said = {**user(SAID), "name": NAME}, {"input": {"iban": IBAN}}
+    ann.post(said[0], forwardedProps=said[1])
+    (run,) = httpx2.get(f"{strict.url}/v1/runs?thread_id={ann.thread_id}", headers=headers["requester"]).json()["items"]
+    case = Case(strict.url, headers, ann.thread_id, run["id"], "")
+    (pending,) = until(case, lambda state: state["pendings"])["pendings"]
+    case.pending_id = pending["id"]
+    again = ann.body({**said[0], "id": unique("m")}, forwardedProps=said[1])
+    with httpx2.stream("POST", f"{strict.url}/ag-ui", json=again, headers=headers["requester"], timeout=30):
+        until_queued = f"/v1/threads/{case.thread_id}/queue"
+        while not case.get("requester", until_queued).json()["items"]:
+            time.sleep(0.02)
+    assert SAID in case.get("requester", until_queued).text
+    look_everywhere(case, who)
+    answer = {"decision": "approve", "reason": WHY, "edits": {"value": EDITED}}
+    assert case.post("decider", f"/v1/pendings/{case.pending_id}/decide", answer).status_code == 200
+    until(case, lambda state: state["status"] == "finished")
+    assert EDITED in case.over("requester", "snapshot")
+    look_everywhere(case, who)
+
+
+def look_everywhere(case: Case, who: str) -> None:
+    parts = {"run_id": case.run_id, "thread_id": case.thread_id, "session_id": case.thread_id, "path": "sent"}
+    parts |= {"pending_id": case.pending_id, "name": "saying", "workflow": "saying", "reference": "saying"}
+    for path, operations in httpx2.get(f"{case.url}/openapi.json").json()["paths"].items():
+        names = set(re.findall(r"{(\w+)", path))
+        if "get" not in operations or not names <= set(parts):
+            continue
+        url = re.sub(r"{(\w+)[^}]*}", lambda name: parts[name[1]], path)
+        for query in ("", "?limit=200", "?from=1"):
+            read: list[str] = []
+            with (
+                contextlib.suppress(httpx2.TimeoutException),  # a stream that follows
+                httpx2.stream("GET", case.url + url + query, headers=case.headers[who], timeout=1) as response,
+            ):
+                read.extend(response.iter_text())
+            hidden("".join(read))
+    for way in set(WAYS) - {"stream", "beginning", "socket"}:
+        hidden(case.over(who, way))

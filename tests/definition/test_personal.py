@@ -331,6 +331,8 @@ def codes(steps: str, child: Child | None = None) -> list[str]:
         ('  - approve: {title: Go?, from: ["user:${{ input.iban }}"]}', "pii.shown"),
         ('  - approve: {title: Go?, from: [role:a], exclude: ["user:${{ input.iban }}"]}', "pii.shown"),
         ('  - approve: {title: Go?, from: [role:a], notify: ["email:${{ input.iban }}"]}', "pii.shown"),
+        ('  - approve: {title: Go?, from: [anyone], veto: ["user:${{ input.iban }}"]}', "pii.shown"),
+        ('  - approve: {title: Go?, from: [anyone], quorum: "${{ size(input.iban) }}"}', "pii.shown"),
         (
             "  - approve: {title: Go?, from: [role:a], on_deadline: "
             '[{escalate: {from: ["user:${{ input.iban }}"], deadline: 1d}}, reject]}',

@@ -12,7 +12,7 @@ from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal
 from hai_flow.definition.personal.pii_marks import MASK, mask_value
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
-from hai_flow.engine.state.state import RunState
+from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
@@ -169,6 +169,15 @@ def test_a_mask_keeps_the_shape_and_null() -> None:
         "a": {"b": [MASK, None, MASK], "c": "y"}, "d": None, "e": MASK,
     }  # fmt: skip
     assert mask_value("a text where an object should be", {"a": True}) == MASK
+
+
+def test_a_vote_with_the_values_of_a_form_that_a_tool_marked_is_masked() -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string", "pii": True}, "size": {"type": "string"}}}
+    opened = e.PendingOpened(at=0, id="p", path="s", kind="ask", digest="d", schema=schema)
+    vote = e.VoteCast(at=0, id="p", by="user:a", decision="accept", values={"name": "Ada", "size": "S"}, digest="d")
+    pending = Mask(WHOLE, None).pending(PendingState(opened, votes=(vote,)), Personal())
+    (shown,) = pending.votes
+    assert (shown.values, shown.digest) == ({"name": MASK, "size": "S"}, None)
 
 
 def test_a_personal_partial_answer_is_masked_in_the_doubts_question() -> None:

@@ -13,12 +13,14 @@ import msgspec
 from hai_flow import values
 from hai_flow.api.http.problems import build_problem
 from hai_flow.api.requests import schemas
+from hai_flow.definition.personal.personal import Personal
+from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
 from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.engine.state.patch import difference
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
-from hai_flow.errors import Unreadable
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.messaging.triggers import Received, Started
@@ -381,13 +383,17 @@ def render_thread(thread: ThreadSummary) -> dict[str, Json]:
     return render(schemas.Thread, thread, workflow=thread.workflow_name)
 
 
-def render_message_in_queue(queued: QueuedMessage, *, says: bool) -> dict[str, Json]:
-    """A message that waits for its turn, or was refused. `says`: whether its words are shown."""
+def render_message_in_queue(queued: QueuedMessage, personal: Personal | None, *, says: bool) -> dict[str, Json]:
+    """A message that waits for its turn, or was refused. `says`: whether its words are shown; `personal`: the personal
+    values that are kept from the caller."""
     refusal = queued.refusal
+    if refusal is not None and personal is not None and personal.anything:  # it may quote the input
+        refusal = Rejected(refusal.status, refusal.code, MASK)
+    message = values.loads(queued.start)["message"]
     return {
         "run_id": str(queued.run_id),
         "by": queued.principal,
-        "message": values.loads(queued.start)["message"] if says else None,
+        "message": None if not says else MASK if message and personal is not None and personal.message else message,
         "queued_at": time_of(queued.queued_at),
         "refused": None if refusal is None else build_problem(refusal),
     }

@@ -7,7 +7,7 @@ lists of questions; and the input of a child run, which is masked only as far as
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
@@ -17,7 +17,7 @@ from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.mapping_reader import Reader
 
-_PEOPLE: Final = {"from_": "from", "exclude": "exclude", "notify": "notify"}
+_PEOPLE: Final = {"from_": "from", "exclude": "exclude", "veto": "veto", "quorum": "quorum", "notify": "notify"}
 
 
 def refuse_disclosures(context: StepContext, reader: Reader, workflow: plan.Plan, drafts: Sequence[StepDraft]) -> None:
@@ -60,13 +60,13 @@ def _find_disclosures(flow: Flow, step: plan.Step, draft: StepDraft) -> Iterator
     for policy, at in policies:
         stages = () if policy is None else (policy, *policy.escalations)
         for name, key in _PEOPLE.items():
-            templates = [each for stage in stages for each in _collect_templates(getattr(stage, name))]
+            templates = [each for stage in stages for each in _collect_templates(getattr(stage, name, None))]
             if any(flow.mark(each, step) for each in templates):
                 yield (*at, key), f"`{key}` is shown to all who see the question, with a personal value here"
 
 
-def _collect_templates(found: plan.Template | tuple[plan.Template, ...] | None) -> tuple[plan.Template | None, ...]:
-    return found if isinstance(found, tuple) else (found,)
+def _collect_templates(field: Any) -> list[plan.Template]:
+    return [each for each in (field if isinstance(field, tuple) else (field,)) if hasattr(each, "holes")]
 
 
 def _check_child(context: StepContext, reader: Reader, flow: Flow, step: plan.Step, draft: StepDraft) -> None:

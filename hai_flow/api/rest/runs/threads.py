@@ -23,12 +23,14 @@ from hai_flow.api.requests.pagination import (
     encode_place,
     reject_cursor,
 )
-from hai_flow.api.requests.run_visibility import thread_unknown
+from hai_flow.api.requests.run_visibility import RunFacts, thread_unknown
 from hai_flow.api.requests.views import build_run_view, render_message_in_queue, render_thread, render_thread_message
 from hai_flow.api.routes import Routes
+from hai_flow.definition.personal.personal import Personal
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.message_queue import WITHDRAWN
 from hai_flow.store.messaging import message_queue
+from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.runs import run_lists, thread_lists, threads
 from hai_flow.store.runs.thread_lists import ThreadSummary
 
@@ -120,7 +122,14 @@ async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> di
     the last day that could start no run. Callers that do not see the conversation get no texts."""
     run = await access.run((await find_thread(access, thread_id)).run_id)
     queued = await message_queue.list_of_thread(access.reads, access.tenant, thread_id)
-    return {"items": [render_message_in_queue(each, says=access.can_see_conversation(run.id)) for each in queued]}
+    says = access.can_see_conversation(run.id)
+    return {"items": [render_message_in_queue(each, await _personal_in(access, each), says=says) for each in queued]}
+
+
+async def _personal_in(access: Access, queued: QueuedMessage) -> Personal | None:
+    return await access.personal(
+        RunFacts(queued.run_id, queued.principal, queued.workflow, "", queued.thread_id, False)
+    )
 
 
 @router.delete(
