@@ -157,7 +157,7 @@ class ReceiptRecorder:
             visible = (
                 shown if isinstance(shown, e.VoteCast) else msgspec.structs.replace(event, reason=None, values=None)
             )
-            vote = {
+            vote: dict[str, Any] = {
                 "at": _time(event.at),
                 "decision": event.decision,
                 "matched": [self._disclose(each, each) for each in event.matched],
@@ -165,6 +165,8 @@ class ReceiptRecorder:
                 "digest": self._disclose(event.digest, visible.digest),
                 "values": self._disclose(_canonical_text(event.values), _canonical_text(visible.values)),
             }
+            if event.rule is not None:  # the digest is that of what the rule says
+                vote["rule"] = {"id": event.rule.id, "sha256": event.rule.digest}
             self._votes.append({**vote, **self._people(event, visible)})
 
     def _close(self, event: e.PendingDecided | e.PendingVoided, shown: e.Event, state: RunState) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,11 +20,16 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from tests.support.hai_client import unique
+from hai_flow.runtime.people.receipts import make_key
+from tests.support.agent_client import say
+from tests.support.agui_client import AguiClient
+from tests.support.aui_client import AuiClient
+from tests.support.hai_client import HaiClient, unique, user
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
+from tests.support.receivers import Mailbox, mail_server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
@@ -89,6 +98,30 @@ steps:
     call: built_in.establish
     with: {{rule: "${{{{ {rule} }}}}"}}
     approval: {{from: [role:decider, "agent:bot"], exclude: [], deadline: 1d}}
+"""
+GRANT: Final = "call: built_in.grant, with: {action: pay, arguments: {amount: 50}}"
+ASKING: Final = f"""
+hai: flow/v1
+name: doors
+version: 1
+tools: {{built_in: {{python: hai_flow.steps.built_in, effect: write}}}}
+steps:
+  - {{id: paid, {GRANT}, approval: {{from: "role:boss", notify: [email]}}}}
+"""
+PARENT: Final = """
+hai: flow/v1
+name: parent
+version: 1
+steps: [{run: doors}]
+"""
+APPROVAL: Final = {"action": "pay", "arguments": {"amount": 50}, "policy": {"from": ["role:boss"]}}
+NOTIFY: Final = """
+hai: notify/v1
+url: http://127.0.0.1
+channels:
+  email: {kind: email, host: 127.0.0.1, port: PORT, security: none, from: "Flow <flow@example.com>"}
+people:
+  user:cat: {email: cat@example.com, roles: [boss]}
 """
 SMALL: Final = "args.arguments.amount <= 100.0"
 
@@ -220,64 +253,182 @@ def test_a_rule_others_approved_votes_beside_people_and_counts_each_use(desk: De
     assert [each["details"]["rule"] for each in audit] == [rule["id"]]
 
 
-def test_a_rule_votes_the_same_through_each_door_and_is_seen_there(desk: Desk) -> None:
-    """Runs of a workflow over REST and A2A and by a deposit; approvals of an agent over REST and MCP."""
-    bot = desk.people.person("agent:ext", roles=["requester"])
-    operator = desk.people.person("user:oli", roles=ROLES["user:oli"]) | {"A2A-Version": "1.0"}
-    asyncio.run(desk.fetch("SELECT hai_allow_deposits(session_user::text, 'default', 'service:shop')"))
+class Doors:
+    """Every way in which the workflow `doors`, or an agent's approval, comes to ask. Each returns the run's id."""
 
-    def approve_over_rest(amount: float) -> str:
-        body = {"action": "pay", "arguments": {"amount": amount}, "policy": {"from": ["role:boss"]}}
-        answer = httpx2.post(f"{desk.server.url}/v1/approvals", json=body, headers=bot, timeout=60)
-        return str(answer.raise_for_status().json()["id"])
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.url = desk, desk.server.url
+        self.operator = desk.people.person("user:oli", roles=ROLES["user:oli"])
+        self.bot = desk.people.person("agent:ext", roles=["requester"])
+        asyncio.run(desk.fetch("SELECT hai_allow_deposits(session_user::text, 'default', 'service:shop')"))
+        self.models = [self.find_gate(ask())["id"] for ask in (self.ask_by_rest, self.ask_for_an_agent)]
+        for model in self.models:  # decisions of which rules are proposed
+            assert desk.decide(model, "user:cat").status_code == 200
 
-    def approve_over_mcp(amount: float) -> str:
-        with httpx2.Client(base_url=desk.server.url, timeout=60) as http:
-            caller = Caller(http, Authorization=bot["Authorization"])
-            arguments = {"action": "pay", "arguments": {"amount": amount}, "policy": {"from": ["role:boss"]}}
-            result = caller.result(
-                "tools/call", {"name": "request_approval", "arguments": {**arguments, "seconds": 30}}
-            )
-        assert result["structuredContent"]["status"] == "approved", "nobody is waited for"
-        return str(result["structuredContent"]["id"])
+    def ask_by_rest(self) -> str:
+        return self.desk.call("user:oli", "POST", "/v1/runs", json={"workflow": "doors"}).json()["id"]
 
-    def start_over_a2a(amount: float) -> str:
-        message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [{"data": {"amount": amount}}]}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-        answer = httpx2.post(f"{desk.server.url}/workflows/pay/a2a", json=body, headers=operator, timeout=60)
-        return str(answer.json()["result"]["task"]["id"])
+    def ask_as_a_child(self) -> str:
+        return self.desk.call("user:oli", "POST", "/v1/runs", json={"workflow": "parent"}).json()["id"]
 
-    def start_by_deposit(amount: float) -> str:
-        body = json.dumps({"workflow": "pay", "input": {"amount": amount}})
-        ((id,),) = asyncio.run(desk.fetch("SELECT hai_deposit('start', $1)::text", body))
+    def ask_by_deposit(self) -> str:
+        ((id,),) = asyncio.run(self.desk.fetch("""SELECT hai_deposit('start', '{"workflow": "doors"}')::text"""))
         return str(id)
 
-    def find_gate(run: str) -> dict[str, Any]:
-        query = "SELECT path FROM pendings WHERE run_id = $1 AND kind = 'gate'"
-        ((path,),) = asyncio.run(until(lambda: desk.fetch(query, run)))
-        return desk.gate(run, path)
+    def ask_by_a2a(self) -> str:
+        message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [{"text": "go"}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        headers = {**self.operator, "A2A-Version": "1.0"}
+        answer = httpx2.post(f"{self.url}/workflows/doors/a2a", json=body, headers=headers, timeout=60)
+        return str(answer.json()["result"]["task"]["id"])
 
-    model = find_gate(approve_over_rest(5000))
-    assert desk.decide(model["id"], "user:cat").status_code == 200
-    of_runs, of_agents = desk.approved(), desk.approved(pending=model["id"])
-    doors: tuple[tuple[Callable[[float], str], dict[str, Any]], ...] = (
-        (desk.start, of_runs),
-        (start_over_a2a, of_runs),
-        (start_by_deposit, of_runs),
-        (approve_over_rest, of_agents),
-        (approve_over_mcp, of_agents),
+    def ask_by_mcp(self) -> str:
+        return str(self._call(self.operator, "doors", {})["run_id"])
+
+    def ask_by_hai(self) -> str:
+        client = HaiClient(self.url, workflow="doors", headers=self.operator)
+        assert client.post(user("go")).status == 200
+        return self._find_run(client.thread_id)
+
+    def ask_by_agui(self) -> str:
+        client = AguiClient(self.url, workflow="doors", headers=self.operator)
+        assert client.post(user("go")).status == 200
+        return self._find_run(client.thread_id)
+
+    def ask_by_aui(self) -> str:
+        session = unique("session")
+        params = {"session_id": session, "message": "go", "headers": self.operator}
+        with contextlib.closing(AuiClient(self.url, "doors", **params)) as client:
+            client.until("aui_run_finished")
+        return self._find_run(session)
+
+    def ask_by_the_agent_api(self) -> str:
+        session = unique("session")
+        body = {"input": [say("go")], "session_id": session}
+        url = f"{self.url}/workflows/doors/process"
+        httpx2.post(url, json=body, headers=self.operator, timeout=60).raise_for_status()
+        return self._find_run(session)
+
+    def ask_for_an_agent(self) -> str:
+        answer = httpx2.post(f"{self.url}/v1/approvals", json=APPROVAL, headers=self.bot, timeout=60)
+        return str(answer.raise_for_status().json()["id"])
+
+    def ask_for_an_agent_by_mcp(self) -> str:
+        return str(self._call(self.bot, "request_approval", {**APPROVAL, "seconds": 1})["id"])
+
+    def _call(self, who: dict[str, str], tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        with httpx2.Client(base_url=self.url, timeout=60) as http:
+            result = Caller(http, Authorization=who["Authorization"]).call(tool, arguments)
+            return dict(result["structuredContent"])
+
+    def _find_run(self, thread: str) -> str:
+        query = "SELECT id::text FROM runs WHERE thread_id = $1 AND parent_id IS NULL"
+        ((id,),) = asyncio.run(self.desk.fetch(query, thread))
+        return str(id)
+
+    def find_gate(self, run: str) -> dict[str, Any]:
+        query = """SELECT run_id::text, path FROM pendings JOIN runs r ON r.id = run_id
+          WHERE $1 IN (r.id, r.parent_id) AND pendings.kind = 'gate'"""
+        ((of, path),) = asyncio.run(until(lambda: self.desk.fetch(query, run)))
+        return self.desk.gate(of, path)
+
+    def list_votes(self, gate: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+        """Who has voted by what and by which rule, as the question, its run's log and the audit say it alike."""
+        path = f"/v1/runs/{gate['run_id']}/events?limit=200"
+        events = self.desk.call("user:oli", "GET", path).json()["items"]
+        votes = [(each["by"], each["via"], each["rule"]["id"]) for each in events if each["type"] == "vote_cast"]
+        audit = self.desk.call("user:aud", "GET", f"/v1/audit?subject=pending:{gate['id']}").json()["items"]
+        assert [each["details"]["rule"] for each in audit] == [rule for _, _, rule in votes]
+        shown = (gate["value"] or {}).get("votes", ()) if gate["value"] else gate["needed"]["votes"]
+        assert [(each["by"], each["via"], each["rule"]) for each in shown] == votes
+        return votes
+
+
+ASKS: Final = sorted(name for name in vars(Doors) if name.startswith("ask_"))
+RULES: Final = {
+    f"{kind}, {condition}": (kind, when)
+    for kind in ("allow", "never")
+    for condition, when in (
+        ("it holds", SMALL),
+        ("it does not", "args.arguments.amount > 100.0"),
+        ("it can't be evaluated", "args.arguments.iban == 'x'"),
     )
-    for ask, rule in doors:
-        run = ask(50)
-        gate = find_gate(run)
-        (vote,) = gate["value"]["votes"]
-        assert (gate["status"], vote["by"], vote["via"]) == ("approve", "user:bob", "rule"), ask.__name__
-        assert vote["rule"] == rule["id"]
-        events = desk.call("user:oli", "GET", f"/v1/runs/{run}/events?limit=200").json()["items"]
-        assert [each["rule"]["id"] for each in events if each["type"] == "vote_cast"] == [rule["id"]]
-        audit = desk.call("user:aud", "GET", f"/v1/audit?subject=pending:{gate['id']}").json()["items"]
-        assert [each["details"]["rule"] for each in audit] == [rule["id"]]
-    assert [desk.rule(rule["id"])["uses"] for rule in (of_runs, of_agents)] == [3, 2]
+}
+
+
+@pytest.fixture(scope="module")
+def doors(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Doors, Mailbox]]:
+    folder = tmp_path_factory.mktemp("doors")
+    make_key(folder / "keys.json")
+    with mail_server() as box, postgres_server.database() as dsn:
+        (folder / "notify.yaml").write_text(NOTIFY.replace("PORT", str(box.port)))
+        files = {"HAI_FLOW_NOTIFY": "notify.yaml", "HAI_FLOW_RECEIPT_KEYS": "keys.json"}
+        environment = {**KEYS, **{name: str(folder / file) for name, file in files.items()}}
+        with serving(dsn, environment=environment) as server:
+            desk = Desk(server, People(dsn), dsn)
+            for source in (ASKING, PARENT):
+                answer = desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML)
+                assert answer.status_code == 201, answer.text
+            yield Doors(desk), box
+            assert not server.faults
+
+
+@pytest.mark.parametrize("name", ["none", *RULES])
+def test_a_rule_decides_alike_what_comes_through_each_door(doors: tuple[Doors, Mailbox], name: str) -> None:
+    door, box = doors
+    desk = door.desk
+    for each in desk.call("user:oli", "GET", "/v1/rules").json()["items"]:
+        desk.revoke(each)  # of the row before
+    rules = {}
+    if name in RULES:
+        kind, when = RULES[name]
+        for model in door.models:  # a rule is for one workflow
+            rule = desk.approved(pending=model, kind=kind, when=when)
+            rules[rule["workflow"]] = rule["id"]
+    with ThreadPoolExecutor(4) as threads:
+        gates = dict(zip(ASKS, threads.map(lambda ask: door.find_gate(getattr(door, ask)()), ASKS), strict=True))
+    status = {"allow, it holds": "approve", "never, it holds": "reject"}.get(name, "open")
+    waiting = {each["id"] for each in desk.call("user:cat", "GET", "/v1/inbox?limit=200").json()["items"]}
+    decided = desk.call("user:bob", "GET", "/v1/inbox/decided?limit=200").json()["items"]
+    by_rule = {each["id"]: each["rule"] for each in decided}
+    for ask, gate in gates.items():
+        rule = rules.get(gate["workflow"])
+        voter = f"rule:{rule}" if status == "reject" else "user:bob"
+        assert (gate["status"], gate["id"] in waiting) == (status, status == "open"), ask
+        assert door.list_votes(gate) == ([] if status == "open" else [(voter, "rule", rule)]), ask
+        assert by_rule.get(gate["id"]) == (rule if status == "approve" else None), ask
+    uses = {each: desk.rule(id)["uses"] for each, id in rules.items()}
+    counts = Counter(gate["workflow"] for gate in gates.values())
+    assert uses == {each: 0 if status == "open" else counts[each] for each in rules}
+    gate = gates["ask_by_rest"]
+    link = asyncio.run(until(lambda: find_link(desk, box, gate["id"]))) if status == "open" else None
+    if link is None:
+        receipt = asyncio.run(until(lambda: find_receipt(desk, gate["id"])))
+        (vote,) = receipt["votes"]
+        assert (vote["via"], vote["rule"]["id"]) == ("rule", rules["doors"])
+    else:
+        digest = re.search(r'name="digest" value="([0-9a-f]+)"', httpx2.get(link).text)
+        assert digest is not None
+        httpx2.post(link, data={"decision": "approve", "digest": digest[1]})
+        assert desk.pending(gate["id"])["value"]["votes"][0]["via"] == "link"
+
+
+async def find_link(desk: Desk, box: Mailbox, pending: str) -> str | None:
+    """The address of the letter about the question."""
+    rows = await desk.fetch("SELECT id FROM notifications WHERE pending_id = $1 AND status = 'sent'", pending)
+    letters = [each for each in box.mails for row in rows if each["Message-ID"] == f"<{row['id']}@hai-flow>"]
+    links = re.findall(r"/links/\S+", str(letters[0].get_payload())) if letters else []
+    return desk.server.url + links[0] if links else None
+
+
+async def find_receipt(desk: Desk, pending: str) -> dict[str, Any] | None:
+    """What the receipt of the question says, once the audit has sealed its answer."""
+    answer = await asyncio.to_thread(desk.call, "user:oli", "GET", f"/v1/pendings/{pending}/receipt")
+    if answer.status_code == 409:
+        return None
+    payload = answer.raise_for_status().json()["receipt"].split(".")[1]
+    content: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    return content
 
 
 def test_a_rule_is_approved_by_neither_proposer_nor_requester(desk: Desk) -> None:

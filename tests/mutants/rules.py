@@ -65,3 +65,10 @@ approving.bug(
     ("        same = digest_of_rule(document) == row.digest\n", "        same = True\n"),
     by=_HOLLOW,
 )
+_DOORS: Final = f"{_API}::test_a_rule_decides_alike_what_comes_through_each_door"
+receipts = Room("hai_flow/wire/receipt.py", _DOORS)
+receipts.bug("a receipt does not name the rule", ("if event.rule is not None:", "if event.rule is None and False:"))
+standing.bug(
+    "a condition that can't be evaluated is none",
+    ('return Considered(None, f"the condition of', 'continue\n            return Considered(None, f"the condition of'),
+)

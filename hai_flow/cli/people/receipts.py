@@ -109,7 +109,8 @@ def _show(content: dict[str, Any], texts: dict[str, Any]) -> None:
         say(f"  {question['tool']} with {text_of(decision['arguments'])}")
     for vote in content["votes"]:
         of = "" if vote["on_behalf_of"] is None else f" for {text_of(vote['on_behalf_of'])}"
-        say(f"  {vote['at']} {text_of(vote['by'])}{of}: {vote['decision']} ({vote['via']})")
+        way = f"rule {vote['rule']['id']}" if "rule" in vote else vote["via"]
+        say(f"  {vote['at']} {text_of(vote['by'])}{of}: {vote['decision']} ({way})")
     say(f"  {decision['at']} decided: {decision['outcome']}")
     for each in content["executed"]:
         say(f"  {each['ended_at'] or each['began_at']} attempt {each['attempt']}: {each['outcome'] or 'began'}")
