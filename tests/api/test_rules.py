@@ -404,6 +404,7 @@ def test_a_rule_decides_alike_what_comes_through_each_door(doors: tuple[Doors, M
     link = asyncio.run(until(lambda: find_link(desk, box, gate["id"]))) if status == "open" else None
     if link is None:
         receipt = asyncio.run(until(lambda: find_receipt(desk, gate["id"])))
+        assert receipt is not None
         (vote,) = receipt["votes"]
         assert (vote["via"], vote["rule"]["id"]) == ("rule", rules["doors"])
     else:

@@ -40,8 +40,15 @@ def ahead(calendar: Calendar, since: str, count: int) -> str:
         (Calendar(BERLIN, holidays=YEARS_END), "2026-12-23 12:00", 2, "2026-12-29 12:00"),
         (Calendar(BERLIN, holidays=YEARS_END), "2026-12-31 23:59", 1, "2027-01-05 00:00"),
         (Calendar(BERLIN, weekdays=(5, 6)), "2026-10-25 02:30", 1, "2026-10-31 02:30"),  # winter time begins
-        (Calendar(BERLIN, weekdays=(5, 6)), "2026-03-28 02:30", 1, "2026-03-29 03:30"),  # an hour that is not there
+        (Calendar(BERLIN, weekdays=(5, 6)), "2026-03-28 02:30", 1, "2026-03-29 03:00"),  # an hour that is not there
         (Calendar("Africa/Cairo", weekdays=(0, 4)), "2026-04-21 12:00", 0, "2026-04-24 01:00"),  # nor is midnight
+        (Calendar("Pacific/Kiritimati"), "2026-11-27 23:59", 3, "2026-12-02 23:59"),  # a Friday
+        (Calendar("Asia/Shanghai", holidays=("2026-11-30", "2026-12-03")), "2026-11-27 23:59", 3, "2026-12-04 23:59"),
+        (Calendar("America/New_York"), "2026-03-06 23:59", 3, "2026-03-11 23:59"),  # over the 8th, of 23 hours
+        (Calendar("America/New_York"), "2026-10-30 23:59", 3, "2026-11-04 23:59"),  # over the 1st, of 25
+        (Calendar("Asia/Shanghai"), "2028-02-25 23:59", 3, "2028-03-01 23:59"),  # over a leap day
+        (Calendar("Asia/Shanghai"), "2100-02-26 23:59", 3, "2100-03-03 23:59"),  # and where there is none
+        (Calendar("Pacific/Kiritimati", holidays=("2027-01-01",)), "2026-12-31 23:59", 1, "2027-01-04 23:59"),
         (OFFICE, "2026-03-02 08:00", 1, "2026-03-03 09:00"),
         (OFFICE, "2026-03-02 12:30", 1, "2026-03-03 12:30"),
         (OFFICE, "2026-03-06 18:00", 1, "2026-03-10 09:00"),
@@ -50,6 +57,49 @@ def ahead(calendar: Calendar, since: str, count: int) -> str:
 )
 def test_working_days_end_at_the_same_time_of_the_day(calendar: Calendar, since: str, count: int, due: str) -> None:
     assert ahead(calendar, since, count) == due
+
+
+ZONES = (
+    "Pacific/Kiritimati",
+    "Asia/Shanghai",
+    "America/New_York",
+    "Africa/Cairo",
+    "America/Havana",
+    "Australia/Lord_Howe",
+)
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_what_begins_later_ends_no_earlier_around_a_change_of_the_clock(zone: str, count: int) -> None:
+    calendar, place = Calendar(zone, tuple(range(7))), ZoneInfo(zone)
+    begin = instants.milliseconds(datetime(2026, 1, 1, tzinfo=UTC))
+    offsets = [instants.instant(begin + n * HOUR).astimezone(place).utcoffset() for n in range(366 * 24)]
+    changes = [begin + n * HOUR for n in range(1, len(offsets)) if offsets[n] != offsets[n - 1]]
+    assert len(changes) == (0 if zone in ZONES[:2] else 2)
+    for change in changes:
+        first = change - (24 * count + 3) * HOUR
+        dues = [calendar.add(first + n * HOUR // 12, count) for n in range(12 * 30)]
+        assert dues == sorted(dues)
+
+
+@given(
+    st.sampled_from(ZONES),
+    st.datetimes(datetime(2025, 1, 1), datetime(2028, 12, 1)),
+    st.integers(0, 40),
+    st.sets(st.integers(0, 6), min_size=1),
+    st.sampled_from(((0, 1440), (0, 60), (150, 1020), (540, 1020), (1380, 1440))),
+)
+def test_a_deadline_is_on_a_working_day_and_later_if_it_counts_more(
+    zone: str, since: datetime, count: int, weekdays: set[int], hours: tuple[int, int]
+) -> None:
+    begin = instants.milliseconds(since.replace(tzinfo=UTC))
+    calendar = Calendar(zone, tuple(sorted(weekdays)), hours, ("2025-10-31", "2026-01-01", "2026-03-09"))
+    near = calendar.ahead(begin, count + 1)
+    due = near.add(begin, count)
+    assert begin <= due < near.add(begin, count + 1)
+    assert calendar.is_working(instants.instant(due).astimezone(ZoneInfo(zone)).date())
 
 
 @given(

@@ -51,6 +51,11 @@ entering.bug("an absence begins in years", ("body.first_day <= today + _AHEAD_MA
 _CALENDARS: Final = "tests/definition/test_calendars.py"
 _DAYS: Final = "tests/engine/test_working_days.py"
 calendars = Room("hai_flow/definition/people/calendars.py", _CALENDARS, _DAYS)
+calendars.bug("the hour that is repeated ends before itself", ("while moment.fold:", "while False:"))
+calendars.bug(
+    "an hour that is not there ends late",
+    ("_leave_missing_hour(datetime.combine(day, clock))", "datetime.combine(day, clock)"),
+)
 calendars.bug("at the end of the hours the day still counts", ("minute >= self.hours[1]", "minute > self.hours[1]"))
 calendars.bug(
     "a question before the hours is due before the hours",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -34,6 +34,7 @@ DEFAULT: Final = "default"
 WORKING_DAYS_MAX: Final = 1_000
 HORIZON: Final = timedelta(days=60)  # before the end of what a file knows, the doctor warns
 _DAY: Final = timedelta(days=1)
+_MINUTE: Final = timedelta(minutes=1)
 _COUNT: Final = re.compile(r"([0-9]{1,9}) working days?")
 _WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-4]):([0-5][0-9])")
@@ -53,9 +54,11 @@ class Calendar(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def add(self, since: int, count: int) -> int:
         """The instant `count` working days after `since`, both in milliseconds: at the same time of the day; of an
-        instant at which nobody works, from the next at which somebody does."""
+        instant at which nobody works, from the next at which somebody does. What begins later ends no earlier: a clock
+        that is set back counts from the end of the hour that it repeats, one that is set forward to the end of the hour
+        that it leaves out."""
         zone = ZoneInfo(self.zone)
-        moment = instants.instant(since).astimezone(zone)
+        moment = _leave_repeated_hour(instants.instant(since).astimezone(zone))
         day, minute = moment.date(), moment.hour * 60 + moment.minute
         clock = moment.timetz()
         if minute >= self.hours[1] or not self.is_working(day):
@@ -65,7 +68,7 @@ class Calendar(msgspec.Struct, frozen=True, omit_defaults=True):
             clock = self._opening(zone)
         for _ in range(count):
             day = self._next(day)
-        return instants.milliseconds(datetime.combine(day, clock))
+        return instants.milliseconds(_leave_missing_hour(datetime.combine(day, clock)))
 
     def _opening(self, zone: ZoneInfo) -> time:
         return time(*divmod(self.hours[0], 60), tzinfo=zone)
@@ -84,6 +87,20 @@ class Calendar(msgspec.Struct, frozen=True, omit_defaults=True):
         last = instants.instant(self.add(since, count)).date() + timedelta(days=2 * count + 60)
         near = tuple(each for each in self.holidays if first.isoformat() <= each <= last.isoformat())
         return msgspec.structs.replace(self, holidays=near)
+
+
+def _leave_repeated_hour(moment: datetime) -> datetime:
+    """The moment; the end of the hour if the clock shows that hour for the second time."""
+    while moment.fold:
+        moment = (moment.astimezone(UTC) + _MINUTE).astimezone(moment.tzinfo).replace(second=0, microsecond=0)
+    return moment
+
+
+def _leave_missing_hour(moment: datetime) -> datetime:
+    """The moment; the end of the hour if the clock never shows that hour of the day."""
+    while moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) != moment.replace(tzinfo=None):
+        moment = moment.replace(second=0, microsecond=0) + _MINUTE
+    return moment
 
 
 Calendars = Mapping[str, Calendar]
