@@ -3,7 +3,9 @@ be stopped as it was. Not an event is added to it, it keeps its slots, and its w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import httpx2
@@ -54,6 +56,15 @@ EDITS: Final[dict[str, tuple[dict[str, Any], int, str]]] = {
     "an unknown part": ({"step": "later", "inputs": {}}, 422, "request.invalid"),
     "a reason that is too long": ({"step": "later", "reason": "x" * 2001}, 422, "request.invalid"),
 }
+ABOVE: Final = """
+hai: flow/v1
+name: above_{flow}
+version: 1
+input: {{type: object, properties: {{customer: {{type: string}}}}}}
+steps:
+  - {{id: below, run: {flow}, with: {{customer: "${{{{ input.customer }}}}"}}}}
+"""
+ENDS: Final = "hai: flow/v1\nname: ends_at_once\nversion: 1\nsteps: [{say: done}]\n"
 LIMITS: Final = {"RUNS_PER_MINUTE": "tenant_runs", "LOG_BYTES_MAX": "tenant_log_bytes"}
 BEFORE: Final = ("waiting", "paused")
 
@@ -145,14 +156,14 @@ async def test_a_fork_of_a_tenant_that_may_start_no_run_stops_nothing(
     run.is_untouched()
 
 
-@pytest.mark.parametrize("client", [HaiClient, AguiClient])
+@pytest.mark.parametrize(("client", "more"), [(HaiClient, {}), (AguiClient, {}), (AguiClient, {"parentRunId": "one"})])
 async def test_a_message_that_interrupts_and_may_start_no_run_stops_nothing(
-    http: httpx2.Client, flow: str, full: tuple[ServerProcess, str], client: Any
+    http: httpx2.Client, flow: str, full: tuple[ServerProcess, str], client: Any, more: dict[str, Any]
 ) -> None:
     server, _ = full
-    run = Standing(http, flow)
+    run = Standing(http, flow, with_a_turn(http))
     await run.stands("waiting")
-    refused = client(server.url, run.run["thread_id"], workflow=flow).post(user("something else"))
+    refused = client(server.url, run.run["thread_id"], workflow=flow).post(user("something else"), **more)
     assert refused.status == 429
     run.is_untouched()
 
@@ -214,3 +225,83 @@ async def test_a_run_that_was_left_to_one_fork_is_left_to_no_other(
     seen = http.get(f"{run.path}/snapshot").json()["steps"]
     left = {"reserve": [], "later": ["reserve"], "sure": ["later", "reserve"]}[first]
     assert sorted(path for path in ("later", "reserve") if seen[path]["status"] == "finished") == left
+
+
+# The body of a message behind an earlier turn, and the refusal.
+BRANCHES: Final[dict[str, tuple[dict[str, Any], int, str]]] = {
+    "the key of another run": ({"customer": "taken"}, 409, "concurrency_busy"),
+    "an input that does not fit": ({"n": "x"}, 422, "input.invalid"),
+    "a file that there is not": ({"file": NO_FILE}, 404, "file_unknown"),
+    "a file behind a line break": ({"file": f"see:\n{NO_FILE}"}, 404, "file_unknown"),
+    "an unknown workflow": ({"workflow": "nothing"}, 404, "workflow_unknown"),
+    "a retired version": ({"workflow": "{flow}@2"}, 409, "workflow_retired"),
+}
+
+
+@pytest.mark.parametrize("what", [*BRANCHES, "a freeze"])
+async def test_a_branch_that_is_refused_stops_nothing(http: httpx2.Client, flow: str, what: str) -> None:
+    thread, url = with_a_turn(http), str(http.base_url).rstrip("/")
+    run = Standing(http, flow, thread)
+    await run.stands("waiting")
+    input, status, code = BRANCHES.get(what, ({"customer": unique("c")}, 409, "run_frozen"))
+    props = {"workflow": input.get("workflow", "{flow}").format(flow=flow), "input": input}
+    frozen = {"scope": "workflow", "name": flow, "reason": "a drill"}
+    freeze = http.post("/v1/freezes", json=frozen).json()["id"] if what == "a freeze" else None
+    refused = AguiClient(url, thread).post(user("other"), parentRunId="one", forwardedProps=props)
+    assert (refused.status, refused.problem["code"]) == (status, code), refused.problem
+    run.is_untouched()
+    assert freeze is None or http.post(f"/v1/freezes/{freeze}/thaw").is_success
+
+
+def with_a_turn(http: httpx2.Client) -> str:
+    """A thread whose first run, the turn `one`, has ended."""
+    thread = unique("thread")
+    assert http.post("/v1/workflows", content=ENDS, headers=YAML).is_success
+    client = AguiClient(str(http.base_url).rstrip("/"), thread)
+    assert client.post(user("one"), run_id="one", forwardedProps={"workflow": "ends_at_once"}).status == 200
+    return thread
+
+
+async def test_a_fork_of_a_child_run_is_refused_and_stops_nothing(http: httpx2.Client, flow: str) -> None:
+    above = ABOVE.format(flow=flow)
+    assert http.post("/v1/workflows", content=above, headers=YAML).status_code == 201
+    run = Standing(http, f"above_{flow}")
+    path = await until(lambda: child_of(http, run))
+    await until(lambda: http.get(path).json()["status"] == "waiting")
+    before = http.get(path).json()["seq"]
+    for body in ({"step": "later"}, {"step": "reserve"}, {"step": "sure", "dry_run": True}):
+        refused = http.post(f"{path}/fork", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (409, "fork_of_child"), refused.text
+    assert (http.get(path).json()["seq"], http.get(path).json()["status"]) == (before, "waiting")
+
+
+def child_of(http: httpx2.Client, run: Standing) -> str | None:
+    (step,) = http.get(f"{run.path}/steps").json()["items"]
+    return f"/v1/runs/{step['children'][0]}" if step["children"] else None
+
+
+async def test_an_undo_that_fails_is_told_by_the_run_that_was_left(http: httpx2.Client, flow: str) -> None:
+    """The fork begins, and owns what it has from it; the effect that is still there is the failure of the other one."""
+    source = FLOW.format(name=f"fails_{flow}", version=1, head=KEYED)
+    source = source.replace("undo: {call: e.echo, with: {value: undone}}}", "undo: {call: e.breaks}}")
+    assert http.post("/v1/workflows", content=source, headers=YAML).status_code == 201
+    run = Standing(http, f"fails_{flow}")
+    await run.stands("waiting")
+    forked = http.post(f"{run.path}/fork", json={"step": "later"})
+    assert forked.status_code == 201, forked.text
+    error = http.get(run.path).json()["error"]
+    assert (error["code"], error["data"]) == ("undo.failed", {"undone": [], "failed": ["later"]})
+    assert run.seen()[2]["reserve"] == "finished", "it is the fork's to undo"
+
+
+@pytest.mark.parametrize("steps", [("reserve", "later"), ("later", "later"), ("sure", "reserve")])
+async def test_of_two_forks_at_once_one_owns_the_work(http: httpx2.Client, flow: str, steps: tuple[str, str]) -> None:
+    run = Standing(http, flow)
+    await run.stands("waiting")
+    fork = partial(http.post, f"{run.path}/fork")
+    answers = await asyncio.gather(*(asyncio.to_thread(fork, json={"step": step}) for step in steps))
+    assert sorted(answer.status_code for answer in answers) == [201, 409]
+    forks = [answer.json()["id"] for answer in answers if answer.status_code == 201]
+    await until(lambda: http.get(run.path).json()["status"] == "stopped")
+    active = http.get("/v1/runs", params={"thread_id": run.run["thread_id"]}).json()["items"]
+    assert [each["id"] for each in active if each["status"] not in ("stopped", "finished", "failed")] == forks

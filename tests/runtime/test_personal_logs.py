@@ -18,7 +18,10 @@ from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.submission import Submission
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from tests.runtime.conftest import Make
 from tests.support.runs import RUN, plan_of
+from tests.support.waiting import until
 
 IBAN = "DE89-7715"
 PLAIN = plan_of("steps:\n  - say: hello\n")
@@ -60,3 +63,21 @@ def fault() -> Exception:
         raise ValueError(f"invalid byte sequence in {IBAN!r}")
     except ValueError as error:
         return error
+
+
+async def test_an_end_whose_trigger_fails_is_logged_without_what_the_expression_quotes(make: Make) -> None:
+    runtime = await make(performs=True)
+    fails = 'event.data.output[event.data.output.iban] == "x"'
+    sources = {
+        "behind": f"triggers:\n  - run: {{workflow: paying, match: '{fails}'}}\nsteps: [{{say: hi}}]\n",
+        "paying": "input: {type: object, properties: {iban: {type: string, pii: true}}}\nsteps: [{say: hi}]\n"
+        "output: {iban: '${{ input.iban }}'}\n",
+    }
+    for name, source in sources.items():
+        text = f"hai: flow/v1\nname: {name}\nversion: 1\n{source}"
+        plan = (await runtime.catalog.publish(LOCAL_TENANT, text.encode()))[1]
+    begin = c.Start(run_id=RUN, thread_id=str(RUN), requester="user:ann", input={"iban": IBAN})
+    with capture_logs() as logs:
+        await runtime.starts.start(LOCAL_TENANT, plan, begin)
+        await until(lambda: any(each["event"] == "run_trigger_refused" for each in logs))
+    assert IBAN not in str(logs)

@@ -551,7 +551,7 @@ class Triggers(Service):
             behind, run_input = list_people_behind(end.requester, end.instigators), {} if input is None else input
             await self.begin(row, run_id, run_input, "run", end.origin, named=named, instigators=behind)
         except ExpressionError as error:
-            bound_log.warning("run_trigger_refused", code=error.code, reason=error.message)
+            bound_log.warning("run_trigger_refused", code=error.code)  # its words may quote values of the run
         except Rejected as rejected:
             if rejected.status in (429, 503):
                 return rejected
