@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -10,9 +12,12 @@ import pytest
 
 from hai_flow.engine import events as e
 from hai_flow.engine.steps.freezes import Mode, Scope
+from hai_flow.runtime.commit import committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.worker import thaws
 from hai_flow.store.ops import freezes as store
 from hai_flow.store.ops.freezes import FreezeRow
+from hai_flow.store.people import rules
 from tests.runtime.conftest import ECHO, GATED, TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -122,6 +127,49 @@ async def test_frozen_work_goes_on_in_a_process_that_starts_after_the_thaw(make:
     await thaw(eye, row)
     second = await make(performs=True)
     await until(lambda: is_now(second, run_id, "finished"))
+
+
+async def test_a_read_that_was_overtaken_by_a_newer_one_changes_nothing(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had waited for the thaw would wait until somebody changed the freezes once more."""
+    runtime = await make(performs=True, poll_seconds=60.0)
+    row, list_tools = await freeze(eye), rules.list_tools
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def list_slowly(connection: Any) -> Any:
+        began.set()
+        await may_end.wait()
+        return await list_tools(connection)
+
+    monkeypatch.setattr(rules, "list_tools", list_slowly)
+    slow = asyncio.create_task(runtime.freezes.read())
+    await began.wait()
+    monkeypatch.setattr(rules, "list_tools", list_tools)
+    await thaw(eye, row)
+    await runtime.freezes.read()
+    may_end.set()
+    await slow
+    assert (runtime.freezes.is_stale, runtime.freezes.of(LOCAL_TENANT)) == (False, ())
+
+
+async def test_a_locked_run_that_is_to_go_on_keeps_no_other_waiting(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "ANSWER_SECONDS", 1000.0)
+    monkeypatch.setattr(thaws, "RELEASED_AT_ONCE", 2)
+    runtime = await make(performs=True)
+    row = await freeze(eye)
+    await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
+    locked, *others = sorted([(await start(runtime, ECHO, input={"value": "1"})).run_id for _ in range(7)])
+    other = await asyncpg.connect(runtime.dsn)
+    async with eye.transaction():
+        await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", locked)
+        await thaw(other, row)
+        for run_id in others:
+            await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))  # type: ignore[misc]
+    await other.close()
+    await until(lambda: is_now(runtime, locked, "finished"))
 
 
 async def test_a_process_that_starts_under_a_freeze_obeys_it(make: Make, eye: Connection) -> None:

@@ -113,9 +113,11 @@ class Freezes(Service):
         """Take in those that are in force now."""
         async with self._database.engine.acquire() as connection:
             version, rows = await store.in_force(connection)  # first: what is newer than it is read again
-            self._ruled = await rules.list_tools(connection)
+            ruled = await rules.list_tools(connection)
+        if version < self._version:
+            return  # another read, which began later, was faster
         changes = version != self._version or rows != self._rows
-        self._version, self._newest, self._rows = version, max(version, self._newest), rows
+        self._version, self._newest, self._rows, self._ruled = version, max(version, self._newest), rows, ruled
         if changes:
             self._of = {}
             for call in self.changed:

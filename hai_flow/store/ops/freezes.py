@@ -6,6 +6,7 @@ change: a process compares it with the version of what it knows.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
@@ -159,13 +160,14 @@ async def thaw(connection: Connection, id: UUID, by: str) -> FreezeRow | None:
     return FreezeRow(*row)
 
 
-async def runs_to_release(connection: Connection | Pool, after: UUID | None, most: int) -> list[FrozenRun]:
-    """Runs with steps that are held by a freeze that is over, in the order of their ids."""
+async def runs_to_release(connection: Connection | Pool, but: Collection[UUID], most: int) -> list[FrozenRun]:
+    """Runs with steps that are held by a freeze that is over, `but` these. Which ones is left to chance, so that several
+    processes seldom take the same."""
     rows = await connection.fetch(
         f"{_TEXTS} SELECT runs.id, runs.tenant FROM texts JOIN runs ON runs.held = texts.held "
-        f"WHERE texts.held IS NOT NULL AND runs.held <> '' AND {_OVER} AND ($1::uuid IS NULL OR runs.id > $1) "
-        "ORDER BY runs.id LIMIT $2",
-        after,
+        f"WHERE texts.held IS NOT NULL AND runs.held <> '' AND {_OVER} AND runs.id <> ALL ($1::uuid[]) "
+        "ORDER BY random() LIMIT $2",
+        list(but),
         most,
     )
     return [FrozenRun(*row) for row in rows]
