@@ -12,7 +12,7 @@ that the arguments that were decided are those with which the call was made, and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import msgspec
 import rfc8785
 
 from hai_flow import values
+from hai_flow.definition.paths import rename_path
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.primitives import instants
@@ -43,9 +44,12 @@ class ReceiptRecorder:
         self._votes: list[dict[str, Any]] = []
         self._edits: list[dict[str, Any]] = []
         self._escalations: list[dict[str, Any]] = []
+        self._moves: list[dict[str, Any]] = []
+        self._picks: list[dict[str, Any]] = []
         self._decision: dict[str, Any] | None = None
         self._executions: list[dict[str, Any]] = []
         self._superseded: dict[str, Any] | None = None
+        self._signed: frozenset[str] = frozenset()
         self._path = ""
         self._effect = False
         self._done = False
@@ -72,10 +76,23 @@ class ReceiptRecorder:
                 self._requester = self._disclose(event.requester, getattr(shown, "requester", None))
             case e.PendingOpened() if event.id == self._id:
                 self._open(event, shown, state)
-            case e.PendingOpened() if event.path == self._path and self.exists and event.kind != "tool":
+            case e.PendingOpened() if self._executions and event.path == self._path and event.kind in ("ask", "doubt"):
+                outcome = "asked" if event.kind == "ask" else "in_doubt"  # unless somebody settles it
+                self._executions[-1] |= {"ended_at": _time(event.at), "outcome": outcome}
+            case e.PendingOpened(kind="gate") if event.path == self._path and self.exists:
                 self._effect = False  # the step asks anew: what it does from here on is another question's
                 if event.anew is not None and event.anew.after == self._id:
                     self._supersede(event, event.anew)
+            case e.Forked():
+                self._fork(event, shown)
+            case e.Migrated() if self.exists:
+                self._path = rename_path(self._path, event.paths)
+            case e.PendingRestamped() if event.id == self._id:
+                digest = self._disclose(event.digest, getattr(shown, "digest", None))
+                self._moves.append({"at": _time(event.at), "workflow": _describe_workflow(state), "digest": digest})
+            case e.PeoplePicked() if event.id == self._id:
+                people = self._disclose_each(event.people, getattr(shown, "people", ()))
+                self._picks.append({"at": _time(event.at), "people": people})
             case e.PendingEdited() | e.PendingEscalated() | e.VoteCast() if event.id == self._id:
                 self._go_on(event, shown)
             case e.PendingDecided() | e.PendingVoided() if event.id == self._id:
@@ -108,6 +125,8 @@ class ReceiptRecorder:
             "question": self._question,
             "edits": self._edits,
             "escalations": self._escalations,
+            **({"moves": self._moves} if self._moves else {}),
+            **({"picks": self._picks} if self._picks else {}),
             "votes": self._votes,
             "decision": self._decision,
             "executed": self._executions,
@@ -115,11 +134,12 @@ class ReceiptRecorder:
             "log": dict(log),
             "audit": None if audit is None else dict(audit),
         }
+        self._signed = frozenset(_list_digests(content))
         return rfc8785.dumps(content)
 
     def document(self, token: str) -> str:
-        """The receipt as a file: the signed part, and the texts that the reader may see, by their digests."""
-        return _file({"receipt": token, "texts": self._texts})
+        """The receipt as a file: the signed part, and the texts of it that the reader may see, by their digests."""
+        return _file({"receipt": token, "texts": {key: self._texts[key] for key in self._signed & set(self._texts)}})
 
     def _open(self, event: e.PendingOpened, shown: e.Event, state: RunState) -> None:
         visible = (
@@ -132,7 +152,7 @@ class ReceiptRecorder:
             "path": event.path,
             "seq": state.seq,
             "at": _time(event.at),
-            "workflow": {"name": state.workflow, "version": state.version, "sha256": state.sha256},
+            "workflow": _describe_workflow(state),
             "tool": event.tool,
             "effect": event.effect,
             "title": self._disclose(event.title, visible.title),
@@ -161,13 +181,21 @@ class ReceiptRecorder:
                 "at": _time(event.at),
                 "decision": event.decision,
                 "matched": [self._disclose(each, each) for each in event.matched],
-                "via": event.via,
+                "via": _way(event.via),
                 "digest": self._disclose(event.digest, visible.digest),
                 "values": self._disclose(_canonical_text(event.values), _canonical_text(visible.values)),
             }
             if event.rule is not None:  # the digest is that of what the rule says
                 vote["rule"] = {"id": event.rule.id, "sha256": event.rule.digest}
             self._votes.append({**vote, **self._people(event, visible)})
+
+    def _fork(self, event: e.Forked, shown: e.Event) -> None:
+        """What was before is another run's: what was decided there has its receipt there, and an open question is asked
+        anew, with nobody's vote."""
+        self._requester = self._disclose(event.by, getattr(shown, "by", None))
+        self._votes, self._executions = [], []
+        if self.decided:
+            self._question, self._decision, self._effect = None, None, False
 
     def _close(self, event: e.PendingDecided | e.PendingVoided, shown: e.Event, state: RunState) -> None:
         pending = state.pendings[self._id].opened
@@ -181,7 +209,12 @@ class ReceiptRecorder:
                 if pending.kind not in ("gate", "approve")
                 else None
             )
-            decision |= {"outcome": event.outcome, "via": event.via, "value": value, **self._people(event, visible)}
+            decision |= {
+                "outcome": event.outcome,
+                "via": _way(event.via),
+                "value": value,
+                **self._people(event, visible),
+            }
             self._effect = pending.kind == "gate" and pending.path in event.ready
         digest = canonical(pending.args)
         self._decision = {**decision, "arguments": None if digest is None else self._digest(digest)}
@@ -214,6 +247,7 @@ class ReceiptRecorder:
 
     def _people(self, event: e.VoteCast | e.PendingDecided, seen: e.VoteCast | e.PendingDecided) -> dict[str, Any]:
         return {
+            **({"through": self._disclose_each(event.through, seen.through)} if event.through else {}),
             "by": self._disclose(event.by, seen.by),
             "on_behalf_of": self._disclose(event.on_behalf_of, seen.on_behalf_of),
             "reason": self._disclose(event.reason, seen.reason),
@@ -226,6 +260,9 @@ class ReceiptRecorder:
         if text == shown:
             self._texts[self._digest(text)["sha256"]] = {"salt": self._salt(text), "text": text}
         return self._digest(text)
+
+    def _disclose_each(self, texts: Iterable[str], shown: Collection[str]) -> list[Json]:
+        return [self._disclose(text, text if text in shown else None) for text in texts]
 
     def _digest(self, text: str) -> dict[str, str]:
         return {"sha256": hash_with_salt(self._salt(text), text)}
@@ -296,6 +333,15 @@ def _list_digests(value: Json) -> list[str]:
         own = [value["sha256"]] if set(value) == {"sha256"} else []
         return own + [each for part in value.values() for each in _list_digests(part)]
     return [each for part in value for each in _list_digests(part)] if isinstance(value, list) else []
+
+
+def _describe_workflow(state: RunState) -> dict[str, Json]:
+    return {"name": state.workflow, "version": state.version, "sha256": state.sha256}
+
+
+def _way(via: str) -> str:
+    """The way of an answer without the id of the person for whom it came, which stands beside it as a digest."""
+    return via.partition(" (for ")[0]
 
 
 def _file(content: Json) -> str:

@@ -274,3 +274,50 @@ def test_the_receipt_says_that_the_yes_was_used_and_executed_nothing() -> None:
     assert (receipts[first]["decision"]["outcome"], receipts[first]["executed"]) == ("approve", [])
     assert (receipts[first]["superseded"]["by"], receipts[first]["superseded"]["why"]) == (second, "still")
     assert (len(receipts[second]["executed"]), receipts[second]["superseded"]) == (1, None)
+
+
+TWICE = TOOLS + (
+    "steps:\n"
+    "  - {id: pay, call: shop.pay, with: {n: 3}, delivery: at_most_once, approval: {from: anyone}}\n"
+    "  - {id: last, ask: {title: Last?, from: anyone, form: {type: object}}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("decision", "outcomes"),
+    [
+        (None, ["asked", "finished"]),
+        ("happened", ["finished"]),
+        ("again", ["failed", "finished"]),
+        ("fail", ["failed"]),
+    ],
+)
+def test_the_receipt_of_a_call_has_what_came_of_a_question_about_it(decision: str | None, outcomes: list[str]) -> None:
+    run = Play(TWICE)
+    gate = run.pending("pay")
+    run.answer("pay", decision="approve")
+    run.settle()
+    if decision is None:
+        run.do(c.StepAsks(path="pay", attempt=1, message="Which?", form={"type": "object"}))
+        run.answer("pay", values={})
+    else:
+        run.lose("pay")
+        run.answer("pay", "user:local", decision=decision, **({"result": 1} if decision == "happened" else {}))
+    if run.open:
+        run.succeed("pay")
+    executed = receipt_of(run, gate)["executed"]
+    assert [each["outcome"] for each in executed] == outcomes
+    assert all(each["ended_at"] for each in executed)
+
+
+def test_a_fork_proves_nothing_that_another_run_has_decided() -> None:
+    run = Play(TWICE)
+    run.answer("pay", decision="approve")
+    run.settle()
+    run.succeed("pay")
+    fork = run.fork(run.state.seq, {"last": {"values": {}}})
+    recorder, state = ReceiptRecorder(fork.pending("pay"), lambda text: "salt"), RunState(str(fork.run_id))
+    for event in fork.events:
+        state = evolve(state, event)
+        recorder.see(event, event, state)
+    assert (recorder.exists, recorder.decided) == (False, False)

@@ -118,6 +118,21 @@ thaws.bug(
     "runs that a freeze held stay where they are",
     ("        if due is None or due.to_release:", "        if due is None:"),
 )
+thaws.bug(
+    "a run that can't go on yet keeps the others waiting",
+    ("                self._spawn(self._go_on(run), ", "                await (lambda call, _: call)(self._go_on(run), "),
+    by=f"{_RUNTIME}::test_a_locked_run_that_is_to_go_on_keeps_no_other_waiting",
+)
+thaws.bug(
+    "a run that has gone on keeps its place",
+    ("            self._in_hand.discard(run.id)\n", "            pass\n"),
+    by=f"{_RUNTIME}::test_a_locked_run_that_is_to_go_on_keeps_no_other_waiting",
+)
+freezes.bug(
+    "an older read of the freezes takes the place of a newer one",
+    ("        if version < self._version:\n", "        if False:\n"),
+    by=f"{_RUNTIME}::test_a_read_that_was_overtaken_by_a_newer_one_changes_nothing",
+)
 
 outcomes = Room("hai_flow/engine/handlers/outcomes.py", _ENGINE)
 outcomes.bug(

@@ -146,7 +146,9 @@ async def answer_one(access: Access, question_id: str, response: Mapping[str, An
     return None
 
 
-async def answer(access: Access, pending_id: str, fields: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
+async def answer(
+    access: Access, pending_id: str, fields: Mapping[str, Any], key: str | None = None, way: str = "mcp"
+) -> dict[str, Any]:
     """Answer a question as every client does. Raises Rejected."""
     try:
         body = DecideBody.model_validate(fields)
@@ -155,7 +157,7 @@ async def answer(access: Access, pending_id: str, fields: Mapping[str, Any], key
     of = run_of_pending(pending_id)
     access = access if of is None else await access.find_at_run(of)
     access.require(Right.ANSWER, Right.DECIDE)
-    return await decide(access, pending_id, body, key, way="mcp")
+    return await decide(access, pending_id, body, key, way)
 
 
 async def stop(access: Access, run_id: str | UUID, reason: str = "") -> None:

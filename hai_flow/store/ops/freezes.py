@@ -161,8 +161,8 @@ async def thaw(connection: Connection, id: UUID, by: str) -> FreezeRow | None:
 
 
 async def runs_to_release(connection: Connection | Pool, but: Collection[UUID], most: int) -> list[FrozenRun]:
-    """Runs with steps that are held by a freeze that is over, `but` these. Which ones is left to chance, so that several
-    processes seldom take the same."""
+    """Runs with steps that are held by a freeze that is over, `but` these. Which ones is left to chance, so that
+    several processes seldom take the same."""
     rows = await connection.fetch(
         f"{_TEXTS} SELECT runs.id, runs.tenant FROM texts JOIN runs ON runs.held = texts.held "
         f"WHERE texts.held IS NOT NULL AND runs.held <> '' AND {_OVER} AND runs.id <> ALL ($1::uuid[]) "
