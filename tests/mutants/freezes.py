@@ -120,7 +120,7 @@ thaws.bug(
 )
 thaws.bug(
     "a run that can't go on yet keeps the others waiting",
-    ("                self._spawn(self._go_on(run), ", "                await (lambda call, _: call)(self._go_on(run), "),
+    ('self._spawn(self._go_on(run), "a run held by a freeze")', "await self._go_on(run)"),
     by=f"{_RUNTIME}::test_a_locked_run_that_is_to_go_on_keeps_no_other_waiting",
 )
 thaws.bug(
