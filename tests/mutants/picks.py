@@ -49,3 +49,8 @@ picking.bug("picked people stay for ever", ("any(id not in able and id not in sp
 picking.bug("two processes do not wait for each other", ("            await picks.lock(connection, tenant)\n", ""))
 rows = Room("hai_flow/store/commit/projection.py", _RUNTIME)
 rows.bug("all picked people are told again", ("if person not in event.before and (notify", "if (notify"))
+picking.bug(
+    "who has an excluded role by another key is picked",
+    ("aliases=each.aliases, through=each.through)", "aliases=each.aliases)"),
+    by=f"{_RUNTIME}::test_a_hundred_questions_in_three_processes_are_shared_evenly",
+)

@@ -224,7 +224,9 @@ stranded.bug(
     "people whom it does not ask are named as the reason",
     ("            if not list_matching_selectors(rules.from_, person, world):\n", "            if False:\n"),
 )
+stranded.bug("the other keys of a delegate are not read", ("*self.roster.list_held(seat.holder),", ""))
 roster = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_stranded.py")
+roster.bug("the other keys of a person are not read", ("through=self.list_held(one)", "through=()"))
 roster.bug("every file of people is complete", ("self.by_keys or self.file.complete", "True"))
 roster.bug("no file of people is complete", ("self.by_keys or self.file.complete", "self.by_keys"))
 roster.bug("people of the file do not count", ("(*self.holders, *listed)", "self.holders"))

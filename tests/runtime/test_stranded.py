@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -96,6 +98,59 @@ async def test_an_absence_strands_a_question_unless_its_delegate_can_decide(worl
     people.key("user:cy", roles=[DECIDER])
     await look(world)
     assert await why(world, run_id) is None
+
+
+async def test_each_change_of_an_absence_strands_or_mends_an_open_question(world: World) -> None:
+    people, database = People(world.runtime.dsn), world.runtime.database.api
+    people.key("user:ann", roles=BOSS)
+    people.key("user:cy", roles=[DECIDER])
+    run_id = await world.ask("[]")
+    await leave(world, "user:ann", "user:cy")
+
+    async def change(person: str, what: str) -> None:
+        await database.execute(f"UPDATE absences SET {what} WHERE person = $1", person)
+
+    async def cancel(person: str) -> None:
+        await database.execute("DELETE FROM absences WHERE person = $1", person)
+
+    steps: list[tuple[Awaitable[Any], str | None]] = [
+        (leave(world, "user:cy", None), "user:cy is away"),
+        (change("user:cy", "until = now()"), None),  # it ends
+        (change("user:cy", "until = now() + interval '2 days'"), "user:cy is away"),  # is extended
+        (change("user:cy", "since = now() + interval '1 day'"), None),  # begins later
+        (change("user:cy", "since = now() - interval '1 day', delegate = 'user:ann'"), "in a circle"),
+        (change("user:ann", "until = now()"), None),
+        (change("user:ann", "until = now() + interval '1 day'"), "in a circle"),
+        (cancel("user:cy"), None),
+        (revoke(world, "user:cy"), "user:cy has no key"),  # the delegate may decide no more
+        (asyncio.to_thread(people.key, "user:cy", roles=["viewer"]), "user:cy"),
+        (cancel("user:ann"), None),
+    ]
+    for n, (step, reason) in enumerate(steps):
+        await step
+        await look(world)
+        found = await why(world, run_id)
+        assert found is None if reason is None else reason in str(found), (n, found)
+
+
+async def test_an_excluded_role_of_another_key_strands_a_question(world: World) -> None:
+    """As it keeps the person from deciding; also whoever decides for them."""
+    people = People(world.runtime.dsn)
+    people.key("user:ann", roles=BOSS)
+    people.key("user:cy", roles=[DECIDER])
+    run_id = await world.ask("[], exclude: [requester, role:auditor]")
+    await look(world)
+    assert await why(world, run_id) is None
+    people.key("user:ann", roles=["auditor"])
+    await look(world)
+    assert "role:auditor" in str(await why(world, run_id))
+    await world.runtime.database.api.execute("UPDATE keys SET revoked_at = now() WHERE roles = '{auditor}'")
+    await leave(world, "user:ann", "user:cy")
+    await look(world)
+    assert await why(world, run_id) is None
+    people.key("user:cy", roles=["auditor"])
+    await look(world)
+    assert "role:auditor" in str(await why(world, run_id))
 
 
 async def test_a_person_with_two_seats_is_too_few_for_a_question_of_two(world: World) -> None:

@@ -52,14 +52,14 @@ async def in_force(
         capped = _cap(each, held)
         if capped is not None and (not held or may_decide(capped.roles)):
             of_both = [*held, *personal, *_find_personal_holding(people, all_ids(each.to_id))]
-            holding.append(replace(capped, held=_list_selectors(of_both)))
+            holding.append(replace(capped, held=list_selectors_of(of_both)))
     return holding
 
 
 async def list_held_by_other_keys(credentials: Pool, tenant: UUID, ids: Sequence[str]) -> tuple[str, ...]:
     """The roles and groups that the keys of the person with these ids stand for, as selectors."""
     people = await proofs.load_holdings_of_people(credentials, tenant, ids)
-    return _list_selectors(people.values())
+    return list_selectors_of(people.values())
 
 
 def _find_personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:
@@ -71,7 +71,7 @@ def _find_personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> li
     return [Holding(roles, frozenset[str]().union(*(each.groups for each in holdings)))]
 
 
-def _list_selectors(held: Iterable[Holding | None]) -> tuple[str, ...]:
+def list_selectors_of(held: Iterable[Holding | None]) -> tuple[str, ...]:
     """All roles and groups of the holdings, as selectors."""
     selectors: set[str] = set()
     for each in filter(None, held):

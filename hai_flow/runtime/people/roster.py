@@ -14,8 +14,10 @@ import msgspec
 
 from hai_flow.engine import commands as c
 from hai_flow.notify.channels import App, Email, NotifyFile, Person, TenantChannels
-from hai_flow.runtime.people.delegates import AllIds
+from hai_flow.runtime.people.delegates import AllIds, list_selectors_of
 from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
+from hai_flow.store.identity import proofs
+from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.people import stranded
 
 if TYPE_CHECKING:
@@ -27,12 +29,14 @@ DECIDER: Final = "decider"  # the role by which a key decides questions
 
 class Roster(msgspec.Struct, frozen=True):
     """The people of a tenant. `holders`: once for each key, with its roles and groups. `is_complete`: there are no
-    other deciders. `by_keys`: keys alone let people sign in. `all_ids`: whose ids are one person's."""
+    other deciders. `by_keys`: keys alone let people sign in. `all_ids`: whose ids are one person's. `held`: what all
+    keys of a person stand for, by each id, for what an exclusion names keeps them out by whichever key they have it."""
 
     holders: Sequence[c.Principal]
     file: TenantChannels
     by_keys: bool = True
     all_ids: AllIds = NO_ALIASES.all_of
+    held: Mapping[str, Holding] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -51,7 +55,11 @@ class Roster(msgspec.Struct, frozen=True):
     def name_person(self, holder: c.Principal) -> c.Principal:
         """Whoever holds a key, or stands in the file, by the one id of their person."""
         one, *further = self.all_ids(holder.id)
-        return c.Principal(one, holder.roles, holder.groups, aliases=tuple(further))
+        return c.Principal(one, holder.roles, holder.groups, aliases=tuple(further), through=self.list_held(one))
+
+    def list_held(self, id: str) -> tuple[str, ...]:
+        """The roles and groups of all keys of the person, as selectors."""
+        return list_selectors_of(self.held.get(each) for each in self.all_ids(id)) if self.held else ()
 
     def _reaches(self, destination: str, person: Person) -> bool:
         name = destination.partition(":")[0]
@@ -86,4 +94,7 @@ class Rosters:
         holders = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
         name = await self._tenants.name(tenant) if self._file is not None or self._ids else ""
         file = TenantChannels() if self._file is None else self._file.place(name)
-        return Roster(holders, file, self._by_keys, self._ids.get(name, NO_ALIASES).all_of)
+        all_ids = self._ids.get(name, NO_ALIASES).all_of
+        people = {each for id in (*(holder.id for holder in holders), *file.people) for each in all_ids(id)}
+        held = await proofs.load_holdings_of_people(at_home, tenant, people)
+        return Roster(holders, file, self._by_keys, all_ids, held)

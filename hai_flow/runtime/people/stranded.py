@@ -127,7 +127,11 @@ class Staff:
             lent_groups=person.groups,
             aliases=tuple(all_ids(seat.holder)[1:]),
             lent_aliases=person.aliases,
-            through=seat.list_selectors_between(all_ids, holdings),
+            through=(
+                *person.through,
+                *self.roster.list_held(seat.holder),
+                *seat.list_selectors_between(all_ids, holdings),
+            ),
         )
 
 
