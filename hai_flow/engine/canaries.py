@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.definition.people.calendars import count_working_days
-from hai_flow.definition.plan import Plan
+from hai_flow.definition.plan import Approve, Plan, Template
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings.selectors import REQUESTER
 from hai_flow.engine.pendings.votes import Rules, derive_rules
@@ -88,15 +88,15 @@ def name_workflow(state: RunState) -> str:
     return state.workflow if disguise is None or state.ended else disguise.workflow
 
 
-def write_workflow(plan: Plan, opened: PendingOpened, content: Mapping[str, Json]) -> bytes:
+def write_workflow(plan: Plan, opened: PendingOpened, content: Mapping[str, Json], form: Json = None) -> bytes:
     """The document of a canary that looks like the question `opened` of a run of the plan. `content` is what it shows:
-    `title` and `message` (without them as if the author had written none), `arguments` of a call or `evidence`. Raises
-    NotImitable."""
+    `title` and `message` (without them as if the author had written none), `arguments` of a call or `evidence`. `form`
+    takes the place of one that is filled in from the run. Raises NotImitable."""
     if not _PATH.fullmatch(opened.path):
         raise NotImitable(
             f"{opened.path} stands inside of another step, or of an agent; expected one of the first level"
         )
-    step = _write_step(opened.path, opened, content, _write_policy(plan, opened, content))
+    step = _write_step(opened.path, opened, content, _write_policy(plan, opened, content, form))
     tools = {} if opened.kind == "approve" else {"tools": _write_tool(opened)}
     document = {
         "hai": "flow/v1",
@@ -161,21 +161,22 @@ def _write_step(
 _END: Final[list[Json]] = [{"return": None}]
 
 
-def _write_policy(plan: Plan, opened: PendingOpened, content: Mapping[str, Json]) -> dict[str, Json]:
+def _write_policy(plan: Plan, opened: PendingOpened, content: Mapping[str, Json], form: Json) -> dict[str, Json]:
     rules = derive_rules(PendingState(opened))
     if set(rules.from_) <= {REQUESTER}:
         raise NotImitable("it asks its requester, and a canary has none")
-    gate = plan.steps[opened.path].approval if opened.path in plan.steps else None
-    if gate is not None and gate.policy.form is not None and gate.policy.form.holes:
-        raise NotImitable("its form is filled in from the run, which may be personal")
+    model = _find_form(plan, opened.path)
+    if model is not None and model.holes and form is None:
+        raise NotImitable("its form is filled in from the run, which may be personal; expected a `form` in its place")
+    if form is not None and (model is None or not model.holes):
+        raise NotImitable("expected no `form`: its own is the same each time, or it has none")
     if opened.kind == "approve" and "title" not in content:
         raise NotImitable("expected a `title`, as this step has")
     texts = {name: f"${{{{ input.{name} }}}}" for name in ("title", "message") if name in content}
-    form: dict[str, Json] = {} if opened.schema is None else {"form": opened.schema}
     return {
         **texts,
         **_write_stage(rules),
-        **form,
+        **({} if opened.schema is None else {"form": opened.schema if form is None else form}),
         "options": list(opened.options or _OPTIONS),
         "reasons": dict.fromkeys(rules.reasons, "required"),
         "on_deadline": [*({"escalate": _write_stage(stage)} for stage in rules.escalations), "fail"],
@@ -187,6 +188,15 @@ def _write_policy(plan: Plan, opened: PendingOpened, content: Mapping[str, Json]
         **({"combine": dict(rules.combine)} if rules.combine else {}),
         **({"edit": _write_edit(rules.edit), "rules": rules.rules} if opened.kind == "gate" else {}),
     }
+
+
+def _find_form(plan: Plan, path: str) -> Template | None:
+    """The form of the step's question, as its author wrote it."""
+    step = plan.steps.get(path)
+    if step is None:
+        return None
+    gate = step.verb if isinstance(step.verb, Approve) else step.approval
+    return None if gate is None else gate.policy.form
 
 
 def _write_stage(rules: Rules) -> dict[str, Any]:

@@ -273,6 +273,7 @@ def test_a_refused_canary_is_caught_and_its_seeder_is_not_asked(
         ({"arguments": {"action": "pay", "arguments": {}, "more": 1}}, 422, "canary_invalid"),
         ({"arguments": None}, 422, "canary_invalid"),
         ({"within": "soon"}, 422, "canary_invalid"),
+        ({"form": {"type": "object"}}, 422, "canary_invalid"),
         ({"reason": ""}, 422, "request.invalid"),
         ({"requester": "ann"}, 422, "request.invalid"),
     ],
@@ -351,6 +352,35 @@ def test_an_approval_with_a_quorum_is_imitated_and_told_at_its_last_vote(
     cat = house.as_("user:cat", "decider")
     assert decide(cat, item["id"], decision="reject")["canary"]["status"] == "caught"
     assert cat.get("/v1/oversight/me").json()["caught"] == 1
+
+
+LIMITS = """
+hai: flow/v1
+name: limits
+version: 1
+input: {type: object, properties: {amount: {type: integer, default: 4711}}}
+steps:
+  - id: raised
+    approve:
+      title: Raise it?
+      from: [user:bob]
+      form: {type: object, properties: {limit: {type: integer, default: "${{ input.amount }}"}}}
+"""
+
+
+def test_a_form_that_its_run_fills_in_is_given_anew_and_never_copied(house: House, bob: httpx2.Client) -> None:
+    assert house.as_("user:pat", "publisher").post("/v1/workflows", content=LIMITS, headers=YAML).status_code == 201
+    house.as_("user:ann", "operator").post("/v1/runs", json={"workflow": "limits"}).raise_for_status()
+    path = "/v1/inbox?workflow=limits"
+    (real,) = wait_for(lambda: bob.get(path).json()["items"])
+    question = {"workflow": "limits", "path": "raised", "title": "Raise it?", "reason": "too much"}
+    refused = house.as_("user:root", "admin").post("/v1/canaries", json=question)
+    assert (refused.status_code, refused.json()["code"]) == (422, "canary_invalid")
+    form = {"type": "object", "properties": {"limit": {"type": "integer", "default": 9}}}
+    item = find_question(bob, seed(house, **question, form=form, arguments=None))
+    assert (item["schema"], describe(real["schema"]) == describe(item["schema"])) == (form, False)
+    alike = [name for name in SHOWN if name != "schema"]
+    assert {name: item[name] for name in alike} == {name: real[name] for name in alike}
 
 
 def test_who_is_given_a_question_before_they_decide_has_opened_it(house: House, bob: httpx2.Client) -> None:

@@ -233,6 +233,7 @@ export interface CanaryBody {
   path: string;
   arguments?: Record<string, Json> | null;
   evidence?: Json;
+  form?: Record<string, Json> | null;
   title?: string | null;
   message?: string | null;
   requester?: string | null;

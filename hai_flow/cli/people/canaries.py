@@ -48,6 +48,9 @@ def seed(
     evidence: Annotated[
         str | None, typer.Option("--evidence", metavar="JSON", help="Of an approve: what is decided on.")
     ] = None,
+    form: Annotated[
+        str | None, typer.Option("--form", metavar="JSON", help="In place of a form that is filled in from its run.")
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The question in one line.")] = None,
     message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Markdown below the title.")] = None,
     requester: Annotated[
@@ -61,11 +64,9 @@ def seed(
     texts = {"title": title, "message": message, "requester": requester, "within": within}
     body: dict[str, Json] = {"workflow": workflow, "path": path, "reason": reason}
     body |= {name: value for name, value in texts.items() if value is not None}
-    if arguments is not None:
-        body["arguments"] = parse_json(arguments, "--arguments")
-    if evidence is not None:
-        body["evidence"] = parse_json(evidence, "--evidence")
-
+    for name, text in (("arguments", arguments), ("evidence", evidence), ("form", form)):
+        if text is not None:
+            body[name] = parse_json(text, f"--{name}")
     answer = remote.ask_and_print(lambda api: api.post("/v1/canaries", body))
     if remote.as_json:
         return

@@ -44,6 +44,7 @@ class CanaryBody(Body):
     path: Annotated[str, Field(min_length=1, max_length=300, pattern=NO_CONTROL_CHARACTERS), Visible]
     arguments: dict[str, Any] | None = Field(default=None, description="the arguments of the call, all of them")
     evidence: Any = None
+    form: dict[str, Any] | None = Field(default=None, description="of a question whose form is filled in from its run")
     title: str | None = Field(default=None, min_length=1, max_length=300)
     message: str | None = Field(default=None, max_length=10_000)
     requester: Annotated[str, Field(pattern=r"^(user|service|agent):\S{1,200}$"), Visible] | None = Field(
@@ -61,7 +62,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     stands behind it, so an approval lets nothing begin. Until it is decided, admins and auditors alone see that it is
     a canary."""
     content = {name: getattr(body, name) for name in _CONTENT if getattr(body, name) is not None}
-    access, model = await _imitate(access, body.workflow, body.path, content)
+    access, model = await _imitate(access, body.workflow, body.path, content, body.form)
     plan, opened, content = model.plan, model.opened, model.content
     imitation = await _publish(access, model)
     requester = body.requester or model.requester
@@ -126,7 +127,7 @@ class _ImitatedQuestion(msgspec.Struct, frozen=True):
 
 
 async def _imitate(
-    access: Access, workflow: str, path: str, content: dict[str, Any]
+    access: Access, workflow: str, path: str, content: dict[str, Any], form: dict[str, Any] | None
 ) -> tuple[Access, _ImitatedQuestion]:
     """The newest of the step's last questions that a canary can look like, and its cell. One whose run can't be read,
     or which none can look like, is passed over. Raises Rejected 404 or 422, which says why not the newest."""
@@ -144,7 +145,7 @@ async def _imitate(
             opened = state.pendings[id].opened
             plan = await cell.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
             typed = {"evidence": None, **content} if opened.kind == "approve" else content
-            source = write_workflow(plan, opened, typed)
+            source = write_workflow(plan, opened, typed, form)
             return cell, _ImitatedQuestion(plan, opened, state.requester, typed, source)
         except (NotImitable, Unreadable) as error:
             obstacle = obstacle or error
