@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+# In JSON text an id may stand right behind an escaped line break, tab or other sign. The literal comes first: with a
+# look behind at each place, a text of 1 MB took 100 ms.
 _FILE_ID: Final = re.compile(
-    rb"(?:(?<![0-9A-Za-z_])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4}))file_([0-9a-f]{64})(?![0-9A-Za-z_])"
-)  # in JSON text also behind an escaped line break, tab or other sign
+    rb"file_(?:(?<![0-9A-Za-z_]file_)|(?<=\\[bfnrt]file_)|(?<=\\u[0-9A-Fa-f]{4}file_))"
+    rb"([0-9a-f]{64})(?![0-9A-Za-z_])"
+)
 
 
 def file_id(sha256: bytes) -> str:

@@ -49,6 +49,7 @@ _LEAVES: Final[dict[str, Any]] = {
     "a whole number": 7.0,
     "a text": "ab01",
     "digits": str(10**20),
+    "almost a file": "\nfile_" + "a" * 63,
     "nothing": None,
     "an object": {"a": 1},
     "a pair": [1, 2.5],

@@ -405,6 +405,81 @@ _DEPOSITS: Final = "tests/runtime/test_deposits.py"
 deposits = Room("hai_flow/runtime/messaging/deposits.py", _DEPOSITS)
 deposits.bug("deposits are all the same run", ("place_id(deposit.id,", "place_id(UUID(int=1),"))
 deposits.bug("a refused deposit is tried for ever", ("if not passing:", "if False:"))
+_OWN_FILES: Final = f"{_DEPOSITS}::test_a_deposit_brings_no_files_but_its_principals_own"
+for name, edit in {
+    "a deposit begins with anybody's file": (
+        "await self._files.use_all(deposit.tenant, deposit.principal, run_id, command, _viewer_of(deposit))",
+        "pass",
+    ),
+    "an event is deposited with anybody's file": (
+        "await self._files.demand(deposit.tenant, deposit.principal, data, _viewer_of(deposit))",
+        "pass",
+    ),
+    "an event for one run is deposited with anybody's file": (
+        "await self._files.use(deposit.tenant, deposit.principal, event.run_id, data, _viewer_of(deposit))",
+        "pass",
+    ),
+    "a depositor reads all runs of its tenant": (
+        'return Viewer((deposit.principal,), ("tenant", deposit.principal))',
+        'return Viewer((deposit.principal, "user:bob"), ("tenant",))',
+    ),
+}.items():
+    deposits.bug(name, edit, by=_OWN_FILES)
+
+ids_of_files = Room("hai_flow/primitives/file_ids.py", "tests/api/test_files.py")
+ids_of_files.bug("a line break hides the id of a file", ("|(?<=\\\\[bfnrt]file_)", ""))
+
+stored_signals = Room("hai_flow/store/messaging/signals.py", "tests/runtime/test_files.py")
+stored_signals.bug(
+    "the file of an event that waits is removed",
+    ("WHERE f.tenant = n.tenant AND f.sha256 = n.sha256", "WHERE false AND f.sha256 = n.sha256"),
+)
+
+_HIDDEN: Final = "tests/attacks/test_personal_values.py"
+masks = Room("hai_flow/wire/personal.py", _HIDDEN)
+masks.bug(
+    "the name of who wrote is shown",
+    ('{"content": MASK, "extra": None, "name": None}', '{"content": MASK, "extra": None}'),
+)
+masks.bug(
+    "a vote on a form that a tool has marked is shown",
+    ("    if not _hides(of, question):\n        return vote", "    if not of.touches:\n        return vote"),
+    by="tests/wire/test_personal.py",
+)
+masks.bug(
+    "the values of such a vote are shown",
+    (
+        "join(of.answer, mark_of_schema(question.schema)))\n    return replace(vote",
+        "of.answer)\n    return replace(vote",
+    ),
+    by="tests/wire/test_personal.py",
+)
+queue_views = Room("hai_flow/api/requests/views.py", _HIDDEN)
+queue_views.bug(
+    "a message in the queue is shown",
+    ("MASK if message and personal is not None and personal.message else message", "message"),
+)
+disclosures = Room("hai_flow/definition/personal/pii_checks.py", "tests/definition/test_personal.py")
+disclosures.bug("a veto names a personal value", ('"veto": "veto", ', ""))
+disclosures.bug("a quorum is a personal value", ('"quorum": "quorum", ', ""))
+run_triggers = Room("hai_flow/runtime/messaging/triggers.py", "tests/runtime/test_personal_logs.py")
+run_triggers.bug(
+    "the log of a process quotes what a run's trigger read",
+    ('"run_trigger_refused", code=error.code)', '"run_trigger_refused", code=error.code, reason=error.message)'),
+)
+forks_in_place = Room("hai_flow/runtime/runs/branches.py", "tests/attacks/test_forks.py")
+forks_in_place.bug(
+    "a second fork takes over what was left to the first",
+    ("                    demand_left(leaving_state, str(begin.run_id), stop.inherited)\n", ""),
+)
+branch_rehearsal = Room("hai_flow/api/requests/access.py", "tests/attacks/test_forks.py")
+branch_rehearsal.bug(
+    "a branch asks for its files when the run is stopped",
+    (
+        "await self.runtime.files.demand_all(self.tenant, self.uploader, begin, self.viewer)",
+        "pass",
+    ),
+)
 
 signing = Room("hai_flow/signing.py", "tests/wire/test_hostile_receipts.py")
 signing.bug("a header says how the rest is to be read", ("is_exact = len(named) == 3", "is_exact = True"))
