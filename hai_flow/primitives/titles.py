@@ -14,6 +14,7 @@ from hai_flow.primitives.signs import reveal
 
 NAMED: Final = 3
 LONG: Final = 60
+LEVELS: Final = 4  # of objects in objects, in which the first arguments are looked for
 TITLE_CHARS_MAX: Final = 200  # of a title that a server or a document gives a tool
 _SHORT: Final = frozenset((
     "id", "url", "uri", "api", "vat", "iban", "bic", "sku", "eur", "usd", "gbp", "cny", "jpy",
@@ -67,13 +68,14 @@ def _cut(text: str) -> str:
     return f"{line[:LONG]}\N{HORIZONTAL ELLIPSIS}" if len(line) > LONG else line
 
 
-def _list_plain(args: str | None) -> list[str]:
-    """The texts and numbers among the arguments; numbers as they were written."""
+def _list_plain(args: str | None, levels: int = LEVELS) -> list[str]:
+    """The texts and numbers among the arguments, else those of the first object among them that has some; numbers as
+    they were written."""
     try:
         members = msgspec.json.decode(args or "{}", type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return []
-    texts = []
+    texts, objects = [], []
     for raw in members.values():
         literal = bytes(raw).decode()
         if literal[0] == '"':
@@ -81,4 +83,6 @@ def _list_plain(args: str | None) -> list[str]:
             texts += [line] if line else []
         elif literal[0] in "-0123456789":
             texts.append(literal)
-    return texts
+        elif literal[0] == "{" and levels > 1:
+            objects.append(literal)
+    return texts or next(filter(None, (_list_plain(each, levels - 1) for each in objects)), [])

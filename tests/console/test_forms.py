@@ -166,11 +166,17 @@ def test_each_kind_of_value_has_a_fitting_field_on_the_narrowest_phone(
         field(shown, "E-mail").fill(f"{name}@example")  # while it is under way
         scans.role("link", name).there()
         assert field(shown, "E-mail").value() == f"{name}@example"
+    (tmp_path / "three").write_text("three")
+    scans.role("button", "Add").click()
+    field(shown, "Scans 3").play("setInputFiles", str(tmp_path / "three"))
+    scans.role("button", "Remove entry 1").click()  # the third moves while it is under way
     shown.protocol(
         "Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1
     )
-    scans.role("button", "Remove entry 1").click()
+    scans.role("link", "three").there()
     scans.role("link", "two").there()
+    assert scans.role("link", "one").count() == 0
+    scans.role("button", "Remove entry 2").click()
     shown.role("button", "Send").click()
     shown.words("This doesn't have the required format").there()
     shown.words("Enter a whole number.").there()

@@ -241,7 +241,7 @@ def test_outputs_are_drawn_by_kind_and_child_runs_link_both_ways(page: NewPage, 
     shown.locator(".step a[href*='/console/runs/']").first().click()
     shown.role("heading", "Run of many").there()
     shown.locator("a[href*='step=below']").click()
-    shown.role("heading", "Run of kinds").there()
+    shown.role("heading", "Run of Every kind of output").there()
     assert "step=below" in shown.evaluate("location.search")
 
 

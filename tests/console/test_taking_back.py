@@ -49,6 +49,26 @@ def test_what_nobody_takes_back_is_sent_and_told_also_from_another_page(
     assert status(http, pending) == "approve"
 
 
+def test_a_decision_without_a_connection_is_kept_and_sent_when_it_is_back(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    for n, early in enumerate((True, False)):
+        pending = asked("refund", order=f"U-off-{n}", amount=65 + n)
+        shown = page(undo=True, **PHONE).goto(f"/console/decide/{pending['id']}")
+        shown.role("button", "Approve").there()
+        if early:
+            shown.offline(True)
+        shown.role("button", "Approve").click()
+        shown.role("button", name={"/Undo/": ""}).there()
+        shown.offline(True)
+        shown.words("Will be sent when the connection is back.").there()
+        assert shown.axe() == []
+        assert (shown.locator(".error, .note.bad").count(), status(http, pending)) == (0, "open")
+        shown.offline(False)
+        shown.words("Done. Your decision has been recorded.").there()
+        assert status(http, pending) == "approve"
+
+
 def test_of_two_tabs_that_decide_at_once_the_later_says_what_became_of_it(page: NewPage, asked: Asked) -> None:
     pending = asked("refund", order="U-8", amount=68)
     first = page(undo=True).goto(f"/console/decide/{pending['id']}")

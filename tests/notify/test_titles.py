@@ -14,6 +14,8 @@ ROWS = [
     (None, "pay", '{"amount": 99.00, "sum": 12345678901234567890, "x": {"y": 1}}', "Pay: 99.00, 12345678901234567890?"),
     ("pay?", "pay", '{"a": true, "b": null, "c": " ", "d": 1, "e": 2, "f": 3, "g": 4}', "Pay: 1, 2, 3?"),
     ("pay?", "pay", '{"a": "' + "x" * 61 + '"}', "Pay: " + "x" * 60 + "…?"),
+    ("pay?", "pay", '{"o": {}, "i": {"to": {"x": 1}, "sum": 9.50}, "j": {"k": 2}}', "Pay: 9.50?"),
+    ("pay?", "pay", '{"a": {"b": {"c": {"d": {"e": 1}}}}}', "Pay?"),
     ("send_mail?", "send_mail", None, "Send mail?"),
     ("send_mail?", "send_mail", '"[personal]"', "Send mail?"),
     ("run refund?", "run refund", '{"order": "A-1"}', "Run refund: A-1?"),

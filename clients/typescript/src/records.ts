@@ -378,6 +378,7 @@ export interface Run {
   unreadable?: string | null;
   queue?: string;
   frozen?: boolean;
+  workflowTitle: string | null;
   queuedFor?: QueuedFor | null;
   paused?: Pause | null;
   heldBy?: Holder | null;

@@ -26,6 +26,8 @@ export interface Leaving {
   /** What was decided, as its button says it. */
   label: string;
   state: "waiting" | "sending" | "refused";
+  /** Whether it is sent when the connection is back. */
+  held: boolean;
   /** When it is sent, in milliseconds. */
   due: number;
   problem: Problem | null;
@@ -53,7 +55,7 @@ function tell(): void {
 export function leave(decision: Pick<Leaving, "id" | "title" | "label">, send: Send, done: (decided: DecidedPending) => void): void {
   takeBack(decision.id);
   const timer = setTimeout(() => void go(decision.id), SECONDS * 1000);
-  const shown: Leaving = { ...decision, state: "waiting", due: Date.now() + SECONDS * 1000, problem: null };
+  const shown: Leaving = { ...decision, state: "waiting", held: false, due: Date.now() + SECONDS * 1000, problem: null };
   entries.set(decision.id, { shown, send, done, timer });
   tell();
 }
@@ -68,26 +70,45 @@ export function takeBack(id: string): boolean {
   return true;
 }
 
-/** Takes back all that is not being sent yet. */
+/** Takes back all that is not being sent at this moment: somebody else acts from here on. */
 export function takeBackAll(): void {
-  for (const id of [...entries.keys()]) takeBack(id);
+  for (const entry of [...entries.values()]) {
+    if (entry.shown.held) entry.shown = { ...entry.shown, state: "waiting" };
+    takeBack(entry.shown.id);
+  }
 }
 
 async function go(id: string, last = false): Promise<void> {
   const entry = entries.get(id);
-  if (entry === undefined || entry.shown.state !== "waiting") return;
+  if (entry === undefined || (entry.shown.state !== "waiting" && !entry.shown.held)) return;
   clearTimeout(entry.timer);
-  entry.shown = { ...entry.shown, state: "sending" };
+  if (!navigator.onLine && !last) return hold(entry, "waiting");
+  entry.shown = { ...entry.shown, state: "sending", held: false };
   tell();
   try {
     const decided = await entry.send(last);
     entries.delete(id);
     entry.done(decided);
   } catch (error) {
-    entry.shown = { ...entry.shown, state: "refused", problem: asProblem(error) };
+    const problem = asProblem(error);
+    // It may have arrived, so it can't be taken back; the same answer again changes nothing.
+    if (problem.status === 0 && problem.code === "offline") return hold(entry, "sending");
+    entry.shown = { ...entry.shown, state: "refused", problem };
   }
   tell();
 }
+
+/** Keeps it until the connection is back. */
+function hold(entry: Entry, state: "waiting" | "sending"): void {
+  const { id } = entry.shown;
+  entry.shown = { ...entry.shown, state, held: true };
+  entry.timer = setTimeout(() => void go(id), SECONDS * 1000);
+  tell();
+}
+
+window.addEventListener("online", () => {
+  for (const { shown } of [...entries.values()]) if (shown.held) void go(shown.id);
+});
 
 // Who leaves the page has decided: what waits is sent, as a letter that lies in the box.
 host.onLeave(() => {

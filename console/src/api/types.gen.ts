@@ -359,6 +359,7 @@ export interface ControlledRun {
   unreadable: string | null;
   queue: string;
   frozen: boolean;
+  workflow_title?: string | null;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;
@@ -752,6 +753,7 @@ export interface JumpedRun {
   unreadable: string | null;
   queue: string;
   frozen: boolean;
+  workflow_title?: string | null;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;
@@ -1271,6 +1273,7 @@ export interface Run {
   unreadable: string | null;
   queue: string;
   frozen: boolean;
+  workflow_title?: string | null;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;

@@ -223,6 +223,9 @@ function spanAt(text: string, at: number, depth: number, gone: Set<string>): { s
     return link === null ? null : { span: { kind: "link", ...link, spans: [bare] }, end: at + bare.length };
   }
   if (depth <= 0) return null;
+  if (sign === "!" && text.charAt(at + 1) === "[") {
+    return spanAt(text, at + 1, depth, gone); // a picture of another server is not loaded: it is the link to it
+  }
   if (sign === "[") {
     const middle = gone.has("](") ? -1 : text.indexOf("](", at);
     if (middle < 0) gone.add("](");

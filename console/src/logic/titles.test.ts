@@ -4,6 +4,7 @@ import { lineOf, mentions } from "./titles.ts";
 
 test("a row has its arguments, else its evidence, in one line", () => {
   assert.equal(lineOf({ args: { order_id: "A\n1", sum: 2, deep: { x: 1 } } }), "Order ID: A 1 · Sum: 2");
+  assert.equal(lineOf({ args: { none: {}, invoice: { to: { x: 1 }, sum: 2 }, other: { y: 3 } } }), "Sum: 2");
   assert.equal(lineOf({ args: null, evidence: { city: "Berlin" } }), "City: Berlin");
   assert.equal(lineOf({ args: null, evidence: "text" }), "");
 });

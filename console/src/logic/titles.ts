@@ -12,6 +12,7 @@ interface Named {
 
 const NAMED = 3;
 const LONG = 60;
+const LEVELS = 4; // of objects in objects, in which the first arguments are looked for
 
 /** What a question's workflow is called: by its title, where it has one. */
 export function workflowOf({ workflow, workflow_title }: { workflow: string; workflow_title?: string | null }): string {
@@ -31,12 +32,14 @@ export function mentions(value: Json | undefined, wanted: string): boolean {
   return typeof value === "object" && value !== null && Object.values(value).some((each) => mentions(each, wanted));
 }
 
-function plain(value: Json): [string, string][] {
-  if (!isObject(value)) return [];
-  return Object.entries(value).flatMap(([name, each]): [string, string][] => {
+function plain(value: Json, levels = LEVELS): [string, string][] {
+  if (!isObject(value) || levels === 0) return [];
+  const texts = Object.entries(value).flatMap(([name, each]): [string, string][] => {
     if (typeof each === "number") return [[name, numberText(value, name, each)]];
     if (typeof each !== "string" || each.trim() === "") return [];
     const line = each.trim().replace(/\s+/g, " ");
     return [[name, line.length > LONG ? `${line.slice(0, LONG)}…` : line]];
   });
+  if (texts.length > 0) return texts;
+  return Object.values(value).map((each) => plain(each, levels - 1)).find((each) => each.length > 0) ?? [];
 }

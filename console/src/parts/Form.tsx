@@ -121,6 +121,7 @@ function FieldOf(props: FieldProps) {
   const id = useId();
   const field = fieldOf(schema);
   const said = typeof schema["description"] === "string" ? schema["description"] : "";
+  const keys = useRef<number[]>([]); // of a list's entries: each keeps its own, whatever is removed before it
   const wrong = own(findings, path).length > 0;
   const described = [said ? `${id}-said` : "", wrong ? `${id}-wrong` : ""].filter(Boolean).join(" ") || undefined;
   const common = {
@@ -184,6 +185,11 @@ function FieldOf(props: FieldProps) {
   if (field.kind === "list" || field.kind === "tuple") {
     const items = Array.isArray(value) ? value : [];
     const set = (i: number, changed: Json | undefined): void => onChange(Array.from({ length: Math.max(items.length, i + 1) }, (_, j) => (j === i ? (changed ?? null) : (items[j] ?? null))));
+    while (keys.current.length < items.length) keys.current.push((keys.current.at(-1) ?? 0) + 1);
+    const remove = (i: number): void => {
+      keys.current = keys.current.filter((_, j) => j !== i);
+      onChange(items.filter((_, j) => j !== i));
+    };
     const several = field.kind === "list" ? items.map(() => field.items) : field.items;
     return (
       <fieldset className="group">
@@ -193,9 +199,9 @@ function FieldOf(props: FieldProps) {
           const entry = <FieldOf schema={each} {...{ place, findings }} value={items[i]} name={field.kind === "tuple" ? nameOf(each, `${name} ${i + 1}`) : `${name} ${i + 1}`} path={path + pointer(i)} onChange={(changed) => set(i, changed)} />;
           if (field.kind === "tuple") return <div key={i}>{entry}</div>;
           return (
-            <div className="entry" key={i}>
+            <div className="entry" key={keys.current[i]}>
               {entry}
-              <button type="button" aria-label={t.decision.remove(i + 1)} onClick={() => onChange(items.filter((_, j) => j !== i))}>
+              <button type="button" aria-label={t.decision.remove(i + 1)} onClick={() => remove(i)}>
                 ✕
               </button>
             </div>
@@ -452,6 +458,9 @@ function FileInput({ common, value, onChange }: { common: Common; value: Json | 
   const latest = useRef(onChange); // what is typed elsewhere while the file is under way stays
   useEffect(() => {
     latest.current = onChange;
+    return () => {
+      latest.current = () => undefined; // the entry was removed meanwhile
+    };
   });
   const choose = (file: File | undefined): void => {
     if (file === undefined) return;

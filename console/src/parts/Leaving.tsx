@@ -24,7 +24,9 @@ export function Undo({ leaving, focus = false }: { leaving: Leaving; focus?: boo
     <div className="row undo">
       <span className="grow">
         <b>{leaving.label}</b>{" "}
-        <span aria-live="off">{leaving.state === "sending" || left === 0 ? t.undo.sending : t.undo.in(left)}</span>
+        <span aria-live={leaving.held ? "polite" : "off"}>
+          {leaving.held ? t.undo.held : leaving.state === "sending" || left === 0 ? t.undo.sending : t.undo.in(left)}
+        </span>
       </span>
       <button autoFocus={focus} disabled={leaving.state !== "waiting"} onClick={() => takeBack(leaving.id)}>
         {t.undo.take} <kbd className="quiet only-mouse">z</kbd>

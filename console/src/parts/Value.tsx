@@ -5,7 +5,7 @@ import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { Json } from "../api/types.gen.ts";
 import { isObject } from "../logic/json.ts";
 import { type Schema, schemaOfEntry, schemaOfProperty } from "../logic/schema.ts";
-import { type Row, columnsOf, sums } from "../logic/table.ts";
+import { type Column, type Row, cellOf, columnsOf, sums } from "../logic/table.ts";
 import { numberText } from "../logic/written.ts";
 import { locale, useText } from "../text/index.ts";
 import { humanised } from "../text/names.ts";
@@ -101,7 +101,7 @@ function Entries({ value, schema, depth, prose }: { value: Json[] | Record<strin
   const all: [string, Json][] = isList ? value.map((each, i) => [String(i + 1), each]) : Object.entries(value);
   const numbers = isList ? value.slice(shown).filter((each) => typeof each === "number") : [];
   const left = all.length - shown;
-  const hidden = left > 0 && numbers.length === left ? sums(numbers.map((each) => ({ sum: each })), ["sum"]) : [];
+  const hidden = left > 0 && numbers.length === left ? sums(numbers.map((each) => ({ sum: each })), [["sum"]]) : [];
   return (
     <>
       <dl className={depth > 0 && depth < INDENTED ? "facts inner" : "facts"}>
@@ -140,7 +140,7 @@ function More({ onClick, children }: { onClick(): void; children: ReactNode }) {
 }
 
 /** A list of like objects. It moves sideways by itself where it is wider than the page, and says so. */
-function Table({ rows, columns, schema }: { rows: Row[]; columns: string[]; schema: Schema | null }) {
+function Table({ rows, columns, schema }: { rows: Row[]; columns: Column[]; schema: Schema | null }) {
   const t = useText();
   const [shown, setShown] = useState(ROWS);
   const [wider, setWider] = useState(false);
@@ -155,10 +155,15 @@ function Table({ rows, columns, schema }: { rows: Row[]; columns: string[]; sche
     return () => observer.disconnect();
   }, [shown]);
   const of = schemaOfEntry(schema);
-  const titles = columns.map((name) => {
-    const title = schemaOfProperty(of, name)?.["title"];
-    return typeof title === "string" ? title : humanised(name);
-  });
+  const schemas = columns.map((column) => column.reduce<Schema | null>(schemaOfProperty, of));
+  const titles = columns.map((column) =>
+    column
+      .map((name, i) => {
+        const title = column.slice(0, i + 1).reduce<Schema | null>(schemaOfProperty, of)?.["title"];
+        return typeof title === "string" ? title : humanised(name);
+      })
+      .join(" · "),
+  );
   const left = rows.slice(shown);
   return (
     <>
@@ -183,11 +188,15 @@ function Table({ rows, columns, schema }: { rows: Row[]; columns: string[]; sche
                 <th scope="row" className="quiet">
                   {i + 1}
                 </th>
-                {columns.map((name) => (
-                  <td key={name} className={typeof row[name] === "number" ? "number" : ""}>
-                    {Object.hasOwn(row, name) && <Plain value={row[name]} schema={schemaOfProperty(of, name)} holder={row} at={name} />}
-                  </td>
-                ))}
+                {columns.map((column, j) => {
+                  const cell = cellOf(row, column);
+                  const value = cell?.holder[cell.at];
+                  return (
+                    <td key={j} className={typeof value === "number" ? "number" : ""}>
+                      {cell && <Plain {...{ value }} {...cell} schema={schemas[j] ?? null} />}
+                    </td>
+                  );
+                })}
               </tr>
             ))}
           </tbody>
@@ -196,7 +205,7 @@ function Table({ rows, columns, schema }: { rows: Row[]; columns: string[]; sche
       {left.length > 0 && (
         <More onClick={() => setShown(shown + 20 * ROWS)}>
           {t.decision.moreEntries(left.length)}
-          {sums(left, columns).map(([name, sum]) => ` · ${t.decision.sumOf(titles[columns.indexOf(name)] ?? name, sum)}`)}
+          {sums(left, columns).map(([column, sum]) => ` · ${t.decision.sumOf(titles[columns.indexOf(column)] ?? "", sum)}`)}
         </More>
       )}
     </>

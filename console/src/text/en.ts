@@ -23,6 +23,8 @@ export const en = {
     close: "Close",
     none: "none",
     colon: ": ",
+    comma: ", ", // between names
+    clause: ", ",
     gap: " ",
     aside: (text: string) => ` (${text})`,
     unknownTitle: "Not found",
@@ -95,6 +97,7 @@ export const en = {
   undo: {
     in: (seconds: number) => `Sending in ${seconds} s.`,
     sending: "Sending",
+    held: "Will be sent when the connection is back.",
     take: "Undo",
     look: "Open the question",
   },

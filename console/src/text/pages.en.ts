@@ -6,7 +6,9 @@ export const pagesEn = {
   now: {
     title: "What is happening now",
     step: (name: string) => `Step: ${name}`,
+    calls: "Calls",
     works: "Working",
+    limit: "Time limit",
     since: (time: string) => `for ${time}`,
     attempt: "Attempt",
     worker: "Worker",

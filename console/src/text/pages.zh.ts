@@ -4,7 +4,9 @@ export const pagesZh: PageTexts = {
   now: {
     title: "当前状态",
     step: (name) => `步骤：${name}`,
+    calls: "调用",
     works: "执行中",
+    limit: "时限",
     since: (time) => `已 ${time}`,
     attempt: "第几次尝试",
     worker: "工作进程",

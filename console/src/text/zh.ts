@@ -23,6 +23,8 @@ export const zh: Texts = {
     close: "关闭",
     none: "无",
     colon: "：",
+    comma: "、",
+    clause: "，",
     gap: "",
     aside: (text) => `（${text}）`,
     unknownTitle: "找不到",
@@ -81,6 +83,7 @@ export const zh: Texts = {
   undo: {
     in: (seconds) => `${seconds} 秒后发送。`,
     sending: "正在发送",
+    held: "连接恢复后发送。",
     take: "撤销",
     look: "打开问题",
   },

@@ -184,7 +184,9 @@ function Chain() {
           <WithCode text={secure ? p.verifyHint : p.insecure} />
         </dd>
         <dt>{p.export}</dt>
-        <dd>{p.exportHint}</dd>
+        <dd>
+          <WithCode text={p.exportHint} />
+        </dd>
       </dl>
       {problem && <ProblemNote problem={problem} />}
       <div role="status">

@@ -10,7 +10,7 @@ import { changes, isObject, readable, unreadText } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
 import { workflowOf } from "../../logic/titles.ts";
 import { lapsing, neededOf, plainName, ruleOf } from "../../logic/seats.ts";
-import type { Problem } from "../../api/problems.ts";
+import { type Problem, asProblem } from "../../api/problems.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import type { FormProps } from "../../parts/Form.tsx";
 import { JsonInput } from "../../parts/JsonInput.tsx";
@@ -389,7 +389,9 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
   /** Sends it in some seconds, in which it can be taken back; what is wrong with it is said at once. */
   const letGo = (option: string): Promise<void> =>
     attempt(option, async () => {
-      await post<CheckedAnswer>("check", option);
+      await post<CheckedAnswer>("check", option).catch((error: unknown) => {
+        if (asProblem(error).code !== "offline") throw error; // without a connection it is checked when it is sent
+      });
       const title = pending.title || t.inbox.untitled;
       leave({ id: pending.id, title, label: label(option) }, (last) => post<DecidedPending>("decide", option, last), (decided) => {
         host.see(decided, true);
@@ -477,7 +479,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
       {needed && <Seats needed={needed} />}
       {escalation && (
         <p className="quiet small">
-          {t.decision.escalates(escalation.to.map(plainName).join(", "), relative(escalation.at, now))}
+          {t.decision.escalates(escalation.to.map(plainName).join(t.app.comma), relative(escalation.at, now))}
         </p>
       )}
       {pending.nobody_decides && (
@@ -622,7 +624,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
           {asking === "approve" && changed && <Changes before={pending.args} edits={changed} />}
           {checked !== null && checked.lapsing.length > 0 && (
             <p className="note warn">
-              {t.decision.lapsesOf(checked.lapsing.map((vote) => plainName(String(vote["by"]))).join(", "))}
+              {t.decision.lapsesOf(checked.lapsing.map((vote) => plainName(String(vote["by"]))).join(t.app.comma))}
             </p>
           )}
           {asking === "approve" && checked?.decides === true && needed !== null && <p>{t.decision.completes}</p>}
@@ -654,9 +656,9 @@ function WhyNot({ mine, needed }: { mine: InboxItem | null; needed: ReturnType<t
       </p>
       {needed && needed.from.length > 0 && (
         <p>
-          {t.decision.whoMay((needed.people ?? needed.from).slice(0, 20).map(plainName).join(", "))}
+          {t.decision.whoMay((needed.people ?? needed.from).slice(0, 20).map(plainName).join(t.app.comma))}
           {t.app.gap}
-          {needed.exclude.length > 0 && t.decision.whoNot(needed.exclude.map((each) => (each === "requester" ? t.decision.requester : plainName(each))).join(", "))}
+          {needed.exclude.length > 0 && t.decision.whoNot(needed.exclude.map((each) => (each === "requester" ? t.decision.requester : plainName(each))).join(t.app.comma))}
         </p>
       )}
     </div>

@@ -202,7 +202,7 @@ function Proposed({ rule }: { rule: RuleRecord }) {
   const needed = neededOf(question?.needed ?? null);
   // The proposer has started the run that asks.
   const barred = (needed?.exclude ?? []).map((each) => (each === "requester" ? rule.proposed_by : each));
-  const names = (all: string[]): string => all.map(plainName).join(", ");
+  const names = (all: string[]): string => all.map(plainName).join(t.app.comma);
   return (
     <div className="note good">
       <p>{r.proposed}</p>

@@ -62,7 +62,7 @@ export function Row({ item, current, href, picked, now, pick }: RowProps) {
           <span className="row-under quiet small" dir="auto">
             {item.claimed_by && <span className="tag warn">{t.inbox.claimed(plainName(item.claimed_by))}</span>}
             {item.nobody_decides && <span className="tag bad">{t.inbox.nobody}</span>}
-            {!item.may_decide && <span className="tag">{item.on_behalf_of.length === 0 ? t.inbox.notYours : t.inbox.forWhom(item.on_behalf_of.map(plainName).join(", "))}</span>}
+            {!item.may_decide && <span className="tag">{item.on_behalf_of.length === 0 ? t.inbox.notYours : t.inbox.forWhom(item.on_behalf_of.map(plainName).join(t.app.comma))}</span>}
             <span>{t.inbox.from(workflowOf(item), plainName(item.started_by))}</span>
             {line !== "" && <span className="line-of">{line}</span>}
           </span>

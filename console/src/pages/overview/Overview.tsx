@@ -89,7 +89,7 @@ function Cell({ cell, samples, most, named }: CellProps) {
         <Box title={p.questions} value={count(waiting.pendings)} under={age(waiting.pendings_age)} lines={samples.map((each) => each.pendings)}>
           <Go href="/console/inbox?view=all">{p.look}</Go>
         </Box>
-        <Box title={p.open} value={count(Object.values(runs).reduce((sum, each) => sum + each, 0))} under={openOf(runs, t.runs.statuses, count)} lines={samples.map((each) => each.open)}>
+        <Box title={p.open} value={count(Object.values(runs).reduce((sum, each) => sum + each, 0))} under={openOf(runs, t.runs.statuses, count).join(t.app.clause)} lines={samples.map((each) => each.open)}>
           <Go href="/console/runs">{p.look}</Go>
         </Box>
         <Box title={p.ended} value={count(ended)} under={p.lastDay} columns={hours.map((each) => each.finished + each.failed + each.stopped)} />
@@ -185,11 +185,10 @@ function Checks({ checks }: { checks: SetupCheck[] }) {
   }
 }
 
-function openOf(runs: Record<string, number>, names: Record<string, string>, count: (n: number) => string): string {
+function openOf(runs: Record<string, number>, names: Record<string, string>, count: (n: number) => string): string[] {
   return Object.entries(runs)
     .filter(([, n]) => n > 0)
-    .map(([status, n]) => `${count(n)} ${names[status] ?? status}`)
-    .join(", ");
+    .map(([status, n]) => `${count(n)} ${names[status] ?? status}`);
 }
 
 interface BoxProps {

@@ -4,7 +4,7 @@
 import type { ReactNode } from "react";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { get } from "../../api/client.ts";
-import type { Run, RunStep, Snapshot, StepPage } from "../../api/types.gen.ts";
+import type { Graph, Run, RunStep, Snapshot, StepPage } from "../../api/types.gen.ts";
 import { Go } from "../../parts/Go.tsx";
 import { exactly, relative, span } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
@@ -22,10 +22,11 @@ interface NowProps {
   head: number;
   now: number;
   snapshot: Snapshot | undefined;
+  graph: Graph | undefined;
   onStep(path: string): void;
 }
 
-export function Now({ run, head, now, snapshot, onStep }: NowProps) {
+export function Now({ run, head, now, snapshot, graph, onStep }: NowProps) {
   const t = useText();
   const p = usePageText();
   const found = useQuery({
@@ -44,7 +45,7 @@ export function Now({ run, head, now, snapshot, onStep }: NowProps) {
       <ul className="findings">
         {steps.slice(0, SHOWN).map((step) => (
           <li key={step.path}>
-            <Doing step={step} run={run} now={now} snapshot={snapshot} onStep={onStep} />
+            <Doing step={step} run={run} now={now} snapshot={snapshot} graph={graph} onStep={onStep} />
           </li>
         ))}
       </ul>
@@ -71,15 +72,19 @@ interface DoingProps {
   run: Run;
   now: number;
   snapshot: Snapshot | undefined;
+  graph: Graph | undefined;
   onStep(path: string): void;
 }
 
-function Doing({ step, run, now, snapshot, onStep }: DoingProps) {
+function Doing({ step, run, now, snapshot, graph, onStep }: DoingProps) {
   const t = useText();
   const p = usePageText();
   const attempt = step.attempts.findLast((each) => each.ended_at === null);
   const last = step.attempts.at(-1);
   const waits = step.waits.filter((each) => each.until === null);
+  const written = graph?.steps.find((each) => each.path === step.plan_path);
+  const target = written?.["detail"];
+  const limit = written?.notes.find((each) => each.startsWith("timeout "))?.slice("timeout ".length);
   const ends = snapshot?.timers.find((each) => each.path === step.path && each.kind === "timeout");
   const told = (at: string): string => span(Math.max(0, now - Date.parse(at)));
   return (
@@ -90,7 +95,9 @@ function Doing({ step, run, now, snapshot, onStep }: DoingProps) {
       <dl className="inline small">
         {attempt && waits.length === 0 && (
           <>
+            {target && <Fact name={p.now.calls}>{target}</Fact>}
             <Fact name={p.now.works} at={attempt.started_at}>{p.now.since(told(attempt.started_at))}</Fact>
+            {limit && <Fact name={p.now.limit}>{limit}</Fact>}
             <Fact name={p.now.attempt}>{String(attempt.n)}</Fact>
             {run.held_by && <Fact name={p.now.worker}>{run.held_by.name}</Fact>}
             {!run.held_by && run.status === "running" && run.held_by !== undefined && <Fact name={p.now.worker}>{p.now.nobody(run.queue)}</Fact>}

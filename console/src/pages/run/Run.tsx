@@ -11,6 +11,7 @@ import type { Graph as Drawn, Run as RunShape, RunStep, Snapshot } from "../../a
 import { useMay } from "../../context.ts";
 import { type Passed, passedOf, spansOf, timeAt, upTo } from "../../logic/log.ts";
 import { type Handover, type ModelCall, type ToolCall, usedOf } from "../../logic/record.ts";
+import { workflowOf } from "../../logic/titles.ts";
 import { plainName } from "../../logic/seats.ts";
 import { referenceOf } from "../../logic/versions.ts";
 import { Go } from "../../parts/Go.tsx";
@@ -82,7 +83,7 @@ function Run({ id }: { id: string }) {
   const draws = tab === "graph" || tab === "waterfall" ? isAnswered(shownSteps) : isAnswered(snapshot);
   useEffect(() => setShows((before) => before || draws || tab === "events"), [draws, tab]);
   const run = found.data;
-  const wantsPlan = mayRead && run !== undefined && (tab === "graph" || search.step !== undefined || run.error !== null);
+  const wantsPlan = mayRead && run !== undefined && (tab === "graph" || search.step !== undefined || run.error !== null || run.ended_at === null);
   const version = useVersion(id, run, at === null ? null : seq, wantsPlan);
   const reference = run && version ? referenceOf(run.workflow, version) : "";
   const graph = useGraph(reference, wantsPlan && version !== undefined);
@@ -153,7 +154,7 @@ function Run({ id }: { id: string }) {
         done={done}
         onCompare={() => void navigate({ to: "/runs/$id/compare", params: { id }, search: at === null ? {} : { from: at } })}
       />
-      {at === null && run.ended_at === null && <Now run={run} head={head} now={now} snapshot={snapshot.data} onStep={onStep} />}
+      {at === null && run.ended_at === null && <Now run={run} head={head} now={now} snapshot={snapshot.data} graph={graph.data} onStep={onStep} />}
       {run.error !== null && <RunFailure error={run.error} onStep={onStep} />}
       <Travel at={at} head={newestSeq} then={then} onChange={goTo} />
       <Tabs tab={tab} tabs={TABS.filter((each) => each !== "graph" || mayRead)} onChange={(to) => go({ tab: to === "conversation" ? undefined : to })} />
@@ -317,7 +318,7 @@ function Head({ run, used, snapshot, live, now }: HeadProps) {
   return (
     <header>
       <div className="row">
-        <h1 className="grow">{t.run.title(run.workflow)}</h1>
+        <h1 className="grow">{t.run.title(workflowOf(run))}</h1>
         <span className={`tag ${TONES[run.status]}`}>{t.runs.statuses[run.status]}</span>
         {live}
       </div>
@@ -325,7 +326,8 @@ function Head({ run, used, snapshot, live, now }: HeadProps) {
         <div>
           <dt>{t.run.startedBy}</dt>
           <dd>
-            {plainName(run.started_by)},{" "}
+            {plainName(run.started_by)}
+            {t.app.clause}
             <time dateTime={run.created_at} title={exactly(run.created_at)}>
               {moment(run.created_at)}
             </time>

@@ -93,7 +93,9 @@ function One({ schedule }: { schedule: Schedule }) {
         <Said schedule={schedule} /> {schedule.cron && <code className="quiet">{schedule.cron}</code>}
       </p>
       <p className="quiet small">
-        {p.overlap[schedule.overlap]} {p.missed[schedule.missed]}
+        {p.overlap[schedule.overlap]}
+        {t.app.gap}
+        {p.missed[schedule.missed]}
         {schedule.last_run_id && (
           <>
             {" "}

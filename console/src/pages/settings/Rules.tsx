@@ -63,6 +63,7 @@ export function Rules() {
 }
 
 function Rule({ rule, revoke }: { rule: RuleRecord; revoke(): void }) {
+  const t = useText();
   const r = useRuleText().list;
   const operates = useMay("control_runs");
   const { principal } = useSession();
@@ -90,7 +91,7 @@ function Rule({ rule, revoke }: { rule: RuleRecord; revoke(): void }) {
           <time dateTime={rule.until}>{moment(rule.until)}</time>
         </Fact>
         <Fact name={r.proposedBy}>{plainName(rule.proposed_by)}</Fact>
-        {rule.approved_by.length > 0 && <Fact name={r.approvedBy}>{rule.approved_by.map(plainName).join(", ")}</Fact>}
+        {rule.approved_by.length > 0 && <Fact name={r.approvedBy}>{rule.approved_by.map(plainName).join(t.app.comma)}</Fact>}
         <Fact name={r.reason}>{rule.reason}</Fact>
         {rule.ended_at !== null && (
           <Fact name={r.ended}>

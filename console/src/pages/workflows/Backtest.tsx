@@ -7,7 +7,7 @@ import { plainName } from "../../logic/seats.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
-import { codeText, findingText } from "../../text/index.ts";
+import { codeText, findingText, useText } from "../../text/index.ts";
 import type { PageTexts } from "../../text/pages.en.ts";
 import { usePageText } from "../../text/pages.ts";
 
@@ -111,10 +111,11 @@ function whyOf(each: BacktestExample, p: PageTexts["workflows"]["backtest"]): st
 
 /** Who is asked besides, and who no more. */
 function Questions({ more, fewer }: { more: BacktestQuestion[]; fewer: BacktestQuestion[] }) {
+  const t = useText();
   const p = usePageText().workflows.backtest;
   const line = (each: BacktestQuestion, words: string) => (
     <li key={`${words} ${each.step} ${each.from.join()} ${each.quorum}`}>
-      {p.of(words)}<code>{each.step}</code> {each.from.map(plainName).join(", ")} ({p.quorum(each.quorum)}){each.runs !== undefined && `, ${p.runs(each.runs)}`}
+      {p.of(words)}<code>{each.step}</code> {each.from.map(plainName).join(t.app.comma)} ({p.quorum(each.quorum)}){each.runs !== undefined && `, ${p.runs(each.runs)}`}
     </li>
   );
   return (
