@@ -32,6 +32,7 @@ from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.includes import Used
 from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
+from hai_flow.primitives.titles import TITLE_CHARS_MAX
 from hai_flow.values import Json
 
 (_TOOL_KINDS,) = DOCUMENT_SHAPES["tool"].exactly_one
@@ -495,7 +496,8 @@ class Declarations(Parts):
             self.reader.refuse((*at, "python"), "tool.python", message)
         target = "" if target == "registered" else target
         big_integers = fields.get("big_integers", "text")
-        return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout, big_integers)
+        effect, title = fields.get("effect", "write"), fields.get("title", "")[:TITLE_CHARS_MAX] or None
+        return plan.PythonTool(name, target, effect, "effect" in fields, timeout, big_integers, title)
 
     def _compile_agent_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
         """The declaration of an agent as a tool, not compiled yet: that happens in each agent that has it among its

@@ -125,6 +125,7 @@ class PythonTool:
     declared_effect: bool = False  # whether the document says `effect`
     timeout: Duration | None = None
     big_integers: BigIntegers = "text"
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

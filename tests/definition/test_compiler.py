@@ -29,7 +29,7 @@ state:
   workflowItems: {type: [object, 'null']}
 tools:
   shop: {python: acme.shop, effect: read}
-  one: {python: "acme.shop:one"}
+  one: {python: "acme.shop:one", title: Send it}
   here: {python: registered}
   confirmAction:
     frontend:
@@ -149,7 +149,7 @@ def test_parameters_arrive_in_milliseconds_and_with_defaults() -> None:
 def test_tools_are_of_their_kind() -> None:
     p = compiled_everything()
     assert p.tools["shop"] == plan.PythonTool("shop", "acme.shop", "read", declared_effect=True)
-    assert p.tools["one"] == plan.PythonTool("one", "acme.shop:one")
+    assert p.tools["one"] == plan.PythonTool("one", "acme.shop:one", title="Send it")
     assert p.tools["here"] == plan.PythonTool("here", "")
     confirm = p.tools["confirmAction"]
     assert isinstance(confirm, plan.FrontendTool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.expressions.expressions import CompiledExpression
-from hai_flow.definition.plan import Expression, HttpTool, Plan, Template
+from hai_flow.definition.plan import Call, Expression, HttpTool, Plan, PythonTool, Template
 from hai_flow.definition.yaml.include_keys import read_texts, whole
 from hai_flow.engine.steps.effect_texts import find_title
 from hai_flow.errors import StepError
@@ -22,6 +23,7 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.steps.secrets import Secrets, Source
 from tests.steps.test_python import Heard
+from tests.support.people import Lit
 from tests.support.service import Received, Reply, Service
 
 API: dict[str, Any] = {
@@ -177,9 +179,11 @@ async def failure(*arguments: Any, **more: Any) -> StepError:
     return raised.value
 
 
-def test_the_summary_of_an_operation_is_its_title_at_a_gate() -> None:
+def test_the_title_at_a_gate_is_the_operations_summary_or_the_tools_title() -> None:
     titles = [find_title(plan_of(f"shop.{each}, with: {{id: x}}").steps["s"]) for each in ("getOrder", "deleteOrder")]
     assert titles == ["Read an order.", None]
+    letter = Call(PythonTool("mail", "acme.mail", title="Send a letter"), "send", Lit({}))
+    assert find_title(replace(plan_of("shop.getOrder, with: {id: x}").steps["s"], verb=letter)) == "Send a letter"
 
 
 async def test_arguments_go_where_the_document_says(service: Service) -> None:

@@ -114,7 +114,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: str | None = None
     queue: str = "default"
     frozen: bool = False
-    workflow_title: str | None
     queued_for: QueuedFor | None = None
     paused: Pause | None = None
     held_by: Holder | None = None

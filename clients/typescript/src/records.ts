@@ -378,7 +378,6 @@ export interface Run {
   unreadable?: string | null;
   queue?: string;
   frozen?: boolean;
-  workflowTitle: string | null;
   queuedFor?: QueuedFor | null;
   paused?: Pause | null;
   heldBy?: Holder | null;

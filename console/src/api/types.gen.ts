@@ -359,7 +359,6 @@ export interface ControlledRun {
   unreadable: string | null;
   queue: string;
   frozen: boolean;
-  workflow_title?: string | null;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;
@@ -753,7 +752,6 @@ export interface JumpedRun {
   unreadable: string | null;
   queue: string;
   frozen: boolean;
-  workflow_title?: string | null;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;
@@ -1273,7 +1271,6 @@ export interface Run {
   unreadable: string | null;
   queue: string;
   frozen: boolean;
-  workflow_title?: string | null;
   queued_for?: QueuedFor | null;
   paused?: Pause | null;
   held_by?: Holder | null;

@@ -83,8 +83,8 @@ class Run(Shape):
     event or let the schedule run that started it, who started the run before it, who asked for the run that it was
     forked from. `frozen`: whether a freeze holds steps of it.
 
-    `workflow_title`, `queued_for` (of a queued run), `paused` (of a paused one) and, for who sees all runs, `held_by`
-    (the worker that performs it) are told where one run is asked for, not in lists.
+    `queued_for` (of a queued run), `paused` (of a paused one) and, for who sees all runs, `held_by` (the worker that
+    performs it) are told where one run is asked for, not in lists.
     """
 
     id: str
@@ -106,7 +106,6 @@ class Run(Shape):
     unreadable: str | None
     queue: str
     frozen: bool
-    workflow_title: str | None = None
     queued_for: QueuedFor | None = None
     paused: Pause | None = None
     held_by: Holder | None = None

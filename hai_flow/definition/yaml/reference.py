@@ -182,6 +182,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="{description: Choose an account, parameters: {type: object, properties: {}}}"),
         Key("agent", shape_of("agent_tool"), "an agent to which another agent may give a task",
             example="{description: Looks things up, model: small, tools: [web.search]}"),
+        Key("title", LITERAL, "name shown to people who are asked about a call without a title of its own; MCP servers "
+            "and OpenAPI files give theirs", example="Book an order", beside=("python",)),
         Key("effect", enum(*EFFECTS), "class of its effect (see Tools); agents ask before all but `read` and "
             "`reversible`", default="write; none of a frontend tool", example="read",
             beside=("python", "mcp", "http", "a2a", "frontend")),

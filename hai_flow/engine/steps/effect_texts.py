@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.plan import CALL_EFFECT, Call, FrontendTool, Http, HttpTool, Run, Step
+from hai_flow.definition.plan import CALL_EFFECT, Call, FrontendTool, Http, HttpTool, PythonTool, Run, Step
 from hai_flow.definition.tools.effects import Effect, effect_of_method
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import AskedAnew, PendingOpened
@@ -47,8 +47,11 @@ def classify_effect(draft: Draft, step: Step, args: Json) -> Effect | None:
 
 
 def find_title(step: Step) -> str | None:
-    """The title that the document of a service gives to the operation behind the gate (OpenAPI `summary`)."""
+    """The title that the workflow gives the tool behind the gate, or the document of a service the operation (OpenAPI
+    `summary`)."""
     match step.verb:
+        case Call(PythonTool(title=title)):
+            return title
         case Call(HttpTool(service=service), function) if service is not None:
             with suppress(KeyError, ValueError):
                 return service.find(function).summary or None

@@ -11,7 +11,7 @@ import type { Graph as Drawn, Run as RunShape, RunStep, Snapshot } from "../../a
 import { useMay } from "../../context.ts";
 import { type Passed, passedOf, spansOf, timeAt, upTo } from "../../logic/log.ts";
 import { type Handover, type ModelCall, type ToolCall, usedOf } from "../../logic/record.ts";
-import { workflowOf } from "../../logic/titles.ts";
+import { humanised } from "../../text/names.ts";
 import { plainName } from "../../logic/seats.ts";
 import { referenceOf } from "../../logic/versions.ts";
 import { Go } from "../../parts/Go.tsx";
@@ -315,10 +315,12 @@ function Head({ run, used, snapshot, live, now }: HeadProps) {
   const began = Date.parse(run.created_at);
   const ended = run.ended_at === null ? now : Date.parse(run.ended_at);
   const origin = snapshot?.origin ?? null;
+  const mayRead = useMay("read_workflows");
+  const workflow = useWorkflow(referenceOf(run.workflow, run.version), mayRead);
   return (
     <header>
       <div className="row">
-        <h1 className="grow">{t.run.title(workflowOf(run))}</h1>
+        <h1 className="grow">{t.run.title(workflow.data?.title || humanised(run.workflow))}</h1>
         <span className={`tag ${TONES[run.status]}`}>{t.runs.statuses[run.status]}</span>
         {live}
       </div>

@@ -284,7 +284,6 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     if not access.can_see_conversation(row.id):
         return await _view(access, dataclasses.replace(row, input=None, result=None))
     view = await _view(access, row)
-    view["workflow_title"] = await workflows.title_of(access.reads, access.tenant, row.workflow)
     if row.ended_at is None and access.principal.may(Right.SEE_RUNS):
         holder = await workers.holder(access.runtime.database.api, access.tenant, row.id)
         view["held_by"] = None if holder is None else holder._asdict()
