@@ -11,18 +11,24 @@ from hai_flow_client import HaiFlowError, blocking
 from hai_flow import client
 from tests.support.server import ServerProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGES = {name: (Path(__file__).parents[2] / "docs" / name).read_text() for name in ("client.md", "approvals.md")}
+PAGE = PAGES["client.md"]
+EXAMPLES = {
+    f"{page}, example {number}": source
+    for page, text in PAGES.items()
+    for number, source in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL), 1)
+}
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example_runs_as_it_stands(number: int, server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_runs_as_it_stands(name: str, server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of adapters define functions, which agents of the real packages call (tests/clients/frameworks)."""
     monkeypatch.setenv("HAI_FLOW_URL", server.url)
-    exec(compile(EXAMPLES[number], f"docs/client.md, example {number + 1}", "exec"), {})
+    exec(compile(EXAMPLES[name], f"docs/{name}", "exec"), {})
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) >= 6
+    assert len(EXAMPLES) >= 10
 
 
 GROUPS = [each.__name__ for each in blocking._Group.__subclasses__() if each is not blocking.Client]
