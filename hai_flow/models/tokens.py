@@ -6,12 +6,13 @@ Japanese and Korean.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from hai_flow.primitives.late_patterns import compile_late
+
 CHARS_PER_TOKEN: Final = 4  # of Latin script
-_WIDE: Final = re.compile("[\u1100-\u11ff\u2e80-\U0010ffff]+")
-_OTHER: Final = re.compile("[\u0250-\u10ff\u1200-\u2e7f]+")
+_WIDE: Final = compile_late("[\u1100-\u11ff\u2e80-\U0010ffff]+")
+_OTHER: Final = compile_late("[\u0250-\u10ff\u1200-\u2e7f]+")
 
 
 def tokens_of(text: str) -> int:

@@ -12,9 +12,10 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from hai_flow.primitives.late_patterns import compile_late
 from hai_flow.primitives.signs import reveal
 
-_ROLES: Final = re.compile(
+_ROLES: Final = compile_late(
     r"<\|[a-z_]{1,40}\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|important|instructions?|tool_results?|"
     r"function_results?)(?:\s[^<>]{0,80})?>|^[ \t#*]{0,8}(?:system|assistant)[ \t*]{0,3}:",
     re.IGNORECASE | re.MULTILINE,
@@ -22,7 +23,7 @@ _ROLES: Final = re.compile(
 _SIGNS: Final = {
     "an order to ignore instructions": (
         ("ignor", "disregard", "forget", "override", "bypass", "忽略", "无视", "忽視", "無視"),
-        re.compile(
+        compile_late(
             r"\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(?:previous|prior|above|earlier|preceding|all"
             r"|any|system|your)\b[^.\n]{0,30}\b(?:instructions?|prompts?|rules|guidelines|directions)\b"
             r"|\bignor(?:iere?|ez|er|a)\b[^.\n]{0,40}\b(?:anweisungen|instructions|instrucciones|istruzioni)\b"
@@ -31,14 +32,14 @@ _SIGNS: Final = {
     ),
     "another role for the model": (
         ("you are now", "instruction", "act as"),
-        re.compile(
+        compile_late(
             r"\byou are now\b|\bnew (?:system )?instructions?\s{0,3}:"
             r"|\bact as (?:the |an? )?(?:system|administrator|developer)\b"
         ),
     ),
     "a wish for secrecy": (
         ("user",),
-        re.compile(
+        compile_late(
             r"\b(?:do not|don't|never|without)\b[^.\n]{0,20}\b(?:tell|inform|mention|reveal|notify|alert)(?:ing)?\b"
             r"[^.\n]{0,20}\buser\b"
         ),
@@ -46,12 +47,12 @@ _SIGNS: Final = {
     "the words of another speaker": (("<", "inst]", "system", "assistant"), _ROLES),
     "an image whose address carries data": (
         ("![",),
-        re.compile(r"!\[[^\]\n]{0,200}\]\(\s{0,3}https?://[^)\s?]{1,500}\?"),
+        compile_late(r"!\[[^\]\n]{0,200}\]\(\s{0,3}https?://[^)\s?]{1,500}\?"),
     ),
     # Marks of direction and single joiners stand in many languages, tags in flags.
     "hidden characters": (
         ("",),
-        re.compile(
+        compile_late(
             "[\\u202a-\\u202e\\u2066-\\u2069]|[\\u200b-\\u200d\\u2060-\\u2064\\ufeff]{4,}"
             "|(?<![\\U0001f3f4\\U000e0000-\\U000e007f])[\\U000e0000-\\U000e007f]"
         ),

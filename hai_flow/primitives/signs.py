@@ -15,6 +15,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
+from hai_flow.primitives.late_patterns import compile_late
+
 RANGES: Final[tuple[tuple[int, int], ...]] = (
     (0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F),  # controls; tabs and line ends are seen
     (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F), (0x890, 0x891),
@@ -52,10 +54,10 @@ def _class(ranges: tuple[tuple[int, int], ...]) -> str:
     return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
 
 
-_ODD: Final = re.compile(f"[{_class(RANGES)}]")
-_UNSEEN: Final = re.compile(f"[{_class(RANGES)}\t\n]")
+_ODD: Final = compile_late(f"[{_class(RANGES)}]")
+_UNSEEN: Final = compile_late(f"[{_class(RANGES)}\t\n]")
 _TURNING: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_JOINED: Final = re.compile(f"[{_class(JOINED)}]")
+_JOINED: Final = compile_late(f"[{_class(JOINED)}]")
 _ALIKE: Final = re.compile(f"[{ALIKE}]")
 _JSON_WORD: Final = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|[^\W\d_]+")
 _WORD: Final = re.compile(r"[^\W\d_]+")

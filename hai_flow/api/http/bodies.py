@@ -158,13 +158,13 @@ class Bodies:
 
 class CheckedRoute(APIRoute):
     """A route that identifies the caller, then reads and checks its JSON body, if it takes one, before FastAPI parses
-    it. What the route returns is made into JSON beside the loop if it is large."""
+    it. What the route returns is made into JSON at once, beside the loop if it is large."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint = self.dependant.call
         plain = self.response_field is None and isinstance(self.response_class, DefaultPlaceholder)
         if plain and inspect.iscoroutinefunction(endpoint) and not hasattr(endpoint, _RENDERS):
-            self.dependant.call = _render_large(endpoint)
+            self.dependant.call = _render_result(endpoint)
             self.response_class = Default(_JsonOrText)
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
@@ -178,7 +178,7 @@ class CheckedRoute(APIRoute):
         return checked
 
 
-_RENDERS: Final = "renders_large_results"
+_RENDERS: Final = "renders_its_result"
 
 
 class _WrittenJson(str):
@@ -192,11 +192,13 @@ class _JsonOrText(JSONResponse):
         return content.encode() if type(content) is _WrittenJson else super().render(content)
 
 
-def _render_large(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _render_result(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(endpoint)
     async def render(*args: Any, **more: Any) -> Any:
         result = await endpoint(*args, **more)
-        return await run_beside_loop(_write, result) if is_large(result) else result
+        if isinstance(result, Response):
+            return result
+        return await run_beside_loop(_write, result) if is_large(result) else _write(result)
 
     setattr(render, _RENDERS, True)
     return render

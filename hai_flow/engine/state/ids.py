@@ -41,7 +41,7 @@ def message_id(run_id: str, path: str, attempt: int, n: int) -> str:
 def pending_id(run_id: str, path: str, n: int) -> str:
     """The id of the n-th pending of the step `path`, which is also its toolCallId. It names its run. 58 characters:
     some makers of models refuse ids of calls that are longer than 64."""
-    return call_prefix(run_id) + _encode_base32(bytes.fromhex(_digest(path, n))[:16])
+    return call_prefix(run_id) + _call_suffix(path, n)
 
 
 def derive_short_pending_id(run_id: str, path: str, n: int) -> str:
@@ -67,6 +67,11 @@ def is_short(id: str) -> bool:
 def call_prefix(run_id: str) -> str:
     """How the ids of a run's pendings and tool calls begin. The rest is the same in every run."""
     return f"call_{_encode_base32(UUID(run_id).bytes)}_"
+
+
+@lru_cache(maxsize=4096)
+def _call_suffix(path: str, n: int) -> str:
+    return _encode_base32(bytes.fromhex(_digest(path, n))[:16])
 
 
 def run_of_pending(id: str) -> UUID | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from hai_flow.primitives.late_patterns import compile_late
+
 
 def _compile_pattern(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.I)
+    return compile_late("|".join(patterns), re.I)
 
 
 TOO_LONG: Final = _compile_pattern(
