@@ -7,7 +7,6 @@ handler) are no part of it: they are compared for themselves.
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -29,6 +28,7 @@ from hai_flow.definition.plan import (
     Repeat,
     Step,
     Switch,
+    list_fields,
 )
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.values import Json
@@ -291,12 +291,12 @@ def _collect_approvals(plan: Plan, agent: Agent) -> Facts:
 
 def _flat(record: Any) -> Iterator[tuple[str, Json]]:
     """The fields of a part of a plan, with those of its policy among them."""
-    for each in dataclasses.fields(record):
-        value = getattr(record, each.name)
-        if each.name == "policy":
+    for name in list_fields(record) or ():
+        value = getattr(record, name)
+        if name == "policy":
             yield from _flat(value)
-        elif each.name not in _PLACES:
-            yield _word(each.name), to_plain(value)
+        elif name not in _PLACES:
+            yield _word(name), to_plain(value)
 
 
 def _add(facts: Facts, name: str, value: Any) -> None:
@@ -321,11 +321,11 @@ def to_plain(value: Any) -> Json:
             return {key: to_plain(item) for key, item in value.items()}
         case tuple() | list():
             return [to_plain(item) for item in value]
-    if dataclasses.is_dataclass(value):
+    if (names := list_fields(value)) is not None:
         return {
-            _word(each.name): plain
-            for each in dataclasses.fields(value)
-            if each.name not in _PLACES and (plain := to_plain(getattr(value, each.name))) is not None
+            _word(name): plain
+            for name in names
+            if name not in _PLACES and (plain := to_plain(getattr(value, name))) is not None
         }
     return value
 

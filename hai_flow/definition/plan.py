@@ -84,10 +84,15 @@ class Schema(Protocol):
         ...
 
 
-class Verb:
-    """A node of the plan: the work of one step. The compiler makes it of a verb (verbs/), the engine does it."""
+def list_fields(part: Any) -> tuple[str, ...] | None:
+    """The names of the fields of a part of a plan; None where it is no record."""
+    if isinstance(part, msgspec.Struct):
+        return part.__struct_fields__
+    return tuple(each.name for each in dataclasses.fields(part)) if dataclasses.is_dataclass(part) else None
 
-    __slots__ = ()
+
+class Verb(msgspec.Struct, frozen=True):
+    """A node of the plan: the work of one step. The compiler makes it of a verb (verbs/), the engine does it."""
 
 
 Duration: TypeAlias = int | Template
@@ -97,8 +102,7 @@ Duration: TypeAlias = int | Template
 MAX_DELAY_MS: Final = 300_000  # of `retry`, where nothing else is written
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """`max` = retries after the first attempt. `errors` None = "as the error says"."""
 
     max: int
@@ -109,16 +113,14 @@ class Retry:
     jitter: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CatchClause:
+class CatchClause(msgspec.Struct, frozen=True):
     """`errors` holds patterns (a code, `prefix.*`, `*`); empty = everything except `approval.*` and `limit.*`."""
 
     errors: tuple[str, ...]
     first: str  # path of the clause's first step
 
 
-@dataclass(frozen=True, slots=True)
-class PythonTool:
+class PythonTool(msgspec.Struct, frozen=True):
     name: str  # as declared under `tools`
     target: str  # "pkg.mod", "pkg.mod:fn", or "" for one registered by decorator under its own name
     effect: Effect = "write"
@@ -128,8 +130,7 @@ class PythonTool:
     title: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class McpServer:
+class McpServer(msgspec.Struct, frozen=True):
     """How a server of the Model Context Protocol is reached: exactly one of `use`, `url` and `command` is there.
 
     `use` names one of the deployment's. The templates name nothing but secrets: a server is the same for every run.
@@ -144,8 +145,7 @@ class McpServer:
     oauth: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class McpTool:
+class McpTool(msgspec.Struct, frozen=True):
     """The functions of a server of the Model Context Protocol. `allow` None: everything it offers."""
 
     name: str
@@ -156,8 +156,7 @@ class McpTool:
     big_integers: BigIntegers = "text"
 
 
-@dataclass(frozen=True, slots=True)
-class A2ATool:
+class A2ATool(msgspec.Struct, frozen=True):
     """An agent of others that speaks A2A, called by the tool's name alone. Its card is found below `url`.
     `description`: the author's own, for models."""
 
@@ -173,8 +172,7 @@ class A2ATool:
 BodyKind: TypeAlias = Literal["body", "form", "multipart", "text"]
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """Where in a request an argument goes, and how a list or a mapping is written there (as OpenAPI has it)."""
 
     name: str
@@ -183,8 +181,7 @@ class Placed:
     explode: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedCallback:
+class DescribedCallback(msgspec.Struct, frozen=True):
     """The one callback that an operation has. `place`: the argument that holds its address, like `body.url`; "" where
     the document does not say it. `schema`: of its body; None: anything."""
 
@@ -192,8 +189,7 @@ class DescribedCallback:
     schema: Schema | None
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """An operation of a described service. `parameters` is the schema of its arguments, of which `body` is the body,
     sent as `body_kind` says; `result` is the schema of its answer, None where it is not known."""
 
@@ -245,8 +241,7 @@ class HttpTool:
     big_integers: BigIntegers = "text"
 
 
-@dataclass(frozen=True, slots=True)
-class FrontendTool:
+class FrontendTool(msgspec.Struct, frozen=True):
     """A tool of the client. Not `answered`: its call is shown, and the run does not wait for an answer.
 
     `predict`: (state variable, argument) pairs: while a call streams, a client may take the argument for the variable.
@@ -268,8 +263,7 @@ class FrontendTool:
         return self.effect not in (None, "read")
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTool:
+class AgentTool(msgspec.Struct, frozen=True):
     """An agent that another one may give a task to. `settings` are its keys, as written."""
 
     name: str
@@ -282,8 +276,7 @@ class AgentTool:
 Tool: TypeAlias = PythonTool | McpTool | HttpTool | A2ATool | FrontendTool | AgentTool
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(msgspec.Struct, frozen=True):
     """One of `models`: `use` names one of the deployment's, else `provider` and `model` are there.
 
     `key` is the name of a secret. `params` go to the model as they are, `quirks` are those that differ from the
@@ -298,8 +291,8 @@ class Model:
     api: Literal["chat", "responses"] | None = None
     base_url: str | None = None
     key: str | None = None
-    params: Mapping[str, Json] = field(default_factory=dict)
-    quirks: Mapping[str, Json] = field(default_factory=dict)
+    params: Mapping[str, Json] = msgspec.field(default_factory=dict)
+    quirks: Mapping[str, Json] = msgspec.field(default_factory=dict)
     context: int | None = None
     total: int | None = None
     idle: int | None = None
@@ -319,8 +312,7 @@ RESPOND: Final = "respond"
 says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Escalate:
+class Escalate(msgspec.Struct, frozen=True):
     """One stage of `on_deadline`. A field that is None changes nothing; the clock starts anew."""
 
     deadline: Duration
@@ -331,8 +323,7 @@ class Escalate:
     remind: tuple[Duration, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(msgspec.Struct, frozen=True):
     """The outcome of the last deadline. `reject` may have a reason (text), `default` has the value."""
 
     outcome: Literal["reject", "fail", "approve", "default"]
@@ -340,8 +331,7 @@ class Expiry:
     value: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """The people who may decide, how their votes add up, and how long it takes (docs/language.md#people).
 
     `from_` and `exclude` render to lists of selectors, once, at opening; `exclude` None = the requester, unless `from`
@@ -362,7 +352,7 @@ class Policy:
     options: tuple[str, ...] = ("approve", "reject")
     edit: bool | tuple[str, ...] = False
     form: Template | None = None
-    combine: Mapping[str, str] = field(default_factory=dict)
+    combine: Mapping[str, str] = msgspec.field(default_factory=dict)
     reasons: frozenset[str] = frozenset()
     veto: Template | None = None
     confirm: bool = False
@@ -375,8 +365,7 @@ class Policy:
     pause_clock: Literal["run", "stop"] = "run"
 
 
-@dataclass(frozen=True, slots=True)
-class Ask(Verb):
+class Ask(Verb, frozen=True):
     """A form for one person: the first answer decides. `policy.form` is there."""
 
     title: Template
@@ -384,16 +373,14 @@ class Ask(Verb):
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Approve(Verb):
+class Approve(Verb, frozen=True):
     title: Template
     message: Template | None
     evidence: Template | None
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Still:
+class Still(msgspec.Struct, frozen=True):
     """The condition under which an approval still counts when its effect begins. `call`: a tool that changes nothing,
     whose result the condition reads as `response`."""
 
@@ -401,8 +388,7 @@ class Still:
     call: Call | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(msgspec.Struct, frozen=True):
     """A gate in front of an effect, bound to its rendered arguments (`args` in these expressions)."""
 
     policy: Policy
@@ -415,8 +401,7 @@ class Approval:
 # --- verbs --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Nothing:
+class _Nothing(msgspec.Struct, frozen=True):
     """A template without arguments."""
 
     written: Json = None
@@ -436,8 +421,7 @@ THE_CALL = "~call"
 it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallArguments:
+class CallArguments(msgspec.Struct, frozen=True):
     """The template of the arguments of an agent's call, or of the one that is `named`: as its model wrote them."""
 
     named: str = ""
@@ -451,8 +435,7 @@ class CallArguments:
         return args[self.named] if self.named else args
 
 
-@dataclass(frozen=True, slots=True)
-class _CallEffect(CallArguments):
+class _CallEffect(CallArguments, frozen=True):
     """The template of the class of effect of an agent's call, as the answer of its model has recorded it."""
 
     holes: tuple[Hole, ...] = (Hole((), ((THE_CALL, "effect"),), whole=True),)
@@ -482,16 +465,14 @@ class CallWrites:
         return hash(CallWrites)
 
 
-@dataclass(frozen=True, slots=True)
-class Growing:
+class Growing(msgspec.Struct, frozen=True):
     """A call of a frontend's tool that is only shown, while its one `argument` grows."""
 
     tool: FrontendTool
     argument: str
 
 
-@dataclass(frozen=True, slots=True)
-class Callback:
+class Callback(msgspec.Struct, frozen=True):
     """The callback that a request waits for after its answer: one more request, by the service, to an address that was
     sent along. `schema` is that of the callback's body; None: any body is taken."""
 
@@ -499,8 +480,7 @@ class Callback:
     schema: Schema | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Verb):
+class Call(Verb, frozen=True):
     """`call: tool.fn` + `with`. `function` is "" where the declaration names it (`pkg.mod:fn`) or has none.
 
     `into`: the texts that the tool yields are no message but the argument of that call.
@@ -514,8 +494,7 @@ class Call(Verb):
     callback: Callback | None = None  # of an operation; `arguments` may name its address
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedBody:
+class StreamedBody(msgspec.Struct, frozen=True):
     """A body that becomes text of a message while it comes. `piece` renders to the text of an event of a stream; None:
     its data. `idle`: for how many milliseconds nothing may come."""
 
@@ -523,8 +502,7 @@ class StreamedBody:
     idle: int = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Http(Verb):
+class Http(Verb, frozen=True):
     """`arguments` renders to `{method, url, query?, headers?, auth?, body? | form? | text? | multipart?}`; headers and
     auth may name secrets, and all but the address the callback's address (`secret_names`). `next` renders to the
     address of the next page."""
@@ -538,8 +516,7 @@ class Http(Verb):
     big_integers: BigIntegers = "text"
 
 
-@dataclass(frozen=True, slots=True)
-class Llm(Verb):
+class Llm(Verb, frozen=True):
     """`arguments` renders to `{model, system?, prompt? | messages?}`. `models`: the one that is named, then those that
     are asked where it does not answer."""
 
@@ -554,8 +531,7 @@ Memory: TypeAlias = Literal["thread", "run", "none"]
 """The earlier messages that an agent's model gets: those of the thread, those of the run, or none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Agent(Verb):
+class Agent(Verb, frozen=True):
     """A model that uses tools until it is done: a loop with an iteration for each answer of the model.
 
     `arguments` are as those of `Llm`, `tools` are `tool`, `tool.fn` or `tool.*`. `iteration` is the path of the body
@@ -575,11 +551,10 @@ class Agent(Verb):
     hands_over: tuple[str, ...] = ()  # those of its tools that are agents which answer in its place
 
     def at(self, keys: tuple[str, ...]) -> Agent:
-        return dataclasses.replace(self, iteration=with_keys(self.iteration, keys))
+        return msgspec.structs.replace(self, iteration=with_keys(self.iteration, keys))
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTurn(Verb):
+class AgentTurn(Verb, frozen=True):
     """One answer of an agent's model. `models` as of `Llm`. `tools`: the entries of the agent's `tools` with the tools
     that they name. `output` is the schema of the agent's output; `stream` says which part of the answer is shown: its
     text and calls, its calls alone (`steps`), or neither."""
@@ -597,18 +572,16 @@ class AgentTurn(Verb):
         return NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCalls(Verb):
+class AgentCalls(Verb, frozen=True):
     """The calls of one answer, all at once: a loop with an iteration for each (`research[]/call[]`)."""
 
     iteration: str
 
     def at(self, keys: tuple[str, ...]) -> AgentCalls:
-        return dataclasses.replace(self, iteration=with_keys(self.iteration, keys))
+        return msgspec.structs.replace(self, iteration=with_keys(self.iteration, keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Run(Verb):
+class Run(Verb, frozen=True):
     """A child run. `version` None = the latest when the parent's run starts, pinned then. `detach`: it is started, and
     this run goes on."""
 
@@ -618,8 +591,7 @@ class Run(Verb):
     detach: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Say(Verb):
+class Say(Verb, frozen=True):
     """One message. Kinds "text" and "thinking" render to text (thinking also to an object), "fold" and "output" to one.
 
     For `fold` the content renders to `{title, fold, position}`, for `output` to `{type, data|content}`.
@@ -632,31 +604,27 @@ class Say(Verb):
     style: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Emit(Verb):
+class Emit(Verb, frozen=True):
     """`content` renders to `{name, value?}` (custom), `{event, source?}` (raw), `{from, to, task}` (collaboration)."""
 
     kind: Literal["custom", "raw", "collaboration"]
     content: Template
 
 
-@dataclass(frozen=True, slots=True)
-class Set(Verb):
+class Set(Verb, frozen=True):
     """`assign`: state name or JSON Pointer -> template; or `ops`: an RFC 6902 list (rendered as a whole)."""
 
     assign: tuple[tuple[str, Template], ...] = ()
     ops: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Let(Verb):
+class Let(Verb, frozen=True):
     """`values` renders to a map of names, which steps behind it read by these names."""
 
     values: Template
 
 
-@dataclass(frozen=True, slots=True)
-class Switch(Verb):
+class Switch(Verb, frozen=True):
     """Cases in order; `when` None = the default. `first` is the path of the case's first step, "" where it has none.
     `results` are the values of the cases; empty where no case has one."""
 
@@ -666,16 +634,15 @@ class Switch(Verb):
     def at(self, keys: tuple[str, ...]) -> Switch:
         """The verb inside of the iterations with these keys: its paths have the keys in their brackets. Every block has
         this method."""
-        return dataclasses.replace(self, cases=tuple((when, with_keys(first, keys)) for when, first in self.cases))
+        return msgspec.structs.replace(self, cases=tuple((when, with_keys(first, keys)) for when, first in self.cases))
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel(Verb):
+class Parallel(Verb, frozen=True):
     """Branch name -> path of its first step, in written order. `join`: how many have to finish; `any` is the first."""
 
     branches: tuple[tuple[str, str], ...]
     join: Literal["all", "any"] | int = "all"
-    results: Mapping[str, Template] = field(default_factory=dict)  # the values of branches
+    results: Mapping[str, Template] = msgspec.field(default_factory=dict)  # the values of branches
 
     @property
     def wanted(self) -> int | None:
@@ -683,21 +650,19 @@ class Parallel(Verb):
         return {"all": None, "any": 1}[self.join] if isinstance(self.join, str) else self.join
 
     def at(self, keys: tuple[str, ...]) -> Parallel:
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self, branches=tuple((name, with_keys(first, keys)) for name, first in self.branches)
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Try(Verb):
+class Try(Verb, frozen=True):
     first: str
 
     def at(self, keys: tuple[str, ...]) -> Try:
-        return dataclasses.replace(self, first=with_keys(self.first, keys))
+        return msgspec.structs.replace(self, first=with_keys(self.first, keys))
 
 
-@dataclass(frozen=True, slots=True)
-class ForEach(Verb):
+class ForEach(Verb, frozen=True):
     """`iteration` is the path of the body's step (`rollout[]`). `key` None: the item, if it is a string or an integer,
     else its position."""
 
@@ -710,11 +675,10 @@ class ForEach(Verb):
     rollback: Literal["item", "all", "none"] = "item"
 
     def at(self, keys: tuple[str, ...]) -> ForEach:
-        return dataclasses.replace(self, iteration=with_keys(self.iteration, keys))
+        return msgspec.structs.replace(self, iteration=with_keys(self.iteration, keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat(Verb):
+class Repeat(Verb, frozen=True):
     """At most one of `while_` (asked before an iteration) and `until` (asked behind it)."""
 
     max: int
@@ -723,22 +687,20 @@ class Repeat(Verb):
     until: Expression | None = None
 
     def at(self, keys: tuple[str, ...]) -> Repeat:
-        return dataclasses.replace(self, iteration=with_keys(self.iteration, keys))
+        return msgspec.structs.replace(self, iteration=with_keys(self.iteration, keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration(Verb):
+class Iteration(Verb, frozen=True):
     """The body of a loop. `output` is that of a `for_each`, evaluated at the end of each iteration in its scope."""
 
     first: str
     output: Template | None = None
 
     def at(self, keys: tuple[str, ...]) -> Iteration:
-        return dataclasses.replace(self, first=with_keys(self.first, keys))
+        return msgspec.structs.replace(self, first=with_keys(self.first, keys))
 
 
-@dataclass(frozen=True, slots=True)
-class AnyCall(Iteration):
+class AnyCall(Iteration, frozen=True):
     """The body of `AgentCalls`. `uses` has, by name of a function or by `tool.*`, the step that performs calls of that
     function. At the key of a call it is the `Iteration` with that step."""
 
@@ -750,24 +712,21 @@ class AnyCall(Iteration):
         return Iteration(with_keys(path, keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Wait(Verb):
+class Wait(Verb, frozen=True):
     """Exactly one: a duration or an instant (RFC 3339 text)."""
 
     for_: Duration | None = None
     until: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """Signals of one type. `match` sees `event`; None takes every one."""
 
     event: str
     match: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WaitFor(Verb):
+class WaitFor(Verb, frozen=True):
     """`mode` one: the only subscription; any: the first of them to be met; all: each of them, in any order.
 
     `expiry` is `fail` or `default`.
@@ -780,27 +739,23 @@ class WaitFor(Verb):
     pause_clock: Literal["run", "stop"] = "run"
 
 
-@dataclass(frozen=True, slots=True)
-class Return(Verb):
+class Return(Verb, frozen=True):
     value: Template
 
 
-@dataclass(frozen=True, slots=True)
-class Break(Verb):
+class Break(Verb, frozen=True):
     """Ends the loop around. `iteration` is the path of the loop's body (`rollout[]`)."""
 
     iteration: str
 
 
-@dataclass(frozen=True, slots=True)
-class Continue(Verb):
+class Continue(Verb, frozen=True):
     """Ends the iteration around, whose body is at the path `iteration`."""
 
     iteration: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fail(Verb):
+class Fail(Verb, frozen=True):
     message: Template
     code: str = "fail"
     data: Template | None = None
@@ -887,8 +842,7 @@ def find_reading_step(step: Step) -> Step | None:
 # --- the document -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StateVariable:
+class StateVariable(msgspec.Struct, frozen=True):
     """One name of the top-level `state`. `default` is its value at the start of a run (None where not given).
 
     `client`: clients that post for the thread may write it. `kept`: a run begins with the value that the run before it
@@ -904,8 +858,7 @@ class StateVariable:
     shown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The limits of one run. None = no limit. `duration` is in milliseconds of wall-clock time since the start."""
 
     tokens: int | None = None
@@ -915,8 +868,7 @@ class Limits:
     steps: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Concurrency:
+class Concurrency(msgspec.Struct, frozen=True):
     """At most `limit` runs of one rendered `key` at once, of this workflow name."""
 
     key: Template
@@ -924,15 +876,13 @@ class Concurrency:
     on_conflict: Literal["queue", "reject", "cancel_running"] = "queue"
 
 
-@dataclass(frozen=True, slots=True)
-class ApiTrigger:
+class ApiTrigger(msgspec.Struct, frozen=True):
     """Runs may be started by request. `needs_tasks`: over MCP by clients with tasks alone."""
 
     needs_tasks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EventTrigger:
+class EventTrigger(msgspec.Struct, frozen=True):
     """A run for each event of the type. `input` None = the event's data; the templates see `event`."""
 
     type: str
@@ -941,8 +891,7 @@ class EventTrigger:
     input: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleTrigger:
+class ScheduleTrigger(msgspec.Struct, frozen=True):
     """A run at each instant of a cron expression (5 fields) in an IANA timezone. `input` is what the document says;
     where that has holes, `template` renders it from `event.at`, the instant."""
 
@@ -954,8 +903,7 @@ class ScheduleTrigger:
     template: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunTrigger:
+class RunTrigger(msgspec.Struct, frozen=True):
     """A run for each end of a run of `workflow` with one of these statuses. `input` None = {}; `event` is the end."""
 
     workflow: str
@@ -964,8 +912,7 @@ class RunTrigger:
     input: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookTrigger:
+class WebhookTrigger(msgspec.Struct, frozen=True):
     """A run for each request to a path that proves to know a secret. `secret` is its name, `header` where the proof is
     ("" = where the scheme has it). `input` None = the body; the templates see `event`, with `headers`."""
 
@@ -1013,7 +960,7 @@ class Plan:
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> user:/group: selectors
     visibility: tuple[str, ...] = ()  # selectors of its runs' readers, members for own roles; () = no one else
     triggers: tuple[Trigger, ...] = (ApiTrigger(),)
-    limits: Limits = Limits()
+    limits: Limits = Limits()  # noqa: RUF009 - it is frozen
     concurrency: Concurrency | None = None
     queue: str = DEFAULT_QUEUE  # in which its runs wait for a worker
     on_message: Literal["reject", "enqueue", "interrupt"] = "reject"  # that comes while a run of it is active

@@ -139,7 +139,7 @@ class LlmRunner:
         """A summary, by the model, that replaces the oldest exchanges from now on. It is not shown in the thread, and
         no tool is called."""
         opening, talk, cut, shelf = of
-        quiet = dataclasses.replace(verb, output=None, stream="none")
+        quiet = msgspec.structs.replace(verb, output=None, stream="none")
         question = _Question(self._providers, quiet, (stream, NO_FILES), shelf)
         order = partial(to_summarise, talk, cut, shelf)
         answer, _ = await question.ask(endpoints, lambda asked: (*opening, *order(asked)), keeps=False)

@@ -90,7 +90,7 @@ def _with_state(plan: Plan, state: Mapping[str, Json]) -> Plan:
     if not state:
         return plan
     variables = {
-        name: replace(variable, default=state[name]) if name in state else variable
+        name: msgspec.structs.replace(variable, default=state[name]) if name in state else variable
         for name, variable in plan.state.items()
     }
     return replace(plan, state=variables)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -369,8 +368,7 @@ def test_a_mark_for_a_part_that_is_something_else_masks_all_of_it() -> None:
     assert [mask_value(value, {"name": True}) for value in ("Erika", 7, None)] == [MASK, MASK, None]
 
 
-@dataclass(frozen=True, slots=True)
-class _UnknownVerb(Verb):
+class _UnknownVerb(Verb, frozen=True):
     values: Template
 
 

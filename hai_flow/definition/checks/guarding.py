@@ -6,7 +6,6 @@ it in the one that it stands in front of in the other. See `engine/pendings/pass
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as Names
 from typing import Any, Final, TypeAlias
@@ -30,6 +29,7 @@ from hai_flow.definition.plan import (
     Set,
     Step,
     Switch,
+    list_fields,
 )
 from hai_flow.values import Json
 
@@ -154,11 +154,9 @@ def _names(value: Any) -> tuple[set[str], set[str]]:
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    if dataclasses.is_dataclass(value):
-        return [getattr(value, each.name) for each in dataclasses.fields(value)]
     if isinstance(value, Mapping):
         return list(value.values())
-    return value if isinstance(value, (tuple, list)) else ()
+    return value if isinstance(value, (tuple, list)) else [getattr(value, name) for name in list_fields(value) or ()]
 
 
 def find_unguarded_step(old: Plan, question: Step, new: Plan, there: Step, paths: Mapping[str, str]) -> str | None:

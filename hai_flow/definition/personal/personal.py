@@ -8,7 +8,6 @@ the readers of the run may see the branch. A value of unknown origin counts as p
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -194,16 +193,15 @@ def reads(part: Any) -> Iterator[tuple[str | int, ...]]:
         yield from (path for hole in part.holes for path in hole.paths)
     elif hasattr(part, "paths"):
         yield from part.paths
-    elif isinstance(part, plan.Step | Mapping):
-        names = part if isinstance(part, Mapping) else part.__struct_fields__
-        for name in names:
-            yield from reads(part[name] if isinstance(part, Mapping) else getattr(part, name))
+    elif isinstance(part, Mapping):
+        for each in part.values():
+            yield from reads(each)
     elif isinstance(part, tuple | list):
         for each in part:
             yield from reads(each)
-    elif dataclasses.is_dataclass(part) and not isinstance(part, plan.McpServer | plan.HttpTool | plan.A2ATool | type):
-        for field in dataclasses.fields(part):
-            yield from reads(getattr(part, field.name))
+    elif not isinstance(part, plan.McpServer | plan.HttpTool | plan.A2ATool):
+        for name in plan.list_fields(part) or ():
+            yield from reads(getattr(part, name))
 
 
 _ROUNDS_MAX: Final = 200

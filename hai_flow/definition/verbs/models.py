@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final
@@ -150,7 +149,7 @@ def _build_handing_over(context: StepContext, agent: plan.Agent, at: Path) -> pl
     if names and agent.output is not None:
         message = f"`{names[0]}` answers in this agent's place, and need not fit `output`; take one of them out"
         context.reader.error((*at, "output"), "agent.hand_over", message, key=True)
-    return dataclasses.replace(agent, hands_over=names)
+    return msgspec.structs.replace(agent, hands_over=names)
 
 
 class _Body:
@@ -334,8 +333,8 @@ def _compile_gate(
 def _with_respond(gate: plan.Approval) -> plan.Approval:
     """The gate with a third answer, which the model is told; it says something."""
     options = tuple(dict.fromkeys((*gate.policy.options, RESPOND)))
-    return dataclasses.replace(
-        gate, policy=dataclasses.replace(gate.policy, options=options, reasons=gate.policy.reasons | {RESPOND})
+    return msgspec.structs.replace(
+        gate, policy=msgspec.structs.replace(gate.policy, options=options, reasons=gate.policy.reasons | {RESPOND})
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
@@ -50,7 +51,7 @@ def with_still(
         context.reader.warning(at, "still.guards_nothing", message)
     names = names.with_roots(schemas={"args": describe_arguments(arguments)})
     still = _compile(context, raw, at, names)
-    return gate if gate is None or still is None else replace(gate, still=still)
+    return gate if gate is None or still is None else msgspec.structs.replace(gate, still=still)
 
 
 def _compile(context: StepContext, raw: Json, at: Path, names: Names) -> plan.Still | None:
