@@ -13,7 +13,6 @@ get shares of its allowance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from hai_flow import values
@@ -81,7 +80,7 @@ def limits_of(draft: Draft) -> Limits:
     own, allowance = draft.plan.limits, draft.state.allowance
     if allowance is None:
         return own
-    return replace(
+    return msgspec.structs.replace(
         own,
         tokens=_less(own.tokens, allowance.tokens),
         cost_usd=_less(own.cost_usd, allowance.cost_usd),

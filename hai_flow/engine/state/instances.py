@@ -6,7 +6,6 @@ written is in `definition/paths`.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -45,7 +44,7 @@ def _resolve_verb(verb: Any, keys: tuple[str, ...]) -> Verb:
     if isinstance(verb, BLOCKS):
         return verb.at(keys)
     if isinstance(verb, Call) and verb.function == ANY_FUNCTION:
-        return dataclasses.replace(verb, function=function_of_key(keys[-1]).partition(".")[2])
+        return msgspec.structs.replace(verb, function=function_of_key(keys[-1]).partition(".")[2])
     return verb
 
 
