@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from hai_flow import values
 from hai_flow.definition.paths import is_in_cleanup
 from hai_flow.definition.plan import AgentTurn, Limits, Llm, Run, Step
