@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tests.mutants.mutant import Room
 
 counting = Room("hai_flow/store/people/oversight.py", "tests/store/test_oversight.py")
@@ -87,4 +89,11 @@ measuring.bug("a rule's decision is people's", ('by == "people" and any(', 'by =
 measuring.bug("a withdrawn question is not counted", ("            e.PendingVoided: self._question_ended,\n", ""))
 measuring.bug(
     "forms are decisions", ('pending.opened.kind not in ("approve", "gate")', 'pending.opened.kind == "tool"')
+)
+
+imitating = Room("hai_flow/engine/canaries.py", "tests/api/test_canaries.py")
+_FORMS: Final = "tests/api/test_canaries.py::test_a_form_that_its_run_fills_in_is_given_anew_and_never_copied"
+imitating.bug("the form of an approve is copied", ("step.verb if isinstance(step.verb, Approve) else", ""), by=_FORMS)
+imitating.bug(
+    "a form that is given is not shown", ("opened.schema if form is None else form", "opened.schema"), by=_FORMS
 )

@@ -80,6 +80,49 @@ receipt.bug(
     ),
 )
 
+for _what, _text, _bug in (
+    (
+        "what was decided before a fork is proven by the fork",
+        "        if self.decided:\n            self._question",
+        "        if False:\n            self._question",
+    ),
+    (
+        "an attempt whose tool asked is under way for ever",
+        'event.kind in ("ask", "doubt"):',
+        'event.kind in ("doubt",):',
+    ),
+):
+    receipt.bug(_what, (_text, _bug))
+receipt.bug(
+    "the question to a client's tool ends what its gate let begin",
+    ('case e.PendingOpened(kind="gate") if event.path', "case e.PendingOpened() if event.path"),
+    by="tests/engine/test_agents.py::test_a_client_sees_a_call_with_an_effect_when_it_is_approved",
+)
+_WAYS: Final = "tests/api/test_every_receipt.py::test_the_receipt_of_each_way_agrees_with_the_ledger"
+for _what, _text, _bug, _row in (
+    ("the way of a vote names a person", 'return via.partition(" (for ")[0]', "return via", "delegate"),
+    (
+        "votes of another run count in a fork",
+        "self._votes, self._executions = [], []",
+        "self._executions = []",
+        "fork from before the decision",
+    ),
+    (
+        "a fork tells texts that nobody signed",
+        "for key in self._signed & set(self._texts)",
+        "for key in self._texts",
+        "fork from before the decision",
+    ),
+    (
+        "nobody is told that a question moved",
+        "case e.PendingRestamped() if event.id == self._id:",
+        "case e.PendingRestamped() if not event.id:",
+        "migrated",
+    ),
+):
+    receipt.bug(_what, (_text, _bug), by=f"{_WAYS}[{_row}]")
+remote = Room("hai_flow/api/a2a/operations.py", "tests/api/test_every_receipt.py")
+remote.bug("answers over A2A are MCP's", (', way="a2a")', ")"), by=f"{_WAYS}[over a2a]")
 worker = Room("hai_flow/runtime/worker/attempt.py", _RUNTIME)
 worker.bug(
     "what was found out does not keep the effect from beginning",
