@@ -79,7 +79,7 @@ def _list_plain(args: str | None, levels: int = LEVELS) -> list[str]:
     for raw in members.values():
         literal = bytes(raw).decode()
         if literal[0] == '"':
-            line = _cut(msgspec.json.decode(raw, type=str))
+            line = _cut(reveal(msgspec.json.decode(raw, type=str)))
             texts += [line] if line else []
         elif literal[0] in "-0123456789":
             texts.append(literal)

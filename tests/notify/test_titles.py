@@ -16,6 +16,7 @@ ROWS = [
     ("pay?", "pay", '{"a": "' + "x" * 61 + '"}', "Pay: " + "x" * 60 + "…?"),
     ("pay?", "pay", '{"o": {}, "i": {"to": {"x": 1}, "sum": 9.50}, "j": {"k": 2}}', "Pay: 9.50?"),
     ("pay?", "pay", '{"a": {"b": {"c": {"d": {"e": 1}}}}}', "Pay?"),
+    ("pay?", "pay", '{"to": "# a\\u202eb\\n<b>\\u200b"}', "Pay: # a[U+202E]b <b>[U+200B]?"),
     ("send_mail?", "send_mail", None, "Send mail?"),
     ("send_mail?", "send_mail", '"[personal]"', "Send mail?"),
     ("run refund?", "run refund", '{"order": "A-1"}', "Run refund: A-1?"),
