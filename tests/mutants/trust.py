@@ -467,11 +467,6 @@ run_triggers.bug(
     "the log of a process quotes what a run's trigger read",
     ('"run_trigger_refused", code=error.code)', '"run_trigger_refused", code=error.code, reason=error.message)'),
 )
-forks_in_place = Room("hai_flow/runtime/runs/branches.py", "tests/attacks/test_forks.py")
-forks_in_place.bug(
-    "a second fork takes over what was left to the first",
-    ("                    demand_left(leaving_state, str(begin.run_id), stop.inherited)\n", ""),
-)
 branch_rehearsal = Room("hai_flow/api/requests/access.py", "tests/attacks/test_forks.py")
 branch_rehearsal.bug(
     "a branch asks for its files when the run is stopped",

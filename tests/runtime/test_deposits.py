@@ -287,7 +287,9 @@ async def test_a_deposit_brings_no_files_but_its_principals_own(shop: Shop) -> N
         )
         connection = await shop.connect()
         run = await start_in(connection, "files", {"file": own}, tenant="acme")
-        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM subscriptions", 1))
+        bobs = {"workflow": "files", "input": {"file": foreign}}
+        assert httpx2.post(f"{server.url}/v1/runs", json=bobs, headers=doors["user:bob"]).status_code == 201
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM subscriptions", 2))
         for named in (foreign, f"see:\n{foreign}", f"file_{'0' * 64}"):
             await start_in(connection, "files", {"file": named}, tenant="acme")
             for to in ({"run": run}, {}):
@@ -296,7 +298,7 @@ async def test_a_deposit_brings_no_files_but_its_principals_own(shop: Shop) -> N
         await send_in(connection, "order.paid", {"sum": own}, run=run, tenant="acme")
         await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 1))
         await connection.close()
-        assert await ask(shop.dsn, "SELECT count(*) FROM file_uses") == 1
+        assert await ask(shop.dsn, "SELECT count(*) FROM file_uses") == 2
         assert httpx2.get(f"{server.url}/v1/files/{own}", headers=viewer).content == b"service:shop"
 
 
