@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from hai_flow.api.http.bodies import CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -85,7 +86,7 @@ class Routes(APIRouter):
 
     def __init__(self, *, dependencies: Sequence[Dependency] = (), **settings: Any) -> None:
         every = OF_EVERY_ROUTE | {"dependencies": [*OF_EVERY_ROUTE["dependencies"], *dependencies]}
-        super().__init__(**every, **settings)
+        super().__init__(**{"route_class": CheckedRoute, **every, **settings})
 
     def get(self, path: str, *rights: Right, **operation: Unpack[RouteOptions]) -> Callable[[Endpoint], Endpoint]:  # type: ignore[override]
         return self.declare("GET", path, *rights, **operation)

@@ -104,14 +104,14 @@ def test_what_is_no_json_is_told(text: bytes) -> None:
         foreign.read(text)
 
 
-def test_big_integers_are_refused_where_the_author_says_so() -> None:
+async def test_big_integers_are_refused_where_the_author_says_so() -> None:
     def receipt() -> dict[str, int]:
         return {"id": BIG}
 
     signature = read_function(receipt).signature
-    assert signature.output({"id": BIG}) == {"id": str(BIG)}
+    assert await signature.output({"id": BIG}) == {"id": str(BIG)}
     with pytest.raises(StepError, match="refuse") as raised:
-        signature.output({"id": BIG}, "refuse")
+        await signature.output({"id": BIG}, "refuse")
     assert str(BIG) in raised.value.data["text"]
     with pytest.raises(values.NotJson, match="/id: an integer beyond"):
         foreign.read(b'{"id": 1234567890123456789}', "refuse")
@@ -172,19 +172,19 @@ def test_a_result_that_has_no_form_in_json_is_in_the_error_s_data(result: Any) -
     assert failed.value.data == {"text": repr(result)}
 
 
-def test_a_result_unlike_its_annotation_is_in_the_data_bytes_are_kept() -> None:
+async def test_a_result_unlike_its_annotation_is_in_the_data_bytes_are_kept() -> None:
     def pay() -> int:
         return "paid 7"  # type: ignore[return-value]
 
     with pytest.raises(StepError) as failed:
-        read_function(pay).signature.output(pay())
+        await read_function(pay).signature.output(pay())
     assert failed.value.data["text"] == "'paid 7'"
     assert failed.value.data["faults"][0]["path"] == ""
 
     def draw() -> bytes:
         return b"\xff"
 
-    assert read_function(draw).signature.output(draw()) == "/w=="
+    assert await read_function(draw).signature.output(draw()) == "/w=="
 
 
 @pytest.mark.parametrize(
@@ -198,20 +198,22 @@ def test_a_result_unlike_its_annotation_is_in_the_data_bytes_are_kept() -> None:
         (dict[str, float], {"a": float("-inf")}, {"a": "-Infinity"}),
     ],
 )
-def test_a_result_as_its_annotation_says_is_kept_in_whatever_form(annotation: Any, result: Any, kept: Any) -> None:
+async def test_a_result_as_its_annotation_says_is_kept_in_whatever_form(
+    annotation: Any, result: Any, kept: Any
+) -> None:
     def work() -> Any: ...
 
     work.__annotations__["return"] = annotation
-    assert read_function(work).signature.output(result) == kept
+    assert await read_function(work).signature.output(result) == kept
 
 
-def test_a_function_that_takes_an_integer_gets_one_of_nineteen_digits() -> None:
+async def test_a_function_that_takes_an_integer_gets_one_of_nineteen_digits() -> None:
     def delete(id: int, note: str) -> int:
         return id
 
     signature = read_function(delete).signature
     assert signature.arguments({"id": str(BIG), "note": str(BIG)}) == {"id": BIG, "note": str(BIG)}
-    assert signature.output(BIG) == str(BIG)
+    assert await signature.output(BIG) == str(BIG)
 
 
 def test_a_model_s_call_and_answer_may_have_nineteen_digits() -> None:

@@ -158,13 +158,13 @@ class Bodies:
 
 class CheckedRoute(APIRoute):
     """A route that identifies the caller, then reads and checks its JSON body, if it takes one, before FastAPI parses
-    it. What the route returns is made into JSON at once, beside the loop if it is large."""
+    it. What the route returns is written as JSON at once, beside the loop if it is large."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint = self.dependant.call
         plain = self.response_field is None and isinstance(self.response_class, DefaultPlaceholder)
-        if plain and inspect.iscoroutinefunction(endpoint) and not hasattr(endpoint, _RENDERS):
-            self.dependant.call = _render_result(endpoint)
+        if plain and inspect.iscoroutinefunction(endpoint) and not hasattr(endpoint, _WRITES):
+            self.dependant.call = _write_results(endpoint)
             self.response_class = Default(_JsonOrText)
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
@@ -178,11 +178,11 @@ class CheckedRoute(APIRoute):
         return checked
 
 
-_RENDERS: Final = "renders_its_result"
+_WRITES: Final = "writes_json"
 
 
 class _WrittenJson(str):
-    """JSON that is written already. FastAPI leaves texts alone; it would walk over each part of a value."""
+    """JSON that is written already. FastAPI leaves texts alone; it would walk over each part of a value, in Python."""
 
     __slots__ = ()
 
@@ -192,25 +192,23 @@ class _JsonOrText(JSONResponse):
         return content.encode() if type(content) is _WrittenJson else super().render(content)
 
 
-def _render_result(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _write_results(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(endpoint)
-    async def render(*args: Any, **more: Any) -> Any:
+    async def write(*args: Any, **more: Any) -> Any:
         result = await endpoint(*args, **more)
         if isinstance(result, Response):
             return result
         return await run_beside_loop(_write, result) if is_large(result) else _write(result)
 
-    setattr(render, _RENDERS, True)
-    return render
+    setattr(write, _WRITES, True)
+    return write
 
 
 def _write(result: Any) -> _WrittenJson:
-    """As `JSONResponse` writes it."""
-    try:
-        return _WrittenJson(json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
-    except TypeError:  # a time, or an id
-        content = jsonable_encoder(result)
-        return _WrittenJson(json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    """As `JSONResponse` writes it, with times and ids as FastAPI writes these."""
+    return _WrittenJson(
+        json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=jsonable_encoder)
+    )
 
 
 class _CheckedRequest(Request):

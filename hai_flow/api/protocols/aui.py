@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.http.bodies import Body, CheckedRoute, limits_of
+from hai_flow.api.http.bodies import Body, limits_of
 from hai_flow.api.http.stream import log_broken_off
 from hai_flow.api.permissions.credential_expiry import REVOKED, StreamLease
 from hai_flow.api.permissions.principals import open_to_everybody, requires
@@ -42,7 +42,7 @@ from hai_flow.wire.dialects.aui import AUI, AuiEncoder
 from hai_flow.wire.dialects.dialect import Frame
 
 log = structlog.get_logger(__name__)
-router = Routes(prefix="/api/aui", tags=["dialects"], route_class=CheckedRoute)
+router = Routes(prefix="/api/aui", tags=["dialects"])
 
 PARAMS_SECONDS: Final = 0.1  # how long a client's first frame is waited for
 ANY_WORKFLOW: Final = frozenset({"interactive", "interrupt"})

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.principals import reject_missing_right
 from hai_flow.api.permissions.rights import Right
@@ -46,7 +46,7 @@ from hai_flow.store.catalog.workflows import Workflow
 from hai_flow.store.runs import run_lists
 from hai_flow.store.runs.run_lists import RunSummary
 
-router = Routes(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/workflows", tags=["workflows"])
 
 RUNS_MAX: Final = 1000  # that one request looks at
 BACKTEST_SECONDS_MAX: Final = 30.0  # in each cell

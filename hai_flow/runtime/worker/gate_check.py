@@ -21,6 +21,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.steps.still import find_why, judge
 from hai_flow.errors import AsksPerson, StepError
+from hai_flow.primitives.beside_loop import run_by_work
 from hai_flow.steps.pins import ToolIdentity
 from hai_flow.steps.runner import Attempt, Kind, Registry
 from hai_flow.values import Json
@@ -55,7 +56,7 @@ async def check_gate(
             log.info("tool_not_identified", run_id=attempt.run_id, path=attempt.path, error=str(error))
     draft = Draft(plan, state, max(now, state.at), DEFAULT_BOUNDS)
     response, fault = await _read(registry, draft, attempt, most)
-    verdict = judge(draft, step, attempt.args, {} if fault else {"response": response})
+    verdict = await run_by_work(judge, draft, step, attempt.args, {} if fault else {"response": response})
     if fault:
         verdict = msgspec.structs.replace(verdict, holds=False, fault=fault)
     description = identity.description if isinstance(getattr(verb, "tool", None), McpTool) else None

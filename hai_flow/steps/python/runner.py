@@ -18,6 +18,7 @@ from hai_flow.definition.fields import is_literal
 from hai_flow.definition.paths import answer_of_call
 from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Step, Tool
 from hai_flow.errors import StepError
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.steps.context import Context, Host
 from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.pins import UNKNOWN, ToolIdentity
@@ -55,7 +56,8 @@ class PythonRunner:
             call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk
         )
         host = self._host(attempt, stream, _name_of(call.tool, call)) if python_function.wants_host else None
-        work = partial(python_function.function, **_arguments(python_function, attempt, host))
+        arguments = await run_by_size(len(attempt.args), _arguments, python_function, attempt, host)
+        work = partial(python_function.function, **arguments)
         heard = stream if call.stream else None
         try:
             match python_function.kind:
@@ -77,7 +79,7 @@ class PythonRunner:
         finally:
             if host is not None:
                 host.is_over = True
-        return python_function.signature.output(output, call.tool.big_integers, stream.noted)
+        return await python_function.signature.output(output, call.tool.big_integers, stream.noted)
 
     def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
         call = step.verb

@@ -43,6 +43,7 @@ from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 from hai_flow import foreign, values
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.primitives.json_pointers import escape
 from hai_flow.steps.python.trace import text_of
 from hai_flow.steps.tools import unwrap_function
@@ -153,28 +154,41 @@ class Signature:
         ]
         return _format_faults(faults) if faults else None
 
-    def output(self, value: Any, big_integers: foreign.BigIntegers = "text", note: Note = _untold) -> Json:
-        """The function's result as plain JSON; `note` gets what was changed. Raises StepError `tool.invalid_result`."""
+    async def output(self, value: Any, big_integers: foreign.BigIntegers = "text", note: Note = _untold) -> Json:
+        """The function's result as plain JSON; `note` gets what was changed. A large one is read beside the loop.
+        Raises StepError `tool.invalid_result`."""
         if type(value) is self._result and self._result in _SCALARS:
             return plain(value, big_integers, note)
-        if not self._plain_result:
-            try:
-                result = self._adapter.validate_python(value)
-                value = self._adapter.dump_python(result, mode="json", by_alias=True)
-            except pydantic.ValidationError as error:
-                raise _unlike(value, _list_validation_faults(error)) from None
-            except Exception as error:  # validators and serializers are the tool's code, and it has had its effect
-                note((f"the result is written without its annotation: {text_of(error)}",))
         notes: list[str] = []
-        output = plain(value, big_integers, notes.extend)
+        if not self._plain_result:
+            value = await run_if_large(value, self._convert, value, notes)
+        output, faults = await run_if_large(value, self._judge, value, big_integers, notes)
         if notes:
             note(notes)
-        changed = {place for place, _, what in (each.partition(": ") for each in notes) if what == foreign.NO_NUMBER}
-        faults = [] if self._result_form is None else self._result_form.fit(output)[1]
-        faults = [each for each in faults if each["path"] not in changed]
         if faults:
             raise _unlike(value, faults)
         return output
+
+    def _convert(self, value: Any, notes: list[str]) -> Any:
+        """The result as its annotation writes it."""
+        try:
+            return self._adapter.dump_python(self._adapter.validate_python(value), mode="json", by_alias=True)
+        except pydantic.ValidationError as error:
+            raise _unlike(value, _list_validation_faults(error)) from None
+        except Exception as error:  # validators and serializers are the tool's code, and it has had its effect
+            notes.append(f"the result is written without its annotation: {text_of(error)}")
+            return value
+
+    def _judge(
+        self, value: Any, big_integers: foreign.BigIntegers, notes: list[str]
+    ) -> tuple[Json, list[dict[str, Any]]]:
+        """The result as plain JSON, and where that does not fit the annotation."""
+        changes: list[str] = []
+        output = plain(value, big_integers, changes.extend)
+        notes += changes
+        changed = {place for place, _, what in (each.partition(": ") for each in changes) if what == foreign.NO_NUMBER}
+        faults = [] if self._result_form is None else self._result_form.fit(output)[1]
+        return output, [each for each in faults if each["path"] not in changed]
 
     @property
     def _names_in_pointers(self) -> frozenset[str]:

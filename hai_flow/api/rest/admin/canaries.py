@@ -11,7 +11,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
@@ -29,7 +29,7 @@ from hai_flow.runtime.catalog import built_in
 from hai_flow.store.people import canaries
 from hai_flow.store.people.canaries import CanaryRow
 
-router = Routes(prefix="/v1/canaries", tags=["oversight"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/canaries", tags=["oversight"])
 
 SEEDED: Final = "canary.seeded"
 _CONTENT: Final = ("title", "message", "arguments", "evidence")

@@ -9,7 +9,7 @@ from fastapi import Query
 from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -24,7 +24,7 @@ from hai_flow.store.identity import tenants
 from hai_flow.store.ops import freezes
 from hai_flow.store.ops.freezes import FreezeRow
 
-router = Routes(prefix="/v1/freezes", tags=["freezes"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/freezes", tags=["freezes"])
 
 _CONTROLS: Final = requires(Right.CONTROL_RUNS)
 _OF_ALL: Final = ("all", "tenant")

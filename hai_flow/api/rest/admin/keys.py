@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId, PrincipalPattern
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -20,7 +20,7 @@ from hai_flow.errors import Rejected
 from hai_flow.store.identity import keys
 from hai_flow.store.people import delegations
 
-router = Routes(prefix="/v1/keys", tags=["identity"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/keys", tags=["identity"])
 
 SECONDS_MAX: Final = 10 * 366 * 86400
 

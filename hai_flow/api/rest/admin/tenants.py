@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Path
 from pydantic import Field
 
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -31,9 +31,7 @@ from hai_flow.store.identity.tenants import MOST, Tenant
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
 
-router = Routes(
-    prefix="/v1/tenants", tags=["identity"], route_class=CheckedRoute, dependencies=[requires(Right.MANAGE_KEYS)]
-)
+router = Routes(prefix="/v1/tenants", tags=["identity"], dependencies=[requires(Right.MANAGE_KEYS)])
 
 Name = Annotated[str, Path(max_length=63)]
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from hai_flow.api.auth.frontend_tokens import issue, new_claims
 from hai_flow.api.auth.tickets import SECONDS, create
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import now_ms
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -22,7 +22,7 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.store.identity import keys
 
-router = Routes(prefix="/v1", tags=["identity"], route_class=CheckedRoute)
+router = Routes(prefix="/v1", tags=["identity"])
 
 SECONDS_MAX: Final = 86_400
 CHARS_MAX: Final = 6_000  # of all that a token says

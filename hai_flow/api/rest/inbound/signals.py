@@ -8,7 +8,6 @@ from uuid import UUID
 
 from fastapi import Response
 
-from hai_flow.api.http.bodies import CheckedRoute
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -20,7 +19,7 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.store.messaging import signals
 
-router = Routes(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
+router = Routes(prefix="/v1", tags=["signals"])
 
 
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {

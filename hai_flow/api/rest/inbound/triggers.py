@@ -7,7 +7,6 @@ from typing import Any, Final
 from fastapi import Response
 from msgspec.structs import replace
 
-from hai_flow.api.http.bodies import CheckedRoute
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
@@ -15,7 +14,7 @@ from hai_flow.api.requests.views import render_event
 from hai_flow.api.rest.inbound.inbound_events import SignalBody, demand_files, read_event_id, record_of, spread
 from hai_flow.api.routes import Routes
 
-router = Routes(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/events", tags=["events"])
 
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": schemas.ReceivedEvent, "description": "it has been sent before"},

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, Strict
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -30,7 +30,6 @@ from hai_flow.store.people.absences import AbsenceRow
 router = Routes(
     prefix="/v1/absences",
     tags=["inbox"],
-    route_class=CheckedRoute,
     dependencies=[requires(Right.DECIDE, Right.MANAGE_KEYS)],
 )
 

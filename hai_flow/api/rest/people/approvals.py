@@ -17,7 +17,7 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 
 from hai_flow import addresses, values
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -40,7 +40,7 @@ from hai_flow.wire.approvals import CONSUME, approved_call, call_of, digest_of, 
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
 
-router = Routes(prefix="/v1/approvals", tags=["approvals"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/approvals", tags=["approvals"])
 
 WAIT_SECONDS_MAX: Final = 60
 _FOLLOWER: Final = Profile(dialect=LOG.name)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from pydantic import Field
 
 from hai_flow.api.base.id_patterns import is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -24,9 +24,7 @@ from hai_flow.runtime.people.chat_cards import as_delegation, digest_of
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import Account
 
-router = Routes(
-    prefix="/v1/inbox/accounts", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
-)
+router = Routes(prefix="/v1/inbox/accounts", tags=["inbox"], dependencies=[requires(Right.SEE_INBOX)])
 
 GOOD_FOR: Final = timedelta(days=365)
 """The longest time of an account whose proof has no end of its own."""

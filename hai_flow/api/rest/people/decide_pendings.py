@@ -21,6 +21,7 @@ from hai_flow.engine.pendings.votes import describe_needs, expire_votes
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.store.catalog import workflows
 from hai_flow.store.people.canaries import find_canary
 
@@ -74,7 +75,11 @@ async def render_for(access: Access, run: RunState, pending: PendingState) -> di
     """The pending with its outcome, and with its evidence where that is for the caller."""
     sees = access.sees_evidence(run, pending)
     mask = access.mask(UUID(run.run_id))
-    view = render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
+
+    def render() -> dict[str, Any]:
+        return render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
+
+    view = await run_if_large(pending, render)
     view["workflow_title"] = await workflows.title_of(access.reads, access.tenant, bytes.fromhex(run.sha256))
     disguise = find_disguise(run)
     if disguise is None:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -23,9 +23,7 @@ from hai_flow.errors import Rejected
 from hai_flow.store.people import delegations
 from hai_flow.store.people.delegations import Delegation
 
-router = Routes(
-    prefix="/v1/inbox/delegations", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
-)
+router = Routes(prefix="/v1/inbox/delegations", tags=["inbox"], dependencies=[requires(Right.SEE_INBOX)])
 
 of_all = Routes(prefix="/v1/delegations", tags=["inbox"], dependencies=[requires(Right.MANAGE_KEYS)])
 

@@ -13,7 +13,7 @@ from fastapi import Path, Response
 from pydantic import BeforeValidator, Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, ThreadId, is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -27,7 +27,7 @@ from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.store.people import feedback
 from hai_flow.store.people.feedback import Kind, Opinion, Rating, Subject
 
-router = Routes(prefix="/v1/threads/{thread_id}/feedback", tags=["feedback"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/threads/{thread_id}/feedback", tags=["feedback"])
 
 Kinds: TypeAlias = Annotated[Literal["messages", "pendings"], Path(description="what is judged")]
 # Ids of messages are the clients', and may have a slash; nothing comes behind them.

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.http.problems import WITH_BODY, build_problem, reject_unreadable
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.principals import requires
@@ -43,7 +43,7 @@ from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.withheld import strip_evidence_of
 
-router = Routes(prefix="/v1/inbox", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)])
+router = Routes(prefix="/v1/inbox", tags=["inbox"], dependencies=[requires(Right.SEE_INBOX)])
 
 _Time: TypeAlias = Annotated[Instant | None, Query()]
 _Name: TypeAlias = Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)]

@@ -10,7 +10,6 @@ from uuid import UUID
 from fastapi import Query
 
 from hai_flow.api.base.id_patterns import is_run_id
-from hai_flow.api.http.bodies import CheckedRoute
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -22,7 +21,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.errors import reject_unknown_run
 from hai_flow.store.people import notifications
 
-router = Routes(prefix="/v1/notifications", tags=["notifications"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/notifications", tags=["notifications"])
 
 
 @router.get("", Right.SEE_RUNS, answer=schemas.NotificationPage, refusals=(404,))

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 from fastapi import Response
 
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 NOTE_SECONDS: Final = 2.0  # for which a question waits for its opening to be kept
 
-router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/pendings", tags=["pendings"])
 
 
 class OpenedBody(Body):

@@ -9,7 +9,6 @@ from uuid import UUID
 from fastapi import Query
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
-from hai_flow.api.http.bodies import CheckedRoute
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
@@ -43,7 +42,7 @@ from hai_flow.values import Json
 from hai_flow.wire.dialects.log import event_json
 from hai_flow.wire.withheld import strip_evidence, strip_evidence_of, strip_source
 
-router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/pendings", tags=["pendings"])
 
 _OF_PENDINGS: Final = frozenset((
     e.PendingOpened, e.PendingEdited, e.VoteCast, e.PendingReminded, e.PendingEscalated, e.PendingRestamped,

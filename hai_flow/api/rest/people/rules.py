@@ -15,7 +15,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -39,7 +39,7 @@ from hai_flow.runtime.people.standing_rules import RuleBody, read_row
 from hai_flow.store.people import rules as store
 from hai_flow.store.people.rules import RuleRow
 
-router = Routes(prefix="/v1/rules", tags=["rules"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/rules", tags=["rules"])
 
 USES_SHOWN: Final = 100
 _TEXT: Final = Field(max_length=500, pattern=NO_CONTROL_CHARACTERS)

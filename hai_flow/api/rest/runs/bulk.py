@@ -15,7 +15,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -26,7 +26,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store.runs import run_lists
 
-router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/runs", tags=["runs"])
 
 RUNS_MAX: Final = 1000  # of one request
 AT_ONCE: Final = 8

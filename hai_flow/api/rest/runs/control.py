@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -22,7 +22,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.store.runs.run_lists import RunRow
 
-router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/runs", tags=["runs"])
 
 
 class JumpBody(Body):

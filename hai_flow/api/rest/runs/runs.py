@@ -17,7 +17,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests import schemas
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _PAUSED: Final = b'"type":"run_paused"'  # in the JSON of a log
 
-router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/runs", tags=["runs"])
 
 
 class StartBody(Body):

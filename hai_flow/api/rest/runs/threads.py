@@ -8,7 +8,6 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from hai_flow.api.base.id_patterns import ThreadId, is_run_id
-from hai_flow.api.http.bodies import CheckedRoute
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -34,7 +33,7 @@ from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.runs import run_lists, thread_lists, threads
 from hai_flow.store.runs.thread_lists import ThreadSummary
 
-router = Routes(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/threads", tags=["threads"])
 
 RUNS_SHOWN: Final = 50
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -43,7 +43,7 @@ from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialects.dialect import Dialect, Profile
 from hai_flow.wire.dialects.log import LOG
 
-router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/runs", tags=["runs"])
 
 _VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
 _NAMED: Final = Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTERS)
