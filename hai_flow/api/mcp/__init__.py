@@ -8,6 +8,8 @@ handlers are loaded with the first request.
 
 from __future__ import annotations
 
+import asyncio
+from importlib import import_module
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -46,6 +48,8 @@ class _Exchange(Response):
         self._message = message
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if getattr(scope["app"].state, "mcp", None) is None:  # the SDK takes 0.7 s, in which others are served
+            await asyncio.to_thread(import_module, f"{__name__}.server")
         from hai_flow.api.mcp.server import server_of
 
         server = await server_of(scope["app"], self._access)
