@@ -217,7 +217,7 @@ def test_a_decider_can_tell_a_canary_by_no_list_and_no_answer(
         assert shown == other, shown[0]
 
 
-def test_who_seems_to_ask_does_not_decide_it_as_at_a_real_one(house: House) -> None:
+def test_who_seems_to_ask_does_not_decide_it_as_at_a_real_one(house: House, real: dict[str, Any]) -> None:
     canary = seed(house, requester="user:cat")
     cat = house.as_("user:cat", "decider")
     pending = wait_for(lambda: list_all(house)[canary["run_id"]]["pending_id"])

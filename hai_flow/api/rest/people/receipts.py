@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 
 from hai_flow import signing
-from hai_flow.api.permissions.principals import open_to_everybody
+from hai_flow.api.http.bodies import CheckedRoute
+from hai_flow.api.http.problems import list_refusal_responses
+from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.rest.people.decide_pendings import find_pending
-from hai_flow.api.routes import Routes
 from hai_flow.runtime.people.receipts import ReceiptReader, build_receipt
 
-router = Routes(tags=["pendings"])
+router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
 
 
 @router.get(
     "/v1/pendings/{pending_id}/receipt",
-    Right.SEE_OWN,
-    Right.SEE_INBOX,
-    answer=schemas.Receipt,
-    refusals=(404, 409),
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**list_refusal_responses(404, 409), 200: {"model": schemas.Receipt}},
 )
 async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     """The signed receipt of a decision: the question, the votes, and what was done (docs/receipts.md). Keep the bytes
@@ -37,7 +37,12 @@ async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     return Response(receipt, media_type="application/json")
 
 
-@router.get("/.well-known/jwks.json", dependencies=[open_to_everybody()], answer=schemas.PublicKeys)
+@router.get(
+    "/.well-known/jwks.json",
+    dependencies=[open_to_everybody()],
+    response_model=None,
+    responses={**list_refusal_responses(), 200: {"model": schemas.PublicKeys}},
+)
 async def get_public_keys(request: Request) -> dict[str, Any]:
     """The public halves of the keys that sign receipts, as a JWK Set, the signing one first; retired ones stay."""
     try:
