@@ -84,9 +84,11 @@ class Routes(APIRouter):
     sent as the function returns it.
     """
 
-    def __init__(self, *, dependencies: Sequence[Dependency] = (), **settings: Any) -> None:
+    def __init__(
+        self, *, dependencies: Sequence[Dependency] = (), route_class: type[APIRoute] = CheckedRoute, **settings: Any
+    ) -> None:
         every = OF_EVERY_ROUTE | {"dependencies": [*OF_EVERY_ROUTE["dependencies"], *dependencies]}
-        super().__init__(**{"route_class": CheckedRoute, **every, **settings})
+        super().__init__(route_class=route_class, **every, **settings)
 
     def get(self, path: str, *rights: Right, **operation: Unpack[RouteOptions]) -> Callable[[Endpoint], Endpoint]:  # type: ignore[override]
         return self.declare("GET", path, *rights, **operation)
