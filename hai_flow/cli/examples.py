@@ -127,6 +127,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "keys create": ("keys create user:ann --role owner", "keys create service:ci --role publisher --expires-in 90d"),
     "keys list": ("keys list", "keys list --tenant shop"),
     "keys revoke": ("keys revoke 7f3c", "keys revoke 7f3c --tenant shop"),
+    "keys rotate-states": ("keys rotate-states", "keys rotate-states --at-once"),
     "sign-in": ("sign-in user:ann", "sign-in user:ann --role owner"),
     "tenants": ("tenants list", "tenants create shop"),
     "tenants create": ("tenants create shop", "tenants create shop --cell two"),
