@@ -283,6 +283,11 @@ invariants.bug(
     ("elif again.surely and self._is_of_another_release(commit.row):", "elif again.surely and False:"),
     by="tests/upgrade/test_upgrade.py::test_an_old_database_and_old_logs_are_migrated_archived_and_restored",
 )
+invariants.bug(
+    "the first decision of this release passes for one of the release before",
+    ('self.state.seq < (self.run["older_seq"]', 'self.state.seq <= (self.run["older_seq"]'),
+    by="tests/runtime/test_verifying.py",
+)
 
 _INBOX: Final = "tests/runtime/test_inbox.py"
 _OTHERS: Final = f"{_INBOX}::test_a_watcher_of_a_tenants_lists_hears_of_its_commits_alone"

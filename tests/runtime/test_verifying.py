@@ -286,6 +286,11 @@ def late_row(**fields: Any) -> Callable[[Exhibit], None]:
     return violate
 
 
+def older_before_last(one: Exhibit) -> None:
+    """An earlier release wrote all commits but the last."""
+    one.run.update(older_seq=one.log[-1]["first_seq"] - 1)
+
+
 def found_by_anyone(one: Exhibit) -> None:
     one.rows("inbox").append({"pending_id": "p", "selector": "anyone", "tenant": LOCAL_TENANT})
 
@@ -302,6 +307,7 @@ def forgets(index: str, instead: Any = Map()) -> Callable[[Exhibit], None]:  # n
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 VIOLATORS: list[tuple[str, str, Callable[[Exhibit], object]]] = [
     ("decisions_follow", "ended", lambda one: one.set("run_finished", output=7)),
+    ("decisions_follow", "ended", lambda one: (one.set("run_finished", output=7), older_before_last(one))),
     ("decisions_follow", "asking", lambda one: one.set("timer_set", due=4_000_000_000_000)),
     ("decisions_follow", "asking", lambda one: one.set("step_started", title="Another title")),
     ("log_gap_free", "ended", lambda one: one.log.pop(2)),
