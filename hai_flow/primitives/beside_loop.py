@@ -103,6 +103,8 @@ class FairThread:
         if result.set_running_or_notify_cancel():
             try:
                 result.set_result(run_in_short_turns(work))
+            except StopIteration as error:  # no future of a loop takes one: its task would wait for ever
+                result.set_exception(RuntimeError(f"the work raised {error!r}"))
             except BaseException as error:
                 result.set_exception(error)
 

@@ -232,6 +232,9 @@ def test_states_outlive_a_rotation_of_the_key_but_not_its_retirement(house: Hous
         assert list_tools(second) == 200
     between = callers[0].call("confirm_delete", {"filename": "b.txt"})["requestState"]
     assert "result" in answer(callers[1], between, "b.txt"), "a process learns of a key by the first state under it"
+    rotate(at_once=False)
+    session = begin_session(house.http[0], house.ann)
+    assert list_tools(True) == 200, "or by the first session"
     between = callers[0].call("confirm_delete", {"filename": "c.txt"})
     retired = rotate(at_once=True)
     (question,) = [

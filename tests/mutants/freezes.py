@@ -130,8 +130,13 @@ thaws.bug(
 )
 freezes.bug(
     "an older read of the freezes takes the place of a newer one",
-    ("        if version < self._version:\n", "        if False:\n"),
-    by=f"{_RUNTIME}::test_a_read_that_was_overtaken_by_a_newer_one_changes_nothing",
+    ("        async with self._reading:\n", "        if True:\n"),
+    by=f"{_RUNTIME}::test_a_slow_read_of_freezes_does_not_undo_a_newer_one",
+)
+freezes.bug(
+    "freezes of a restored database are not noticed",
+    ("version if self._newest == noted else max(version, self._newest)", "max(version, self._newest)"),
+    by=f"{_RUNTIME}::test_the_freezes_of_a_restored_database_are_noticed",
 )
 
 outcomes = Room("hai_flow/engine/handlers/outcomes.py", _ENGINE)

@@ -129,7 +129,7 @@ async def test_frozen_work_goes_on_in_a_process_that_starts_after_the_thaw(make:
     await until(lambda: is_now(second, run_id, "finished"))
 
 
-async def test_a_read_that_was_overtaken_by_a_newer_one_changes_nothing(
+async def test_a_slow_read_of_freezes_does_not_undo_a_newer_one(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What had waited for the thaw would wait until somebody changed the freezes once more."""
@@ -147,10 +147,24 @@ async def test_a_read_that_was_overtaken_by_a_newer_one_changes_nothing(
     slow = asyncio.create_task(runtime.freezes.read())
     await began.wait()
     await thaw(eye, row)
-    await runtime.freezes.read()
+    newer = asyncio.create_task(runtime.freezes.read())
+    await until(lambda: newer.done() or bool(runtime.freezes._reading._waiters))
     may_end.set()
-    await slow
+    await asyncio.gather(slow, newer)
     assert (runtime.freezes.is_stale, runtime.freezes.of(LOCAL_TENANT)) == (False, ())
+
+
+async def test_the_freezes_of_a_restored_database_are_noticed(make: Make, eye: Connection) -> None:
+    """Their version is one that the process has known already."""
+    runtime = await make(performs=True)
+    for _ in range(2):
+        await thaw(eye, await freeze(eye))
+    await until(lambda: runtime.freezes._version == 4)
+    await eye.execute("UPDATE freeze_switch SET version = 2")
+    await runtime.freezes.read()  # as after each loss of the database
+    assert not runtime.freezes.is_stale
+    await freeze(eye)
+    await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
 
 
 async def test_a_locked_run_that_is_to_go_on_keeps_no_other_waiting(

@@ -18,6 +18,7 @@ from hai_flow import values
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan, PythonTool
 from hai_flow.errors import StepError
+from hai_flow.primitives.beside_loop import LARGE_BYTES
 from hai_flow.steps.python.runner import PythonRunner
 from hai_flow.steps.python.threads import ToolThreads
 from hai_flow.steps.python.toolbox import Toolbox
@@ -41,6 +42,21 @@ class Item(pydantic.BaseModel):
 class Size(enum.Enum):
     SMALL = "small"
     LARGE = "large"
+
+
+def _leave(value: list[str]) -> None:
+    raise {"stop": StopIteration, "exit": SystemExit}[value[0]]
+
+
+Leaving = Annotated[list[str], pydantic.AfterValidator(_leave)]
+
+
+def takes_leave(value: Leaving) -> None:
+    raise AssertionError(value)
+
+
+def gives_leave(value: list[str]) -> Leaving:
+    return value
 
 
 class Receipt(pydantic.BaseModel):
@@ -145,6 +161,20 @@ async def perform(runner: PythonRunner, function: str, stream: bool = False, **a
     step, heard = plan_of(function, ", stream: text" if stream else "").steps["s"], Heard()
     attempt = Attempt("run", "s", 1, values.dumps(arguments).decode(), step, from_disk=True)
     return await runner.perform(attempt, heard), heard
+
+
+@pytest.mark.parametrize("size", [1, LARGE_BYTES])
+@pytest.mark.parametrize(("how", "error"), [("stop", RuntimeError), ("exit", StepError)])
+@pytest.mark.parametrize("function", ["takes_leave", "gives_leave"])
+async def test_whatever_a_validator_raises_ends_the_attempt_alone(
+    runner: PythonRunner, function: str, how: str, error: type[Exception], size: int
+) -> None:
+    work = perform(runner, function, value=[how, "x" * size])
+    if (function, how) == ("gives_leave", "stop"):  # it has had its effect
+        assert (await work)[1].notes
+        return
+    with pytest.raises(error):
+        await work
 
 
 async def test_annotations_that_mean_more_than_json_get_instances(runner: PythonRunner) -> None:

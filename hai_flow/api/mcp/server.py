@@ -159,11 +159,13 @@ class McpEndpoint:
         if (refusal := find_envelope_fault(message, version)) is not None:
             await refusal(scope, receive, send)
             return
-        if (fault := await self._keys.refresh(message)) is not None:
+        id = headers.get(HEADER)
+        is_known = id is None or self._sessions.resume(principal, id) is not None
+        if (fault := await self._keys.refresh(message, is_known=is_known)) is not None:
             await _refuse(400, INVALID_PARAMS, fault, message.get("id"))(scope, receive, send)
             return
         if is_older := version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
-            id, method = headers.get(HEADER), message.get("method")
+            method = message.get("method")
             session = None if id is None else self._sessions.resume(principal, id)
             if id is not None and session is None and method != "initialize":
                 unknown = _refuse(404, INVALID_PARAMS, "Session not found: begin one with `initialize`.")

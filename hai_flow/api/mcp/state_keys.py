@@ -33,13 +33,13 @@ class StateKeys:
         now = time.time()
         return [each.key for each in self._keys if each.until is None or now < each.until]
 
-    async def refresh(self, message: Any) -> str | None:
-        """Read the ring anew if it is old, or does not have the key of the state in the message. Returns why that
-        state is refused, if its key is retired."""
+    async def refresh(self, message: Any, *, is_known: bool = True) -> str | None:
+        """Read the ring anew if it is old, or does not have the key of the state in the message, or that of its
+        session (not `is_known`). Returns why that state is refused, if its key is retired."""
         params = message.get("params") if isinstance(message, Mapping) else None
         state = params.get("requestState") if isinstance(params, Mapping) else None
         age = time.monotonic() - self._read_at
-        is_known = not isinstance(state, str) or self._find(state) is not None
+        is_known = is_known and (not isinstance(state, str) or self._find(state) is not None)
         if not self._keys or age > (REFRESH_SECONDS if is_known else _UNKNOWN_SECONDS):
             await self._reread()
         key = self._find(state) if isinstance(state, str) else None

@@ -44,6 +44,7 @@ class Freezes(Service):
         self._of: dict[UUID, tuple[Freeze, ...]] = {}
         self._ruled: Mapping[UUID, frozenset[str]] = {}
         self._stale = asyncio.Event()
+        self._reading = asyncio.Lock()
         self.changed: list[Callable[[], None]] = []
 
     def of(self, tenant: UUID) -> tuple[Freeze, ...]:
@@ -110,18 +111,20 @@ class Freezes(Service):
                 self._stale.set()
 
     async def read(self) -> None:
-        """Take in those that are in force now."""
-        async with self._database.engine.acquire() as connection:
-            version, rows = await store.in_force(connection)  # first: what is newer than it is read again
-            ruled = await rules.list_tools(connection)
-        if version < self._version:
-            return  # another read, which began later, was faster
-        changes = version != self._version or rows != self._rows
-        self._version, self._newest, self._rows, self._ruled = version, max(version, self._newest), rows, ruled
-        if changes:
-            self._of = {}
-            for call in self.changed:
-                call()
+        """Take in those that are in force now. One read ends before another begins, so none undoes a newer one."""
+        async with self._reading:
+            noted = self._newest
+            async with self._database.engine.acquire() as connection:
+                version, rows = await store.in_force(connection)  # first: what is newer than it is read again
+                self._ruled = await rules.list_tools(connection)
+            changes = version != self._version or rows != self._rows
+            # What was noted before counts no more: a database that was restored may have an older version.
+            self._newest = version if self._newest == noted else max(version, self._newest)
+            self._version, self._rows = version, rows
+            if changes:
+                self._of = {}
+                for call in self.changed:
+                    call()
 
 
 def _freeze(row: FreezeRow) -> Freeze:

@@ -56,10 +56,10 @@ class PythonRunner:
             call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk
         )
         host = self._host(attempt, stream, _name_of(call.tool, call)) if python_function.wants_host else None
-        arguments = await run_by_size(len(attempt.args), _arguments, python_function, attempt, host)
-        work = partial(python_function.function, **arguments)
         heard = stream if call.stream else None
-        try:
+        try:  # validators and serializers are the tool's code, too
+            arguments = await run_by_size(len(attempt.args), _arguments, python_function, attempt, host)
+            work = partial(python_function.function, **arguments)
             match python_function.kind:
                 case "async":
                     output = await work()
@@ -70,6 +70,7 @@ class PythonRunner:
                 case "sync_stream":
                     assert host is not None
                     output = await self._run_in_thread(attempt, host.tool, partial(_drain_generator, work, host, heard))
+            return await python_function.signature.output(output, call.tool.big_integers, stream.noted)
         except (SystemExit, KeyboardInterrupt) as error:  # it must not end the process that performs for others
             raise StepError(f"the tool tried to end its process: {text_of(error)}", retriable=False) from error
         except BaseException as error:
@@ -79,7 +80,6 @@ class PythonRunner:
         finally:
             if host is not None:
                 host.is_over = True
-        return await python_function.signature.output(output, call.tool.big_integers, stream.noted)
 
     def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
         call = step.verb

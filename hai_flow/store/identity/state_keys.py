@@ -59,7 +59,9 @@ async def rotate(connection: Connection, *, at_once: bool) -> None:
     """Add a key, which seals from now on. `at_once`: the keys before it open nothing any more; else they open the
     states that they have sealed, until these expire."""
     query = "INSERT INTO state_keys (n, key, at_once) SELECT coalesce(max(n), 0) + 1, $1, $2 FROM state_keys"
-    await connection.execute(query, secrets.token_bytes(32), at_once)
+    async with connection.transaction():
+        await connection.execute("LOCK TABLE state_keys IN SHARE ROW EXCLUSIVE MODE")  # of two at once, one is later
+        await connection.execute(query, secrets.token_bytes(32), at_once)
 
 
 def _build(seal: bytes, key: bytes | None, until: float | None) -> StateKey:
