@@ -176,11 +176,10 @@ def test_a_run_starts_and_is_found_where_location_says(http: Checked) -> None:
 
 
 def test_an_answer_has_every_key_of_a_value(http: Checked) -> None:
-    name, value = unique("echo"), {"_sales": 1, "": {"_sa": [None]}}  # FastAPI leaves out what begins with `_sa`
-    source = f"hai: flow/v1\nname: {name}\nversion: 1\nsteps: [{{return: '${{{{ input }}}}'}}]\n"
+    name, value = unique("echo"), {"_sales": 1, "n": {"_sa": [None]}}  # FastAPI leaves out what begins with `_sa`
+    source = f"hai: flow/v1\nname: {name}\nversion: 1\nsteps: [{{return: {json.dumps(value)}}}]\n"
     assert http.post("/v1/workflows", content=source.encode(), headers=YAML).is_success
-    run = wait_for_end(http, start(http, name, input=value)["id"])
-    assert (run["input"], run["output"]) == (value, value)
+    assert wait_for_end(http, start(http, name)["id"])["output"] == value
 
 
 def test_an_idempotency_key_starts_one_run(http: Checked) -> None:
