@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from hai_flow.definition.names.names import check_name, suggest_name
+from hai_flow.definition.names.names import SEEDED, check_name, suggest_name
 from hai_flow.definition.names.wording import article, as_yaml, kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.yaml.document import Path
@@ -36,6 +36,7 @@ class _Outliner:
         self.reader = reader
         self.found = Outline(reader.document)
         self.order = 0
+        self.is_seeded = isinstance(reader.document.value, Mapping) and reader.document.value.get("name") == SEEDED
 
     # -- lists -----------------------------------------------------------------------------------------------------
 
@@ -51,6 +52,10 @@ class _Outliner:
 
     def _step(self, raw: Json, at: Path, prefix: str, chain: Chain, counts: dict[str, int]) -> StepDraft:
         verb = self._verb(raw, at)
+        raw_id = raw.get("id") if isinstance(raw, dict) else None
+        imitated = raw_id if self.is_seeded and isinstance(raw_id, str) else None
+        if imitated is not None and isinstance(raw, dict):
+            raw = {key: value for key, value in raw.items() if key != "id"}
         word = verb or "step"
         counts[word] = counts.get(word, 0) + 1
         fields: dict[str, Json] = {}
@@ -61,9 +66,8 @@ class _Outliner:
             if isinstance(raw, dict) and "approval" in raw:
                 inside["approval"] = frozenset(SHAPES["approval"].words)
             fields = self.reader.fields(shape, raw, at, f"{article(verb)} step", elsewhere=STEP_KEYS, inside=inside)
-        raw_id = raw.get("id") if isinstance(raw, dict) else None
-        usable = isinstance(raw_id, str) and check_name(raw_id) is None
-        own = raw_id if usable and isinstance(raw_id, str) else f"{word}#{counts[word]}"
+        usable = imitated is None and isinstance(raw_id, str) and check_name(raw_id) is None
+        own = imitated or (raw_id if usable and isinstance(raw_id, str) else f"{word}#{counts[word]}")
         draft = StepDraft(verb, fields, at, f"{prefix}{own}", own, chain, self._next_order())
         if usable:
             self._declare(draft, at)

@@ -2,9 +2,13 @@
 behind it.
 
 A canary is a run of a workflow that is written here, out of a question that was asked before: its one step has the
-same name, the same rules and the same tool in words, but the tool is `hai_flow.steps.built_in.nothing`, which performs
+same path, the same rules and the same tool in words, but the tool is `hai_flow.steps.built_in.nothing`, which performs
 nothing. So whatever comes of the question, there is nothing that could begin. The arguments and the texts are given
 anew, for those of the real question may be personal.
+
+The path is no disguise, but the step's own: each pair of brackets is a `for_each` over one item of that key, and what
+stands between them is an id, which in this workflow alone may be any part of a path. So whatever shows a path, an
+event, a row or a card, shows the right one.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hai_flow import values
+from hai_flow.definition import paths
+from hai_flow.definition.names import names
 from hai_flow.definition.people.calendars import count_working_days
 from hai_flow.definition.plan import Approve, Plan, Template
 from hai_flow.engine.events import PendingOpened
@@ -26,12 +32,11 @@ from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.values import Json
 
-CANARY: Final = "oversight_canary"
+CANARY: Final = names.SEEDED
 """The name of the workflow, which no author can publish and no request can start."""
 ASKER: Final = "service:oversight"
 """The requester of every canary, and of no other run of that workflow."""
 NOTHING: Final = "hai_flow.steps.built_in.nothing"
-_PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOOL: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?:\.([A-Za-z_][A-Za-z0-9_-]*))?")
 _OPTIONS: Final = ("approve", "reject")
 
@@ -76,10 +81,12 @@ def disguise_state(state: RunState) -> RunState:
     return replace(state, workflow=name, version=version, requester=who, instigators=())
 
 
-def write_input(plan: Plan, requester: str, content: Mapping[str, Json]) -> dict[str, Json]:
-    """The input of a canary's run that imitates one of the plan, which `requester` seems to have started."""
+def write_input(plan: Plan, path: str, requester: str, content: Mapping[str, Json]) -> dict[str, Json]:
+    """The input of a canary's run that imitates one of the plan, asking at `path`, which `requester` seems to have
+    started."""
+    keys: list[Json] = [paths.unescape(key) for key in paths.keys_of(path)]
     model = {"workflow": plan.name, "version": plan.version, "sha256": plan.sha256.hex()}
-    return {**model, "requester": requester, **content}
+    return {**model, "requester": requester, "keys": keys, **content}
 
 
 def name_workflow(state: RunState) -> str:
@@ -88,20 +95,25 @@ def name_workflow(state: RunState) -> str:
     return state.workflow if disguise is None or state.ended else disguise.workflow
 
 
-def write_workflow(plan: Plan, opened: PendingOpened, content: Mapping[str, Json], form: Json = None) -> bytes:
-    """The document of a canary that looks like the question `opened` of a run of the plan. `content` is what it shows:
-    `title` and `message` (without them as if the author had written none), `arguments` of a call or `evidence`. `form`
-    takes the place of one that is filled in from the run. Raises NotImitable."""
-    if not _PATH.fullmatch(opened.path):
-        raise NotImitable(
-            f"{opened.path} stands inside of another step, or of an agent; expected one of the first level"
-        )
-    step = _write_step(opened.path, opened, content, _write_policy(plan, opened, content, form))
-    tools = {} if opened.kind == "approve" else {"tools": _write_tool(opened)}
+def write_workflow(
+    plan: Plan, opened: PendingOpened, path: str, content: Mapping[str, Json], form: Json = None
+) -> bytes:
+    """The document of a canary that looks like the question `opened` of a run of the plan, asked at `path`, which may
+    name other iterations. `content` is what it shows:
+    `title` and `message` (without them as if the author had written none), `arguments` of a call or `evidence`.
+    `form`, and `summary` of the content, take the place of one that is filled in from the run. Raises NotImitable."""
+    *loops, id = _split_path(path)
+    step = _write_step(id, opened, content, _write_policy(plan, opened, content, form))
+    for number, loop in reversed(list(enumerate(loops))):
+        each = {"items": [0], "as": f"item_{number}", "key": f"${{{{ input.keys[{number}] }}}}", "steps": [step]}
+        step = {"id": loop, "for_each": each}
+    tools = {} if opened.kind == "approve" else {"tools": _write_tool(plan, opened)}
     document = {
         "hai": "flow/v1",
         "name": CANARY,
         **({"title": plan.title} if plan.title else {}),
+        **_write_summary(plan, content),
+        "queue": plan.queue,
         "input": {**_INPUT, "required": [*_INPUT["required"], *(name for name in _CONTENT if name in content)]},
         **({"roles": {name: list(members) for name, members in plan.roles.items()}} if plan.roles else {}),
         **({"calendar": plan.calendar} if plan.calendar != "default" else {}),
@@ -114,11 +126,11 @@ def write_workflow(plan: Plan, opened: PendingOpened, content: Mapping[str, Json
     return values.dumps({**document, "version": version})
 
 
-_CONTENT: Final = ("title", "message", "arguments", "evidence")
+_CONTENT: Final = ("title", "message", "summary", "arguments", "evidence")
 _TEXT: Final = {"type": "string"}
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
-    "required": ["workflow", "version", "sha256", "requester"],
+    "required": ["workflow", "version", "sha256", "requester", "keys"],
     "additionalProperties": False,
     "properties": {
         "workflow": _TEXT,
@@ -127,20 +139,45 @@ _INPUT: Final[dict[str, Any]] = {
         "requester": _TEXT,
         "title": _TEXT,
         "message": _TEXT,
+        "summary": _TEXT,
         "wait": _TEXT,
+        "keys": {"type": "array", "items": _TEXT},
         "arguments": {"type": "object"},
         "evidence": {},
     },
 }
 
 
-def _write_tool(opened: PendingOpened) -> dict[str, Json]:
+def _split_path(path: str) -> list[str]:
+    """The ids of the loops around the step, outermost first, and its own. Raises NotImitable."""
+    if any(paths.escape(paths.unescape(key)) != key for key in paths.keys_of(path)):
+        raise NotImitable("expected the key of an iteration between each pair of brackets, as paths of a run have it")
+    if paths.UNDO in path or paths.FINALLY in path:
+        raise NotImitable("it stands in a `finally` or an `undo`, which a run shows as its end")
+    return [part.strip("/") for part in paths.plan_path(path).split("[]")]
+
+
+def _write_summary(plan: Plan, content: Mapping[str, Json]) -> dict[str, Json]:
+    is_filled_in = plan.summary is not None and bool(plan.summary.holes)
+    if is_filled_in != ("summary" in content):
+        raise NotImitable(
+            "the `summary` of its workflow is filled in from the run, which may be personal; expected one in its place"
+            if is_filled_in
+            else "expected no `summary`: that of its workflow is the same each time, or it has none"
+        )
+    if plan.summary is None:
+        return {}
+    return {"summary": "${{ input.summary }}" if is_filled_in else plan.summary.written}
+
+
+def _write_tool(plan: Plan, opened: PendingOpened) -> dict[str, Json]:
     name = _TOOL.fullmatch(opened.tool or "")
     if name is None:
         raise NotImitable(f"it asks about `{opened.tool}`; expected a call of a tool, or an `approve`")
     tool, function = name.groups()
     effect = {} if opened.effect in (None, "write") else {"effect": opened.effect}
-    return {tool: {"python": NOTHING if function else f"{NOTHING}:perform", **effect}}
+    chat = {"chat": False} if tool in plan.tools_without_chat else {}
+    return {tool: {"python": NOTHING if function else f"{NOTHING}:perform", **effect, **chat}}
 
 
 def _write_step(
@@ -149,7 +186,10 @@ def _write_step(
     others = [option for option in opened.options if option != "approve"]
     rest = {"on_decision": dict.fromkeys(others, _END), "catch": [{"errors": ["*"], "steps": _END}]}
     if opened.kind == "approve":
-        return {"id": id, "approve": {**policy, "evidence": "${{ input.evidence }}"}, **rest}
+        if opened.evidence is None and content.get("evidence") is not None:
+            raise NotImitable("expected no `evidence`: this step shows none")
+        evidence = {} if opened.evidence is None else {"evidence": "${{ input.evidence }}"}
+        return {"id": id, "approve": {**policy, **evidence}, **rest}
     arguments, model = content.get("arguments"), values.loads(opened.args or "{}")
     if not isinstance(arguments, dict) or not isinstance(model, dict) or sorted(arguments) != sorted(model):
         names = ", ".join(sorted(model)) if isinstance(model, dict) else ""
@@ -165,7 +205,7 @@ def _write_policy(plan: Plan, opened: PendingOpened, content: Mapping[str, Json]
     rules = derive_rules(PendingState(opened))
     if set(rules.from_) <= {REQUESTER}:
         raise NotImitable("it asks its requester, and a canary has none")
-    model = _find_form(plan, opened.path)
+    model = _find_form(plan, paths.plan_path(opened.path))
     if model is not None and model.holes and form is None:
         raise NotImitable("its form is filled in from the run, which may be personal; expected a `form` in its place")
     if form is not None and (model is None or not model.holes):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from json import loads
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from anyio import to_thread
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -18,6 +20,7 @@ from hai_flow.engine.state.state import RunState
 from tests.api.test_audit import House, wait_for
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
+from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
 
@@ -104,8 +107,10 @@ def describe(answer: Any) -> Any:
             "thread_id",
             "seq",
             "first_seq",
+            "cursor",
             "digest",
             "title",
+            "summary",
             "args",
             "detail",
             "params",
@@ -138,10 +143,6 @@ def test_an_open_canary_shows_what_the_real_question_shows(
     assert names == [sorted(each) for each in bob.get(f"/v1/pendings/{real['id']}/history").json()["items"]]
     assert bob.get("/v1/inbox/counts").json()["workflows"].keys() == {"pay"}
     assert [each["id"] for each in bob.get("/v1/inbox", params={"workflow": "pay"}).json()["items"]].count(item["id"])
-    for path in ("", "/snapshot", "/events", "/steps", "/pendings"):
-        answers = [bob.get(f"/v1/runs/{each['run_id']}{path}") for each in (item, real)]
-        assert answers[0].status_code == answers[1].status_code, path
-        assert describe(answers[0].json()) == describe(answers[1].json())
     operator = house.as_("user:olga", "operator", "decider")
     view = operator.get(f"/v1/runs/{item['run_id']}").json()
     assert (view["workflow"], view["version"]["version"], view["started_by"]) == ("pay", 1, "user:ann")
@@ -174,13 +175,91 @@ OF_ONE = (
     "/v1/pendings/{id}/history",
     "/v1/pendings/{id}/openings",
     "/v1/pendings/{id}/receipt",
+    "/v1/runs/{run_id}",
+    "/v1/runs/{run_id}/snapshot",
+    "/v1/runs/{run_id}/events",
+    "/v1/runs/{run_id}/steps",
+    "/v1/runs/{run_id}/marks",
+    "/v1/runs/{run_id}/diff?from=1&to=3",
+    "/v1/approvals/{run_id}",
+    "/v1/threads/{run_id}",
+    "/v1/threads/{run_id}/messages",
+    "/v1/threads/{run_id}/queue",
+    "/api/v1/agent/runs/{run_id}/history",
 )
+
+
+POLICY = "{from: [user:bob], reasons: {reject: required}}"
+GATED = f"call: ledger.grant, with: {{action: pay, arguments: {{amount: 7}}}}, approval: {POLICY}"
+STEP = f"{{id: transfer, {GATED}}}"
+AGENT = "{{id: clerk, agent: {{model: smart, prompt: Pay, tools: ['{0}'], approvals: {{{0}: {1}}}}}}}"
+SIGNED = "{id: signed, approve: {title: 'Sign?', from: [user:bob], reasons: {reject: required}}}"
+IN_PLACES = """
+hai: flow/v1
+version: 1
+title: Places
+summary: A place of ${{ input.n }}
+input: {type: object, properties: {n: {type: integer, default: 1}}}
+tools: {ledger: {python: hai_flow.steps.built_in, effect: external}}
+"""
+PLACES = {
+    "each[b%2Fc]/transfer": f"{{id: each, for_each: {{items: [b/c], steps: [{STEP}]}}}}",
+    "again[0]/transfer": f"{{id: again, repeat: {{max: 1, steps: [{STEP}]}}}}",
+    "each[b]/call#2": f"{{id: each, for_each: {{items: [b], steps: [{{{GATED}, if: 'false'}}, {{{GATED}}}]}}}}",
+    "checks/legal/transfer": f"{{id: checks, parallel: {{legal: [{STEP}], other: [{{say: hi}}]}}}}",
+    "route/1/transfer": "{id: route, switch: [{when: 'false', steps: [say: a]}, "
+    f"{{default: true, steps: [{STEP}]}}]}}",
+    "wrap/transfer": f"{{id: wrap, try: [{STEP}]}}",
+    "wrap/~catch/0/transfer": f"{{id: wrap, try: [fail: {{message: a}}], catch: [{{errors: '*', steps: [{STEP}]}}]}}",
+    "try#1/rows[b]/call#1": f"{{try: [{{id: rows, for_each: {{items: [b], steps: [{{{GATED}}}]}}}}]}}",
+    "clerk[0]/call[ledger.grant-1]/ledger.grant": AGENT.format("ledger.grant", POLICY),
+    "clerk[0]/call[ledger.grant-1]/ledger.*": AGENT.format("ledger.*", POLICY),
+    "each[b]/signed": f"{{id: each, for_each: {{items: [b], steps: [{SIGNED}]}}}}",
+}
+"""A step that asks inside of another one, by the path of its question."""
+
+
+async def test_a_decider_can_tell_a_canary_of_no_place_from_a_real_one(postgres_server: Server, tmp_path: Path) -> None:
+    """In its lists, the answers about the question, and those about its run."""
+    call = '{"action": "pay", "arguments": {"amount": 7}}'
+    asked = [spoken(Answer("Well.", calls=(("ledger_grant", call),))) for path in PLACES if "clerk" in path]
+    async with FakeModels(*asked) as fake:
+        catalogue = tmp_path / "models.yaml"
+        smart = f"{{smart: {{provider: vllm, base_url: '{fake.url}', model: small}}}}"
+        catalogue.write_text(f"hai: models/v1\nmodels: {smart}\n")
+        environment = {**KEYS, "HAI_FLOW_MODELS": str(catalogue)}
+        with postgres_server.database() as dsn, serving(dsn, environment=environment) as process:
+            with House((process, People(dsn))) as house:
+                await to_thread.run_sync(tell_all, house, house.as_("user:bob", "decider"))
+            assert not process.faults
+
+
+def tell_all(house: House, bob: httpx2.Client) -> None:
+    model = "models: {smart: {use: smart}}\n"
+    for number, (path, step) in enumerate(PLACES.items()):
+        name = f"place-{number}"
+        text = f"{IN_PLACES}name: {name}\n{model if 'agent' in step else ''}steps: [{step}]\n"
+        published = house.as_("user:pat", "publisher").post("/v1/workflows", content=text, headers=YAML)
+        assert published.status_code == 201, published.text
+        house.as_("user:ann", "operator").post("/v1/runs", json={"workflow": name}).raise_for_status()
+        (real,) = wait_for(lambda name=name: bob.get(f"/v1/inbox?workflow={name}").json()["items"])
+        assert real["path"] == path
+        own = {"arguments": None, "title": "Sign?"} if "signed" in path else {"title": None}
+        own["summary"] = "A place of mine"
+        item = find_question(bob, seed(house, workflow=name, path=path, **own))
+        assert {each: item[each] for each in SHOWN} == {each: real[each] for each in SHOWN}
+        tell_from(bob, item, real)
+        decided = decide(bob, item["id"], decision="approve")
+        assert (decided["canary"]["status"], decided["canary"]["path"]) == ("missed", path)
 
 
 def test_a_decider_can_tell_a_canary_by_no_list_and_no_answer(
     house: House, bob: httpx2.Client, real: dict[str, Any]
 ) -> None:
-    canary = find_question(bob, seed(house))
+    tell_from(bob, find_question(bob, seed(house)), real)
+
+
+def tell_from(bob: httpx2.Client, canary: dict[str, Any], real: dict[str, Any]) -> None:
     ids = (canary["id"], canary["run_id"])
     for path in LISTS:
         listed = bob.get(path)
@@ -274,6 +353,7 @@ def test_a_refused_canary_is_caught_and_its_seeder_is_not_asked(
         ({"arguments": None}, 422, "canary_invalid"),
         ({"within": "soon"}, 422, "canary_invalid"),
         ({"form": {"type": "object"}}, 422, "canary_invalid"),
+        ({"summary": "Paid"}, 422, "canary_invalid"),
         ({"reason": ""}, 422, "request.invalid"),
         ({"requester": "ann"}, 422, "request.invalid"),
     ],
@@ -352,6 +432,31 @@ def test_an_approval_with_a_quorum_is_imitated_and_told_at_its_last_vote(
     cat = house.as_("user:cat", "decider")
     assert decide(cat, item["id"], decision="reject")["canary"]["status"] == "caught"
     assert cat.get("/v1/oversight/me").json()["caught"] == 1
+
+
+PARENT = """
+hai: flow/v1
+name: parent
+version: 1
+steps: [{id: below, run: {workflow: child}}]
+"""
+CHILD = """
+hai: flow/v1
+name: child
+version: 1
+steps: [{id: sure, approve: {title: Sure?, from: [user:bob]}}]
+"""
+
+
+def test_of_a_question_in_a_child_run_there_is_no_canary(house: House, bob: httpx2.Client) -> None:
+    for source in (CHILD, PARENT):
+        assert house.as_("user:pat", "publisher").post("/v1/workflows", content=source, headers=YAML).status_code == 201
+    house.as_("user:ann", "operator").post("/v1/runs", json={"workflow": "parent"}).raise_for_status()
+    wait_for(lambda: bob.get("/v1/inbox?workflow=child").json()["items"])
+    question = {"workflow": "child", "path": "sure", "title": "Sure?", "reason": "too much"}
+    refused = house.as_("user:root", "admin").post("/v1/canaries", json=question)
+    assert (refused.status_code, refused.json()["code"]) == (422, "canary_invalid")
+    assert "child run" in refused.json()["detail"]
 
 
 LIMITS = """

@@ -236,6 +236,7 @@ export interface CanaryBody {
   form?: Record<string, Json> | null;
   title?: string | null;
   message?: string | null;
+  summary?: string | null;
   requester?: string | null;
   reason: string;
   within?: string | null;

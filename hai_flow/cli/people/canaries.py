@@ -40,7 +40,7 @@ def list_canaries(
 def seed(
     remote: ActingOptions,
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow whose question it looks like.")],
-    path: Annotated[str, typer.Argument(metavar="STEP", help="The id of the step that asks it.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The path of its question: pay, each[web]/pay.")],
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it has to be refused; told afterwards.")],
     arguments: Annotated[
         str | None, typer.Option("--arguments", metavar="JSON", help="The arguments of the call, all of them.")
@@ -53,6 +53,9 @@ def seed(
     ] = None,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The question in one line.")] = None,
     message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Markdown below the title.")] = None,
+    summary: Annotated[
+        str | None, typer.Option("--summary", metavar="TEXT", help="In place of one that is filled in from its run.")
+    ] = None,
     requester: Annotated[
         str | None, typer.Option("--requester", metavar="WHO", help="Who seems to ask. Default: who asked last.")
     ] = None,
@@ -61,7 +64,7 @@ def seed(
     ] = None,
 ) -> None:
     """Ask people a question that they have to refuse. Whoever approves it lets nothing begin. For admins."""
-    texts = {"title": title, "message": message, "requester": requester, "within": within}
+    texts = {"title": title, "message": message, "summary": summary, "requester": requester, "within": within}
     body: dict[str, Json] = {"workflow": workflow, "path": path, "reason": reason}
     body |= {name: value for name, value in texts.items() if value is not None}
     for name, text in (("arguments", arguments), ("evidence", evidence), ("form", form)):

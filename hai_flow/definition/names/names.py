@@ -13,6 +13,8 @@ from typing import Final, Literal, TypeAlias
 from hai_flow.definition.names.known_names import ROOTS
 
 LENGTH_MAX: Final = 63
+SEEDED: Final = "oversight_canary"
+"""The workflow that the server alone writes (`engine/canaries`): its steps have ids as paths have parts."""
 
 IDENTIFIER: Final = "[a-z][a-z0-9_]{0,62}"
 VARIABLE: Final = "[A-Za-z][A-Za-z0-9_]{0,62}"

@@ -134,12 +134,13 @@ async def count_own_canaries(
     return (row[0], row[1], row[2])
 
 
-_NEWEST: Final = f"""
+_NEWEST: Final = rf"""
 SELECT opened_at, run_id, id FROM (
   SELECT run_id, id, path, opened_at FROM pendings
   WHERE tenant = $1 AND kind IN ('approve', 'gate') AND status <> 'voided'
   ORDER BY opened_at DESC, id DESC LIMIT {LOOKED_AT_MAX}
-) newest WHERE path = $3 AND EXISTS (SELECT FROM runs r WHERE r.id = newest.run_id AND r.workflow_name = $2)
+) newest WHERE regexp_replace(path, '\[[^\]]*\]', '[]', 'g') = $3
+  AND EXISTS (SELECT FROM runs r WHERE r.id = newest.run_id AND r.workflow_name = $2)
 ORDER BY opened_at DESC, id DESC LIMIT {MODELS_MAX}
 """
 
@@ -147,5 +148,6 @@ ORDER BY opened_at DESC, id DESC LIMIT {MODELS_MAX}
 async def list_models(
     connection: Connection | Pool, tenant: UUID, workflow: str, path: str
 ) -> list[tuple[datetime, UUID, str]]:
-    """The newest questions of the step among the tenant's newest 20,000: when each was asked, its run and its id."""
+    """The newest questions of the plan's step `path` among the tenant's newest 20,000: when each was asked, its run and
+    its id."""
     return [(row[0], row[1], row[2]) for row in await connection.fetch(_NEWEST, tenant, workflow, path)]

@@ -20,6 +20,7 @@ from hai_flow.api.requests.views import render_canary
 from hai_flow.api.rest.admin.oversight import READ, Since, read_age
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import ASKER, CANARY, NotImitable, write_input, write_workflow
@@ -32,7 +33,7 @@ from hai_flow.store.people.canaries import CanaryRow
 router = Routes(prefix="/v1/canaries", tags=["oversight"])
 
 SEEDED: Final = "canary.seeded"
-_CONTENT: Final = ("title", "message", "arguments", "evidence")
+_CONTENT: Final = ("title", "message", "summary", "arguments", "evidence")
 _SECRETS: Final = secrets.SystemRandom()
 
 
@@ -47,6 +48,9 @@ class CanaryBody(Body):
     form: dict[str, Any] | None = Field(default=None, description="of a question whose form is filled in from its run")
     title: str | None = Field(default=None, min_length=1, max_length=300)
     message: str | None = Field(default=None, max_length=10_000)
+    summary: str | None = Field(
+        default=None, min_length=1, max_length=200, description="of a workflow whose summary is filled in from the run"
+    )
     requester: Annotated[str, Field(pattern=r"^(user|service|agent):\S{1,200}$"), Visible] | None = Field(
         default=None, description="who seems to ask; else who asked last"
     )
@@ -72,7 +76,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
         thread_id=str(start_id),
         requester=ASKER,
         instigators=(requester,),  # who seems to ask does not decide, as at the real one
-        input=write_input(plan, requester, {**content, **_draw_wait(body.within)}),
+        input=write_input(plan, body.path, requester, {**content, **_draw_wait(body.within)}),
     )
     access = await access.beginning_anew(imitation, start, None)
     who, looks = access.principal.id, (body.workflow, body.path, opened.tool, requester)
@@ -134,7 +138,7 @@ async def _imitate(
     models = [] if workflow == CANARY else [
         (at, id, run_id, cell)
         for cell in access.everywhere
-        for at, run_id, id in await canaries.list_models(cell.reads, access.tenant, workflow, path)
+        for at, run_id, id in await canaries.list_models(cell.reads, access.tenant, workflow, plan_path(path))
     ]  # fmt: skip
     obstacle: NotImitable | Unreadable | None = None
     for _, id, run_id, cell in sorted(models, key=lambda model: model[:2], reverse=True):
@@ -142,10 +146,12 @@ async def _imitate(
             state = await cell.state(run_id)
             if id not in state.pendings:
                 continue
+            if state.parent is not None:
+                raise NotImitable("it was asked in a child run, whose parent shows it, too, and a canary has no parent")
             opened = state.pendings[id].opened
             plan = await cell.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
             typed = {"evidence": None, **content} if opened.kind == "approve" else content
-            source = write_workflow(plan, opened, typed, form)
+            source = write_workflow(plan, opened, path, typed, form)
             return cell, _ImitatedQuestion(plan, opened, state.requester, typed, source)
         except (NotImitable, Unreadable) as error:
             obstacle = obstacle or error
