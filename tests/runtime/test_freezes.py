@@ -106,10 +106,10 @@ async def test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze(make: 
     await until(lambda: len(effects.begun) == 1)
     row = await freeze(other)
     await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
+    await until(lambda: is_now(runtime, two, "waiting"))  # the log holds it, and no process's memory
     effects.gate.set()
     await until(lambda: is_now(runtime, one, "finished"))
     assert len(effects.begun) == 1
-    await until(lambda: is_now(runtime, two, "waiting"))  # the log holds it, and no process's memory
     state = await state_of(runtime, two)
     assert (dict(state.attempts), list(state.held.values())) == ({}, [str(row.id)])
     await thaw(other, row)
