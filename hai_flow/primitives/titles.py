@@ -6,6 +6,7 @@ The console has the same `humanise` (console/src/text/names.ts).
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -21,6 +22,8 @@ _SHORT: Final = frozenset((
     "chf", "ip", "json", "csv", "pdf", "html", "sql", "sla", "kpi", "gdpr", "hr", "pii",
 ))  # fmt: skip
 """Words that are written in capitals."""
+MEMBERS: Final = 100
+"""How many arguments of a call are looked at for those."""
 _ENDS: Final = " \n.:?!"  # behind a title, whose arguments follow
 _QUOTES: Final = str.maketrans('"\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}', "'" * 3)
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([_\- ][A-Za-z0-9]+)*", re.ASCII)
@@ -76,7 +79,7 @@ def _list_plain(args: str | None, levels: int = LEVELS) -> list[str]:
     except msgspec.DecodeError:
         return []
     texts, objects = [], []
-    for raw in members.values():
+    for raw in islice(members.values(), MEMBERS):
         literal = bytes(raw).decode()
         if literal[0] == '"':
             line = _cut(reveal(msgspec.json.decode(raw, type=str)))

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
+from hai_flow.runtime.people.receipts import make_key
 from hai_flow.settings import Settings
 from tests.attacks.test_loop_time import JSON, stalls
 from tests.attacks.work import HEAD
@@ -62,8 +64,10 @@ class Place(NamedTuple):
 
 
 @pytest.fixture
-async def place(make: Make, database_url: str, stalls: Stalls) -> AsyncIterator[Place]:
-    runtime, people = await make(performs=True, identity="keys", publish=True), People(database_url)
+async def place(make: Make, database_url: str, stalls: Stalls, tmp_path: Path) -> AsyncIterator[Place]:
+    make_key(keys := tmp_path / "keys.json")
+    runtime = await make(performs=True, identity="keys", publish=True, receipt_keys=keys)
+    people = People(database_url)
     who = {
         "ann": people.person("user:ann"),
         "viewer": people.person("user:vic", roles=["viewer"]),
@@ -117,7 +121,12 @@ async def edit_and_approve(place: Place) -> None:
         assert answer.status_code == (200 if edits is many else 422), answer.text[:300]
         await asyncio.sleep(0)
         assert place.stalls.longest < STALL_SECONDS, place.stalls.longest
-    await place.api.get(f"/v1/pendings/{ids['pending']}/receipt", headers=place.who["boss"])
+
+    async def proven() -> bool:
+        path = f"/v1/pendings/{ids['pending']}/receipt"
+        return (await place.api.get(path, headers=place.who["boss"])).status_code == 200
+
+    await until(proven)
     await asyncio.sleep(0)
     assert place.stalls.longest < STALL_SECONDS, place.stalls.longest
 

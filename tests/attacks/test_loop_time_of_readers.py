@@ -206,6 +206,20 @@ _LISTING: Final[dict[str, Any]] = {"jsonrpc": "2.0", "id": 1, "method": "tools/l
 _ACCEPT: Final = {"Accept": "application/json, text/event-stream"}
 
 
+async def canaries(door: Door) -> None:
+    """A canary with as much evidence as a question may have; its question in each list that shows it."""
+    approve = "{id: a, approve: {title: Hm, from: anyone, exclude: [], evidence: '${{ input.x }}'}}"
+    name = await door.publish(f"{HEAD}{_ANY_X}steps: [{approve}]\n")
+    assert name is not None, "or nothing is tried here"
+    await door.start(name, '{"x": 1}')
+    seeded = {"workflow": name, "path": "a", "reason": "no"}
+    content = await door.draw(small_values_(), lambda value: json.dumps({**seeded, "evidence": value}).encode())
+    for path in ("/v1/canaries", "/v1/inbox", "/v1/pendings"):
+        if path == "/v1/canaries":
+            await door.client.post(path, content=content, headers=JSON)
+        assert (await door.client.get(path)).status_code == 200
+
+
 async def cards_of_agents(door: Door) -> None:
     """The cards and lists of tools of workflows with large schemas and long descriptions."""
     schema = await door.draw(schemas_(), lambda inner: json.dumps({"type": "object", "properties": {"x": inner}}))
@@ -265,7 +279,8 @@ async def secrets_of_a_result(door: Door) -> None:
 
 DOORS: Final[list[Callable[[Door], Awaitable[None]]]] = [
     schedules, working_days, two_versions, lines_of_two_versions, a_letter, a_question, selectors,
-    a_call_that_is_approved, cards_of_agents, a_condition_that_still_holds, events_of_a_run, secrets_of_a_result,
+    a_call_that_is_approved, cards_of_agents, canaries,
+    a_condition_that_still_holds, events_of_a_run, secrets_of_a_result,
 ]  # fmt: skip
 
 

@@ -340,8 +340,8 @@ sends.bug(
     "a wrong historyLength is refused once the run has begun",
     ("should_return_at_once(params), read_history_length(params)", "should_return_at_once(params), None"),
     (
-        'return self._result({"task": a2a.task_of(task, history=history)})',
-        'return self._result({"task": a2a.task_of(task, history=read_history_length(params))})',
+        'return await self._result({"task": await read_task(task, history=history)})',
+        'return await self._result({"task": await read_task(task, history=read_history_length(params))})',
     ),
 )
 tasks.bug(

@@ -18,7 +18,13 @@ from fastapi.responses import JSONResponse, Response
 
 import hai_flow
 from hai_flow import values
-from hai_flow.api.a2a.operations import CalledAgent, piece_of, read_history_length, should_return_at_once
+from hai_flow.api.a2a.operations import (
+    CalledAgent,
+    piece_of,
+    read_history_length,
+    read_task,
+    should_return_at_once,
+)
 from hai_flow.api.a2a.push_configs import (
     CREATE,
     DELETE,
@@ -39,7 +45,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import run_by_size
+from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.wire import a2a, posted_json
 from hai_flow.wire.a2a import older
 from hai_flow.wire.a2a.pushes import find_push_config
@@ -111,7 +117,8 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
         _demand_version(request, old=old)
         if not isinstance(params, dict):
             raise a2a.invalid("/params: expected an object.")
-        return await exchange.perform(older.METHODS.get(method, method), a2a.read_names(params))
+        params = await run_by_size(len(body), a2a.read_names, params)
+        return await exchange.perform(older.METHODS.get(method, method), params)
     except a2a.Fault as fault:
         return _build_rpc_error(id, fault)
     except Rejected as rejected:
@@ -187,7 +194,8 @@ async def _answer_rest(operation: str, request: Request, access: Access, name: s
                     raise a2a.invalid("The body: expected an object.")
                 params |= posted
         method, more = _operation(request.method, operation)
-        return await _A2aExchange(request, access, name, None).perform(method, {**a2a.read_names(params), **more})
+        params = await run_if_large(params, a2a.read_names, params)
+        return await _A2aExchange(request, access, name, None).perform(method, {**params, **more})
     except a2a.Fault as fault:
         return _build_rest_error(fault, _media_type_of(request))
     except Rejected as rejected:
@@ -270,20 +278,20 @@ class _A2aExchange:
                 return await self._stream(access, task, after=None, to_the_end=False)
             if not at_once:
                 task = await agent.settle(access, task)
-            return self._result({"task": a2a.task_of(task, history=history)})
+            return await self._result({"task": await read_task(task, history=history)})
         if method in ("GetTask", "CancelTask"):
             history = read_history_length(params)
             task = await agent.cancel(params) if method == "CancelTask" else (await agent.look(params.get("id")))[1]
-            return self._result(a2a.task_of(task, history=history))
+            return await self._result(await read_task(task, history=history))
         if method == "ListTasks":
-            return self._result(await agent.list_tasks(params))
+            return await self._result(await agent.list_tasks(params))
         if method == "SubscribeToTask":
             access, task = await agent.look(params.get("id"))
             if task.is_over:
                 raise a2a.unsupported(f"The task is over ({task.state.status}): nothing more comes.")
             return await self._stream(access, task, after=self._place(), to_the_end=True)
         if method == "GetExtendedAgentCard":
-            return self._result(await build_extended_card(self._request, self._access, self._name))
+            return await self._result(await build_extended_card(self._request, self._access, self._name))
         if method in METHODS:
             return self._raw_result(await perform_on_push_configs(agent, method, params, old=self._old))
         raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
@@ -293,10 +301,9 @@ class _A2aExchange:
         place = self._request.headers.get("last-event-id", "")
         return int(place) if re.fullmatch(r"[0-9]{1,15}", place) else None
 
-    def _result(self, result: Mapping[str, Any]) -> Response:
-        if self._id is None:
-            return JSONResponse(result, media_type=_media_type_of(self._request))
-        return JSONResponse(self._message(result, last=True))
+    async def _result(self, result: Mapping[str, Any]) -> Response:
+        media_type = _media_type_of(self._request) if self._id is None else _JSON[0]
+        return Response(await run_if_large(result, self._write, result, last=True), media_type=media_type)
 
     def _raw_result(self, result: values.Json) -> Response:
         """A result that is written in the words of its version already."""
@@ -304,11 +311,11 @@ class _A2aExchange:
             return JSONResponse(result, media_type=_media_type_of(self._request))
         return JSONResponse({"jsonrpc": "2.0", "id": self._id, "result": result})
 
-    def _message(self, result: Mapping[str, Any], *, last: bool) -> dict[str, Any]:
+    def _write(self, result: Mapping[str, Any], *, last: bool) -> bytes:
         if self._id is None:
-            return dict(result)
-        words = older.convert_to_old(result, ends_stream=last) if self._old else dict(result)
-        return {"jsonrpc": "2.0", "id": self._id, "result": words}
+            return values.dumps(result)
+        words = older.convert_to_old(result, ends_stream=last) if self._old else result
+        return values.dumps({"jsonrpc": "2.0", "id": self._id, "result": words})
 
     async def _stream(self, access: Access, shown: RunView, *, after: int | None, to_the_end: bool) -> Response:
         async def begin() -> Frames:
@@ -319,7 +326,7 @@ class _A2aExchange:
     async def _pieces(self, updates: AsyncGenerator[tuple[int, dict[str, Any], bool], None]) -> Frames:
         async with contextlib.aclosing(updates):
             async for seq, update, last in updates:
-                yield [piece_of(seq, values.dumps(self._message(update, last=last)), last=last)]
+                yield [piece_of(seq, await run_if_large(update, self._write, update, last=last), last=last)]
 
     def _farewell(self, ending: Any) -> bytes:
         """Nothing: the client subscribes anew. Only one whose credential has ended is told so, in JSON-RPC."""

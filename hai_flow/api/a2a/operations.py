@@ -18,6 +18,7 @@ from hai_flow.api.rest.runs.runs import StartBody, begin, list_runs
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.values import Json, storable
 from hai_flow.wire import a2a
@@ -41,7 +42,7 @@ class CalledAgent:
 
     async def send(self, params: Json) -> tuple[Access, RunView]:
         """Start the task of a message, or give the answer of one that names a task. Raises Fault and Rejected."""
-        message = a2a.read_message(params)
+        message = await run_if_large(params, a2a.read_message, params)
         if message.task_id is not None:
             return await self._answer(message, message.task_id)
         workflow = await self._workflow(message)
@@ -136,7 +137,7 @@ class CalledAgent:
             with contextlib.suppress(a2a.Fault, Rejected):
                 _, task = await self.look(run["id"])
                 if params.get("status") in (*_ANY_STATE, a2a.state_of(task)) and task.state.at >= since:
-                    tasks.append(a2a.task_of(task, history=history, artifacts=artifacts))
+                    tasks.append(await read_task(task, history=history, artifacts=artifacts))
         return {"tasks": tasks, "nextPageToken": page["next_cursor"] or "", "pageSize": size, "totalSize": len(tasks)}
 
     async def follow(
@@ -150,7 +151,7 @@ class CalledAgent:
         begin = await access.state(run_id, state.seq if after is None else min(after, state.seq))
         profile = read_by(Profile(dialect=a2a.A2A.name), access, run_id, state.requester)
         if after is None:
-            yield state.seq, {"task": a2a.task_of(shown)}, False
+            yield state.seq, {"task": await read_task(shown)}, False
             if shown.is_over or (shown.asks_caller and not to_the_end):
                 yield state.seq, self._update(shown), True
                 return
@@ -159,7 +160,7 @@ class CalledAgent:
             async for batch in pieces:
                 for seq, frame in ((piece.seq, frame) for piece in batch for frame in piece.frames):
                     if frame.data:
-                        yield seq, values.loads(frame.data), False
+                        yield seq, await run_by_size(len(frame.data), values.loads, frame.data), False
                         continue
                     _, now = await mcp_runs.look(access, self._base, run_id)
                     last = now.is_over or (now.asks_caller and not to_the_end)
@@ -176,6 +177,11 @@ class CalledAgent:
         state = shown.state
         status = a2a.status_of(shown)
         return {"statusUpdate": {"taskId": state.run_id, "contextId": state.thread_id, "status": status}}
+
+
+async def read_task(shown: RunView, *, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
+    """`a2a.task_of`, beside the loop where the run is large."""
+    return await run_if_large(shown.state, a2a.task_of, shown, history=history, artifacts=artifacts)
 
 
 def _same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:

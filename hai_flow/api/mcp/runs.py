@@ -24,10 +24,11 @@ from hai_flow.engine.pendings.deciders import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, reject_unknown_run
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
-from hai_flow.wire.mcp import Question, RunView
+from hai_flow.wire.mcp import Question, RunView, result_of
 
 Progress = Callable[[RunView], Awaitable[None]]
 
@@ -62,6 +63,11 @@ async def show(access: Access, base: str, run_id: str | UUID) -> RunView:
     questions = [await _question(access, base, each, state) for each in visible.open_questions]
     url = base + addresses.run(state.run_id)
     return RunView(visible, [each for each in questions if each], url, access.runtime.committer.now_ms())
+
+
+async def read_result(shown: RunView) -> dict[str, Any]:
+    """`result_of`, beside the loop where the output is large."""
+    return await run_if_large(shown.state.output, result_of, shown)
 
 
 async def _question(access: Access, base: str, pending: PendingState, run: RunState) -> Question | None:

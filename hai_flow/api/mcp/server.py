@@ -45,6 +45,7 @@ from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.tracing import place_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.base.tracing import ASKER, TraceParent
 from hai_flow.store.identity.state_keys import STATE_SECONDS, read_ring
 from hai_flow.store.messaging import hints
@@ -62,7 +63,6 @@ from hai_flow.wire.mcp import (
     flat_schema,
     make_short_names,
     read_texts,
-    result_of,
     task_of,
 )
 
@@ -307,7 +307,7 @@ class McpEndpoint:
             early = {id: responses[name] for id, name in names.items() if name in responses}
             if early:
                 return await self._answered(ctx, access, base, client, run_id, early)
-        return self._build_result_for(run, client)
+        return await self._build_result_for(run, client)
 
     async def _ask_on_stream(
         self, ctx: Context, access: Access, base: str, run: RunView, client: Client, teller: _Teller
@@ -343,11 +343,11 @@ class McpEndpoint:
                 self._sessions.forget(id)
         return run
 
-    def _build_result_for(self, shown: RunView, client: Client) -> dict[str, Any]:
+    async def _build_result_for(self, shown: RunView, client: Client) -> dict[str, Any]:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
         if client.tasks and not shown.is_over:
             return {"resultType": "task", **task_of(shown, forms=client.forms, urls=client.urls)}
-        return self._build_input_required(shown, client) or _complete(result_of(shown))
+        return self._build_input_required(shown, client) or _complete(await mcp_runs.read_result(shown))
 
     def _build_input_required(
         self, shown: RunView, client: Client, faults: Mapping[str, str] | None = None
@@ -381,14 +381,16 @@ class McpEndpoint:
             faults = await _answer_all(access, run, responses)
         if faults:
             _, run = await mcp_runs.look(access, base, run_id)
-            return self._build_input_required(run, client, faults) or _complete(result_of(run))
+            return self._build_input_required(run, client, faults) or _complete(await mcp_runs.read_result(run))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
         access, run = await mcp_runs.settle(access, base, run_id, seconds, _progress(ctx))
         if client.tasks:
-            return self._build_result_for(run, client)
+            return await self._build_result_for(run, client)
         if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
-            return self._build_input_required(run, client) or _complete(result_of(run))
-        return _complete(result_of(run))  # it was opened or put off: nobody is asked the same twice in one call
+            return self._build_input_required(run, client) or _complete(await mcp_runs.read_result(run))
+        return _complete(
+            await mcp_runs.read_result(run)
+        )  # it was opened or put off: nobody is asked the same twice in one call
 
     # --- tasks
 
@@ -409,7 +411,9 @@ class McpEndpoint:
 
     async def _get_task(self, ctx: Context, params: TaskParams) -> dict[str, Any]:
         _, run, client = await self._task(ctx, params.task_id)
-        return _complete(build_detailed_task(run, forms=client.forms, urls=client.urls))
+        return _complete(
+            await run_if_large(run.state.output, build_detailed_task, run, forms=client.forms, urls=client.urls)
+        )
 
     async def _update_task(self, ctx: Context, params: UpdateParams) -> dict[str, Any]:
         access, run, _ = await self._task(ctx, params.task_id)

@@ -12,6 +12,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_if_large
 
 
 class Call(NamedTuple):
@@ -72,7 +73,7 @@ class ServedTool:
         self, access: Access, base: str, given: Mapping[str, Any], key: str | None, progress: Progress | None
     ) -> dict[str, Any]:
         """Check the arguments and call the function. Raises Rejected 422 with every finding, and as it does."""
-        findings = self._schema.findings(dict(given))
+        findings = await run_if_large(given, self._schema.findings, dict(given))
         if findings:
             detail = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in findings)
             raise Rejected(422, "request.invalid", f"{detail}.", findings=findings)

@@ -15,7 +15,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.pendings import list_pendings
 from hai_flow.errors import Rejected
-from hai_flow.wire.mcp import RESULT_SCHEMA, result_of
+from hai_flow.wire.mcp import RESULT_SCHEMA
 
 WAIT_SECONDS_MAX: Final = 50
 _RUN_ID: Final[dict[str, Any]] = {"type": "string", "description": "the run_id of a result"}
@@ -34,13 +34,13 @@ def make_refusal_result(rejected: Rejected) -> dict[str, Any]:
 
 async def _get_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     _, run = await mcp_runs.look(access, base, given["run_id"])
-    return result_of(run)
+    return await mcp_runs.read_result(run)
 
 
 async def _wait_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     seconds = given.get("seconds", 20)
     _, run = await mcp_runs.settle(access, base, given["run_id"], seconds, call.progress)
-    return result_of(run)
+    return await mcp_runs.read_result(run)
 
 
 async def _answer(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -56,7 +56,7 @@ async def _answer(access: Access, base: str, given: Mapping[str, Any], call: Cal
 async def _cancel_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     await mcp_runs.stop(access, given["run_id"], given.get("reason", ""))
     _, run = await mcp_runs.settle(access, base, given["run_id"], 5)
-    return result_of(run)
+    return await mcp_runs.read_result(run)
 
 
 async def _list_pending(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.snapshot import ABI, decode_state
 from hai_flow.engine.state.state import RunState
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs
@@ -40,6 +41,11 @@ async def state_at(
     if loaded is None:
         return None
     e.check_readable(loaded.abi)
+    size = len(loaded.state or b"") + sum(len(row.events) for row in loaded.rows)
+    return await run_by_size(size, _fold_stored, run_id, loaded, seq)
+
+
+def _fold_stored(run_id: UUID, loaded: logs.Loaded, seq: int) -> RunState:
     state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
     for row in loaded.rows:
         events = e.decode_events(row.events)  # some of them may be in the state: commits of an ended run are merged

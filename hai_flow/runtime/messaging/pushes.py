@@ -23,6 +23,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import RunState
 from hai_flow.notify.sending import SECONDS, NotSent, Poster, sign_webhook
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.commit.states import HEAD, state_at
@@ -158,7 +159,7 @@ class Pushes(Service):
             mark = f"{status} {len(state.pendings)}"  # a workflow may ask again behind a no, and an operator retry it
             return _Notice(state.seq, mark, status, outcome, state.ended and status != "failed")
         view = RunView(state, await self._list_questions(push, state), "", 0)
-        task, body = write_push(view, old=config.old)
+        task, body = await run_if_large(state, write_push, view, old=config.old)
         return _Notice(state.seq, str(state.seq), task, body, task in a2a.ENDS)
 
     async def _list_questions(self, push: Push, state: RunState) -> list[Question]:

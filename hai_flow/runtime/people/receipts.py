@@ -18,7 +18,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import run_unless_short
+from hai_flow.primitives.beside_loop import SHORT_BYTES, run_beside_loop
 from hai_flow.settings import Settings, variable
 from hai_flow.store.audit import audit
 from hai_flow.store.runs import run_bundle
@@ -111,13 +111,8 @@ async def build_receipt(
 ) -> str:
     """The receipt of a question of the run. Raises Rejected 404 where the run did not ask it itself, 409 where it is
     too early."""
-    state, recorder, head, closed, read = (
-        RunState(str(run_id)),
-        ReceiptRecorder(pending_id, keys.salt),
-        b"",
-        dict[str, Json](),
-        0,
-    )
+    state, recorder = RunState(str(run_id)), ReceiptRecorder(pending_id, keys.salt)
+    head, closed, read, is_long = b"", dict[str, Json](), 0, False
 
     def fold(events: bytes) -> None:
         nonlocal state
@@ -125,9 +120,16 @@ async def build_receipt(
             state = evolve(state, event)
             recorder.see(event, reader.show(event, state), state)
 
+    def finish(seal: Json) -> str:
+        return recorder.document(keys.sign(recorder.payload(state, closed, seal)))
+
     async for commit in run_bundle.log_rows(pool, run_id):
         head = sha256(head + commit["events"]).digest()
-        await run_unless_short(commit["events"], fold, commit["events"])
+        is_long = is_long or len(commit["events"]) > SHORT_BYTES  # a short commit decides a long question
+        if is_long:
+            await run_beside_loop(fold, commit["events"])
+        else:
+            fold(commit["events"])
         read += len(commit["events"])
         if read >= _AT_ONCE:
             await asyncio.sleep(0)
@@ -144,4 +146,5 @@ async def build_receipt(
     if None in seals:
         message = "there is no receipt yet: the audit seals the answer within seconds. Ask again."
         raise Rejected(409, "receipt_early", message)
-    return recorder.document(keys.sign(recorder.payload(state, closed, seals[-1] if seals else None)))
+    seal = seals[-1] if seals else None
+    return await run_beside_loop(finish, seal) if is_long else finish(seal)
