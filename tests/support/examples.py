@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 QUICK = "quick"
 QUICK_MAX = 20
-SUITE_MAX: Final = 50
+SUITE_MAX: Final = 30
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
 SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{date.today():%Y%m%d}"))  # pytest's other processes inherit it
 

@@ -22,7 +22,7 @@ from hai_flow.definition.names.wording import suggestion
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import run_by_size
+from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.run_lists import RunRow
@@ -129,7 +129,8 @@ async def _page(access: Access, row: RunRow, after: int, limit: int, wanted: _Wa
         items, more = await _read_backwards(access, row, after, last, limit, wanted)
     else:
         items, more = await _read_forwards(access, row, after, last, limit, wanted)
-    return JSONResponse({"items": items, "next_cursor": None if more is None else str(more)})
+    page = {"items": items, "next_cursor": None if more is None else str(more)}
+    return await run_if_large(page, JSONResponse, page)
 
 
 async def _read_forwards(

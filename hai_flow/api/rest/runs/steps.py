@@ -20,6 +20,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.runs.step_times import StepTimes
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.values import Json
@@ -52,7 +53,8 @@ async def list_steps(
     rest = selected[: limit + 1]
     following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
     items = [_view(span) | ({"passages": passages[span.plan_path]} if newest else {}) for span in rest[:limit]]
-    return JSONResponse({"items": items, "next_cursor": following})
+    page = {"items": items, "next_cursor": following}
+    return await run_if_large(page, JSONResponse, page)
 
 
 async def _read_steps(access: Access, row: RunRow, end: int) -> StepTimes:
