@@ -114,7 +114,7 @@ def write_workflow(
         **({"title": plan.title} if plan.title else {}),
         **_write_summary(plan, content),
         "queue": plan.queue,
-        "input": {**_INPUT, "required": [*_INPUT["required"], *(name for name in _CONTENT if name in content)]},
+        "input": {**_INPUT, "required": [*_INPUT["required"], *(name for name in CONTENT if name in content)]},
         **({"roles": {name: list(members) for name, members in plan.roles.items()}} if plan.roles else {}),
         **({"calendar": plan.calendar} if plan.calendar != "default" else {}),
         **({"chat": False} if not plan.chat else {}),
@@ -126,7 +126,8 @@ def write_workflow(
     return values.dumps({**document, "version": version})
 
 
-_CONTENT: Final = ("title", "message", "summary", "arguments", "evidence")
+CONTENT: Final = ("title", "message", "summary", "arguments", "evidence")
+"""What a canary shows, by the names that the input of its run has for it."""
 _TEXT: Final = {"type": "string"}
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",

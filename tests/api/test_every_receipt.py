@@ -106,12 +106,13 @@ class Desk(Chat):
         body = {"workflow": name, "thread_id": unique("t"), "input": input}
         run = self.api.post("/v1/runs", json=body, headers=self.req)
         assert run.status_code == 201, run.text
-        return {**self.open(run.json()["id"]), "thread": body["thread_id"], "workflow": name}
+        return {**self.find_question(run.json()["id"]), "thread": body["thread_id"], "workflow": name}
 
-    def asked(self, **parts: Any) -> dict[str, Any]:
+    def publish_and_ask(self, **parts: Any) -> dict[str, Any]:
+        """The question of a run of a workflow of these parts."""
         return self.start(self.publish(**parts))
 
-    def open(self, run: str, count: int = 1) -> dict[str, Any]:
+    def find_question(self, run: str, count: int = 1) -> dict[str, Any]:
         """The open question of the run."""
         found = wait_for(
             lambda: self.api.get("/v1/pendings", params={"run_id": run}, headers=self.operator).json()["items"]
@@ -119,7 +120,7 @@ class Desk(Chat):
         assert len(found) == count
         return dict(found[0])
 
-    def until(self, run: str, *statuses: str) -> None:
+    def wait_for(self, run: str, *statuses: str) -> None:
         path = f"/v1/runs/{run}"
         wait_for(lambda: self.api.get(path, headers=self.operator).json()["status"] in statuses)
 
@@ -194,7 +195,7 @@ WAYS: Final = {"HAI": "hai", "AG-UI": "agui", "CopilotKit": "agui", "AUI": "aui"
 
 def through(door: str) -> Case:
     def build(desk: Desk) -> Proven:
-        item = desk.asked()
+        item = desk.publish_and_ask()
         answer = Answer(desk.ann, item["thread"], item["id"], item["workflow"])
         assert DOORS[door](desk, answer)[0] == 200  # type: ignore[arg-type]
         return Proven(item["id"], item["run_id"], [("user:ann", None, WAYS.get(door, "rest"))])
@@ -207,7 +208,7 @@ CASES.update({f"over {door}": through(door) for door in EVERYWHERE})
 
 @case
 def console(desk: Desk) -> Proven:
-    item = desk.asked()
+    item = desk.publish_and_ask()
     token = desk.people.do(lambda connection: sign_link_token(connection, LOCAL_TENANT, "user:ann", BOSS, []))
     session = session_in(desk.api.post(f"/sign-in/link/{token}"))
     own = {"Origin": desk.url, "Sec-Fetch-Site": "same-origin"}
@@ -221,7 +222,7 @@ def console(desk: Desk) -> Proven:
 
 @case
 def mailed_link(desk: Desk) -> Proven:
-    item = desk.asked(more=", notify: [email]")
+    item = desk.publish_and_ask(more=", notify: [email]")
     params = {"run_id": item["run_id"], "status": "sent"}
     (sent,) = wait_for(lambda: desk.api.get("/v1/notifications", params=params, headers=desk.operator).json()["items"])
     (mail,) = [each for each in desk.box.mails if each["Message-ID"] == f"<{sent['id']}@hai-flow>"]
@@ -243,14 +244,14 @@ def chat_button(desk: Desk) -> Proven:
 
 @case
 def over_mcp(desk: Desk) -> Proven:
-    item = desk.asked()
+    item = desk.publish_and_ask()
     Caller(desk.api, NOTHING, **desk.ann).call("answer", {"question_id": item["id"], "decision": "approve"})
     return Proven(item["id"], item["run_id"], [("user:ann", None, "mcp")])
 
 
 @case
 def over_a2a(desk: Desk) -> Proven:
-    item = desk.asked()
+    item = desk.publish_and_ask()
     part = {"data": {"hai.pending": {"id": item["id"], "decision": "approve"}}}
     message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [part], "taskId": item["run_id"]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
@@ -262,7 +263,7 @@ def over_a2a(desk: Desk) -> Proven:
 
 @case
 def bulk(desk: Desk) -> Proven:
-    item = desk.asked()
+    item = desk.publish_and_ask()
     desk.act("/v1/inbox/decide", desk.ann, items=[{"id": item["id"], "decision": "approve"}])
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")])
 
@@ -272,7 +273,7 @@ def foreign_approval_consumed(desk: Desk) -> Proven:
     """The call is the foreign agent's: the ledger is what it has consumed."""
     body = {"action": "transfer", "arguments": {"to": "DE-1"}, "policy": {"from": ["role:boss"]}}
     asked = desk.act("/v1/approvals", desk.req, **body)
-    item = desk.open(asked["id"])
+    item = desk.find_question(asked["id"])
     desk.decide(item, desk.ann)
     wait_for(lambda: desk.api.get(f"/v1/approvals/{asked['id']}", headers=desk.req).json()["status"] == "approved")
     desk.act(f"/v1/approvals/{asked['id']}/consume", desk.req, digest=asked["digest"])
@@ -290,11 +291,11 @@ def standing_rule(desk: Desk) -> Proven:
     until = (datetime.now(UTC) + timedelta(days=9)).isoformat()
     rule = {"pending_id": item["id"], "when": "args.n < 50", "until": until, "reason": "small ones"}
     proposed = desk.act("/v1/rules", desk.ann, **rule)
-    desk.decide(desk.open(proposed["run_id"]), desk.bob)
+    desk.decide(desk.find_question(proposed["run_id"]), desk.bob)
     wait_for(lambda: desk.api.get(f"/v1/rules/{proposed['id']}", headers=desk.operator).json()["status"] == "active")
     body = {"workflow": name, "input": {"n": 2}}
     run = desk.act("/v1/runs", desk.req, **body)["id"]
-    desk.until(run, "finished")
+    desk.wait_for(run, "finished")
     (row,) = desk.fetch("SELECT id FROM pendings WHERE run_id = $1::uuid", run)
     return Proven(row["id"], run, [("user:bob", None, "rule")])
 
@@ -303,7 +304,7 @@ def standing_rule(desk: Desk) -> Proven:
 def delegate(desk: Desk) -> Proven:
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     desk.act("/v1/inbox/delegations", desk.bob, to="user:friend", until=until)
-    item = desk.asked()
+    item = desk.publish_and_ask()
     desk.decide(item, desk.friend, on_behalf_of="user:bob")
     return Proven(item["id"], item["run_id"], [("user:friend", "user:bob", "rest")])
 
@@ -313,14 +314,14 @@ def delegate_of_an_absence(desk: Desk) -> Proven:
     away = f"user:{unique('away')}"
     who, day = desk.people.person(away, roles=BOSS), datetime.now(UTC).date()
     desk.act("/v1/absences", who, first_day=f"{day}", last_day=f"{day + timedelta(days=1)}", delegate="user:friend")
-    item = desk.asked()
+    item = desk.publish_and_ask()
     desk.decide(item, desk.friend, on_behalf_of=away)
     return Proven(item["id"], item["run_id"], [("user:friend", away, "rest")])
 
 
 @case
 def picked(desk: Desk) -> Proven:
-    item = desk.asked(more=", pick: 1")
+    item = desk.publish_and_ask(more=", pick: 1")
     path = f"/v1/pendings/{item['id']}"
     policy = wait_for(lambda: desk.api.get(path, headers=desk.operator).json()["policy"].get("picked"))
     who = desk.people.person(policy[0], roles=BOSS)
@@ -331,7 +332,7 @@ def picked(desk: Desk) -> Proven:
 @case
 def escalated(desk: Desk) -> Proven:
     stages = ", on_deadline: [{escalate: {from: [role:chief], deadline: 9d}}, reject]"
-    item = desk.asked(deadline="1s", more=stages)
+    item = desk.publish_and_ask(deadline="1s", more=stages)
     path = f"/v1/pendings/{item['id']}"
     wait_for(lambda: desk.api.get(path, headers=desk.chief).is_success)
     desk.decide(item, desk.chief)
@@ -340,7 +341,7 @@ def escalated(desk: Desk) -> Proven:
 
 @case
 def quorum_of_two(desk: Desk) -> Proven:
-    item = desk.asked(more=", quorum: 2")
+    item = desk.publish_and_ask(more=", quorum: 2")
     desk.decide(item, desk.ann)
     desk.decide(item, desk.bob)
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest"), ("user:bob", None, "rest")])
@@ -351,27 +352,27 @@ def quorum_of_two(desk: Desk) -> Proven:
 
 @case
 def denied(desk: Desk) -> Proven:
-    item = desk.asked()
+    item = desk.publish_and_ask()
     desk.decide(item, desk.ann, "reject")
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")], 0, "reject")
 
 
 @case
 def edited(desk: Desk) -> Proven:
-    item = desk.asked(more=", edit: [n]")
+    item = desk.publish_and_ask(more=", edit: [n]")
     desk.decide(item, desk.ann, edits={"n": 3})
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")])
 
 
 @case
 def expired(desk: Desk) -> Proven:
-    item = desk.asked(deadline="1s", more=", on_deadline: [reject]")
+    item = desk.publish_and_ask(deadline="1s", more=", on_deadline: [reject]")
     return Proven(item["id"], item["run_id"], [], 0, "expired")
 
 
 @case
 def cancelled(desk: Desk) -> Proven:
-    item = desk.asked(more=", quorum: 2")
+    item = desk.publish_and_ask(more=", quorum: 2")
     desk.decide(item, desk.ann)
     desk.act(f"/v1/runs/{item['run_id']}/stop", desk.operator)
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")], 0, "voided")
@@ -379,36 +380,36 @@ def cancelled(desk: Desk) -> Proven:
 
 @case
 def stopped_behind_the_call(desk: Desk) -> Proven:
-    item = desk.asked(rest=REFUSED + LATER)
+    item = desk.publish_and_ask(rest=REFUSED + LATER)
     desk.decide(item, desk.ann)
-    desk.open(item["run_id"])
+    desk.find_question(item["run_id"])
     desk.act(f"/v1/runs/{item['run_id']}/stop", desk.operator)
-    desk.until(item["run_id"], "stopped")
+    desk.wait_for(item["run_id"], "stopped")
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")])
 
 
 @case
 def undone(desk: Desk) -> Proven:
-    item = desk.asked(rest="    undo: {call: fx.note, with: {n: 0}}\n" + REFUSED + FAILS)
+    item = desk.publish_and_ask(rest="    undo: {call: fx.note, with: {n: 0}}\n" + REFUSED + FAILS)
     desk.decide(item, desk.ann)
-    desk.until(item["run_id"], "failed")
+    desk.wait_for(item["run_id"], "failed")
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")])
 
 
 @case
 def retried(desk: Desk) -> Proven:
     """The call fails, and an operator has it made again."""
-    item = desk.asked(verb="call: fx.breaks")
+    item = desk.publish_and_ask(verb="call: fx.breaks")
     desk.decide(item, desk.ann)
-    desk.until(item["run_id"], "failed")
+    desk.wait_for(item["run_id"], "failed")
     desk.act(f"/v1/runs/{item['run_id']}/retry", desk.operator)
-    desk.until(item["run_id"], "failed", "waiting")
+    desk.wait_for(item["run_id"], "failed", "waiting")
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")], 0, executed=1)
 
 
 @case
 def migrated(desk: Desk) -> Proven:
-    item = desk.asked(more=", quorum: 2")
+    item = desk.publish_and_ask(more=", quorum: 2")
     desk.decide(item, desk.ann)
     desk.publish(item["workflow"], version=2, more=", quorum: 2", rest=REFUSED + "  - {say: Paid.}\n")
     body = {"from": "1", "to": "2", "runs": [item["run_id"]]}
@@ -424,11 +425,11 @@ def migrated(desk: Desk) -> Proven:
 
 @case
 def fork_from_before_the_decision(desk: Desk) -> Proven:
-    item = desk.asked(more=", quorum: 2")
+    item = desk.publish_and_ask(more=", quorum: 2")
     desk.decide(item, desk.ann)
     seq = desk.api.get(f"/v1/runs/{item['run_id']}", headers=desk.operator).json()["seq"]
     fork = desk.act(f"/v1/runs/{item['run_id']}/fork", desk.operator, at=seq)["id"]
-    asked = desk.open(fork)
+    asked = desk.find_question(fork)
     desk.decide(asked, desk.bob)
     desk.decide(asked, desk.ann)
     return Proven(asked["id"], fork, [("user:bob", None, "rest"), ("user:ann", None, "rest")])
@@ -439,14 +440,14 @@ def fork_from_before_the_decision(desk: Desk) -> Proven:
 
 @case
 def approve(desk: Desk) -> Proven:
-    item = desk.asked(verb="", approval="approve", more=", evidence: {why: so}")
+    item = desk.publish_and_ask(verb="", approval="approve", more=", evidence: {why: so}")
     desk.decide(item, desk.ann)
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")], 0)
 
 
 @case
 def ask(desk: Desk) -> Proven:
-    item = desk.asked(verb="", approval="ask", more=", form: {type: object, properties: {size: {}}}", rest="")
+    item = desk.publish_and_ask(verb="", approval="ask", more=", form: {type: object, properties: {size: {}}}", rest="")
     path = f"/v1/pendings/{item['id']}/decide"
     assert desk.api.post(path, json={"values": {"size": "S"}}, headers=desk.ann).status_code == 200
     return Proven(item["id"], item["run_id"], [], 0, "answered")
@@ -466,20 +467,20 @@ def child(desk: Desk) -> Proven:
 
 @case
 def frontend_tool(desk: Desk) -> Proven:
-    item = desk.asked(verb='call: show\n    with: {n: "${{ input.n }}"}')
+    item = desk.publish_and_ask(verb='call: show\n    with: {n: "${{ input.n }}"}')
     desk.decide(item, desk.ann)
-    (call,) = wait_for(lambda: [each for each in [desk.open(item["run_id"])] if each["kind"] == "tool"])
+    (call,) = wait_for(lambda: [each for each in [desk.find_question(item["run_id"])] if each["kind"] == "tool"])
     assert desk.api.post(f"/v1/pendings/{call['id']}/decide", json={"result": "done"}, headers=desk.req).is_success
     return Proven(item["id"], item["run_id"], [("user:ann", None, "rest")], 0, executed=1)
 
 
 @case
 def canary(desk: Desk) -> Proven:
-    item = desk.asked()
+    item = desk.publish_and_ask()
     desk.decide(item, desk.ann)
     body = {"workflow": item["workflow"], "path": "pay", "reason": "a drill", "arguments": {"n": 9}, "title": "Pay?"}
     seeded = desk.act("/v1/canaries", desk.admin, **body)
-    asked = desk.open(seeded["run_id"])
+    asked = desk.find_question(seeded["run_id"])
     desk.decide(asked, desk.ann)
     return Proven(asked["id"], seeded["run_id"], [("user:ann", None, "rest")], 0, executed=1)
 
@@ -511,9 +512,9 @@ def test_the_receipt_of_each_way_agrees_with_the_ledger(desk: Desk, name: str, t
 
 
 def test_a_fork_has_no_receipt_of_what_another_run_has_decided(desk: Desk) -> None:
-    item = desk.asked(rest=REFUSED + LATER)
+    item = desk.publish_and_ask(rest=REFUSED + LATER)
     desk.decide(item, desk.ann)
-    desk.open(item["run_id"])
+    desk.find_question(item["run_id"])
     fork = desk.act(f"/v1/runs/{item['run_id']}/fork", desk.operator, step="later")["id"]
     events = desk.api.get(f"/v1/runs/{fork}/events", headers=desk.operator).json()["items"]
     (copied,) = [each["id"] for each in events if each["type"] == "pending_opened" and each["path"] == "pay"]

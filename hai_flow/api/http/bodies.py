@@ -26,7 +26,7 @@ from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.load_shedding import BodyRoom
 from hai_flow.api.permissions.principals import get_principal, rights_for
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import is_large, run_beside_loop, run_by_size
+from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.settings import Settings
 from hai_flow.wire import posted_json
 from hai_flow.wire.posted_json import Limits
@@ -198,7 +198,7 @@ def _write_results(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callabl
         result = await endpoint(*args, **more)
         if isinstance(result, Response):
             return result
-        return await run_beside_loop(_write, result) if is_large(result) else _write(result)
+        return await run_if_large(result, _write, result)
 
     setattr(write, _WRITES, True)
     return write

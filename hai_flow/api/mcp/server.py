@@ -388,9 +388,8 @@ class McpEndpoint:
             return await self._build_result_for(run, client)
         if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
             return self._build_input_required(run, client) or _complete(await mcp_runs.read_result(run))
-        return _complete(
-            await mcp_runs.read_result(run)
-        )  # it was opened or put off: nobody is asked the same twice in one call
+        # It was opened or put off: nobody is asked the same twice in one call.
+        return _complete(await mcp_runs.read_result(run))
 
     # --- tasks
 

@@ -23,7 +23,7 @@ from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.canaries import ASKER, CANARY, NotImitable, write_input, write_workflow
+from hai_flow.engine.canaries import ASKER, CANARY, CONTENT, NotImitable, write_input, write_workflow
 from hai_flow.engine.events import PendingOpened
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.runtime.catalog import built_in
@@ -33,7 +33,6 @@ from hai_flow.store.people.canaries import CanaryRow
 router = Routes(prefix="/v1/canaries", tags=["oversight"])
 
 SEEDED: Final = "canary.seeded"
-_CONTENT: Final = ("title", "message", "summary", "arguments", "evidence")
 _SECRETS: Final = secrets.SystemRandom()
 
 
@@ -65,7 +64,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     """Ask people a question that they have to refuse. It looks like the one that this step has asked last; nothing
     stands behind it, so an approval lets nothing begin. Until it is decided, admins and auditors alone see that it is
     a canary."""
-    content = {name: getattr(body, name) for name in _CONTENT if getattr(body, name) is not None}
+    content = {name: getattr(body, name) for name in CONTENT if getattr(body, name) is not None}
     access, model = await _imitate(access, body.workflow, body.path, content, body.form)
     plan, opened, content = model.plan, model.opened, model.content
     imitation = await _publish(access, model)
