@@ -339,15 +339,6 @@ on_message: interrupt
 steps:
   - {id: ask, approve: {title: Go?, from: anyone}}
 """
-NEEDY = """\
-hai: flow/v1
-name: cross_needy
-version: 1
-on_message: interrupt
-input: {type: object, required: [n], properties: {n: {type: integer}}}
-steps:
-  - {id: ask, approve: {title: Go?, from: anyone}}
-"""
 
 
 @pytest.mark.parametrize(
@@ -372,16 +363,6 @@ async def test_a_message_of_any_protocol_interrupts_a_run_whose_workflow_says_so
     _, older = http.get("/v1/runs", params={"thread_id": place.thread_id}).json()["items"]
     stopping = http.get(f"/v1/runs/{older['id']}/events", headers={"Accept": "application/json"}).json()["items"]
     assert [each["reason"] for each in stopping if each["type"] == "run_stopping"] == ["a further message came"]
-
-
-def test_a_message_that_could_start_nothing_interrupts_nothing(server: ServerProcess, http: httpx2.Client) -> None:
-    assert http.post("/v1/workflows", content=NEEDY, headers=YAML).status_code in (200, 201)
-    thread_id = unique("cross")
-    body = {"workflow": "cross_needy", "thread_id": thread_id, "input": {"n": 1}}
-    run = http.post("/v1/runs", json=body).json()
-    refused = HaiClient(server.url, thread_id, workflow="cross_needy").post(user("go"))
-    assert refused.status == 422
-    assert http.get(f"/v1/runs/{run['id']}").json()["status"] in ("running", "waiting")
 
 
 def test_by_default_a_message_is_refused_while_a_run_is_active(server: ServerProcess, http: httpx2.Client) -> None:

@@ -4,14 +4,16 @@ be stopped as it was. Not an event is added to it, it keeps its slots, and its w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 import httpx2
 import pytest
 
+from tests.support.agent_client import AgentClient, say
 from tests.support.agui_client import AguiClient
+from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, unique, user
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
@@ -67,6 +69,45 @@ steps:
 ENDS: Final = "hai: flow/v1\nname: ends_at_once\nversion: 1\nsteps: [{say: done}]\n"
 LIMITS: Final = {"RUNS_PER_MINUTE": "tenant_runs", "LOG_BYTES_MAX": "tenant_log_bytes"}
 BEFORE: Final = ("waiting", "paused")
+Interrupter = Callable[[str, str, str, dict[str, Any]], "str | None"]
+
+
+def _post(client: type[HaiClient | AguiClient], **more: Any) -> Interrupter:
+    def interrupt(url: str, thread: str, flow: str, input: dict[str, Any]) -> str | None:
+        stream = client(url, thread, workflow=flow).post(
+            user("something else"), forwardedProps={"input": input}, **more
+        )
+        return None if stream.status == 200 else stream.problem["code"]
+
+    return interrupt
+
+
+def _process(url: str, thread: str, flow: str, input: dict[str, Any], **more: Any) -> str | None:
+    response = AgentClient(url, flow).post(say("something else"), session_id=thread, workflow_input=input, **more)
+    return None if response.status == 200 else response.problem["code"]
+
+
+def _aui(url: str, thread: str, flow: str, input: dict[str, Any], *, of_params: bool) -> str | None:
+    client, payload = AuiClient(url, flow), {"message": "something else", "input": input}
+    client.send(type="params", data={"session_id": thread, **(payload if of_params else {})})
+    if not of_params:
+        client.until("aui_interrupt")
+        client.send(type="input", payload=payload)
+    code: str | None = client.until("aui_action_ack").get("error_code")
+    return code
+
+
+INTERRUPTERS: Final[dict[str, Interrupter]] = {
+    "HAI": _post(HaiClient),
+    "AG-UI": _post(AguiClient),
+    "AG-UI's branch": _post(AguiClient, parentRunId="one"),
+    "Agent API": _process,
+    "Agent API, one object": partial(_process, stream=False),
+    "AUI": partial(_aui, of_params=False),
+    "AUI's parameters": partial(_aui, of_params=True),
+}
+"""A message that interrupts, over each protocol, with the input of the run that it begins: the code of its refusal."""
+by_a_message = pytest.mark.parametrize("interrupt", INTERRUPTERS)
 
 
 @pytest.fixture(scope="module")
@@ -156,48 +197,70 @@ async def test_a_fork_of_a_tenant_that_may_start_no_run_stops_nothing(
     run.is_untouched()
 
 
-@pytest.mark.parametrize(("client", "more"), [(HaiClient, {}), (AguiClient, {}), (AguiClient, {"parentRunId": "one"})])
+@by_a_message
 async def test_a_message_that_interrupts_and_may_start_no_run_stops_nothing(
-    http: httpx2.Client, flow: str, full: tuple[ServerProcess, str], client: Any, more: dict[str, Any]
+    http: httpx2.Client, flow: str, full: tuple[ServerProcess, str], interrupt: str
 ) -> None:
-    server, _ = full
+    server, code = full
     run = Standing(http, flow, with_a_turn(http))
     await run.stands("waiting")
-    refused = client(server.url, run.run["thread_id"], workflow=flow).post(user("something else"), **more)
-    assert refused.status == 429
+    assert INTERRUPTERS[interrupt](server.url, run.run["thread_id"], flow, {}) == code
     run.is_untouched()
 
 
-@pytest.mark.parametrize("client", [HaiClient, AguiClient])
-async def test_an_interrupting_message_whose_key_is_held_elsewhere_stops_nothing(
-    http: httpx2.Client, flow: str, client: Any
+MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "the key of another run": ({"customer": "taken"}, "concurrency_busy"),
+    "an input that does not fit": ({"n": "x"}, "input.invalid"),
+    "a file that there is not": ({"file": NO_FILE}, "file_unknown"),
+}
+
+
+@by_a_message
+async def test_a_message_that_interrupts_and_can_begin_nothing_stops_nothing(
+    http: httpx2.Client, flow: str, interrupt: str
 ) -> None:
-    """Its run would begin with the default input, which another run has taken."""
-    holder = http.post("/v1/runs", json={"workflow": flow, "input": {"customer": "c1"}})
-    assert holder.status_code in (201, 409), "another test holds it"
-    run = Standing(http, flow)
+    run = Standing(http, flow, with_a_turn(http))
     await run.stands("waiting")
-    url = str(http.base_url).rstrip("/")
-    refused = client(url, run.run["thread_id"], workflow=flow).post(user("something else"))
-    assert refused.status == 409
-    run.is_untouched()
+    for what, (input, code) in MESSAGES.items():
+        url = str(http.base_url).rstrip("/")
+        assert INTERRUPTERS[interrupt](url, run.run["thread_id"], flow, input) == code, what
+        run.is_untouched()
 
 
-@pytest.mark.parametrize(
-    ("act", "status"), [("reserve", 409), ("later", 409), ("sure", 201), (HaiClient, 409), (AguiClient, 409)]
-)
-async def test_what_would_wait_for_a_thaw_stops_nothing(http: httpx2.Client, flow: str, act: Any, status: int) -> None:
+@by_a_message
+async def test_a_message_that_interrupts_has_the_slot_of_what_it_stops(
+    http: httpx2.Client, flow: str, interrupt: str
+) -> None:
+    """Also before a run that has waited for it for longer."""
+    source = FLOW.format(name=f"queues_{flow}", version=1, head=KEYED.replace("reject", "queue"))
+    assert http.post("/v1/workflows", content=source, headers=YAML).is_success
+    run = Standing(http, f"queues_{flow}", with_a_turn(http))
+    await run.stands("waiting")
+    body = {"workflow": f"queues_{flow}", "input": run.run["input"]}
+    queued = http.post("/v1/runs", json=body).json()
+    assert queued["status"] == "queued"
+    url, thread = str(http.base_url).rstrip("/"), run.run["thread_id"]
+    assert INTERRUPTERS[interrupt](url, thread, f"queues_{flow}", run.run["input"]) is None
+
+    def standing() -> list[str]:
+        return [each["status"] for each in http.get("/v1/runs", params={"thread_id": thread}).json()["items"]]
+
+    await until(lambda: standing() == ["waiting", "stopped", "finished"])
+    assert http.get(f"/v1/runs/{queued['id']}").json()["status"] == "queued"
+
+
+@pytest.mark.parametrize("act", ["reserve", "later", "sure", *INTERRUPTERS])
+async def test_what_would_wait_for_a_thaw_stops_nothing(http: httpx2.Client, flow: str, act: str) -> None:
     """A stop that has nothing to undo is as before."""
-    run = Standing(http, flow)
+    run = Standing(http, flow, with_a_turn(http))
     await run.stands("waiting")
     freeze = http.post("/v1/freezes", json={"scope": "workflow", "name": flow, "reason": "a drill"}).json()["id"]
-    if isinstance(act, str):
-        refused = http.post(f"{run.path}/fork", json={"step": act}).status_code
+    if act in INTERRUPTERS:
+        code = INTERRUPTERS[act](str(http.base_url).rstrip("/"), run.run["thread_id"], flow, {})
     else:
-        client = act(str(http.base_url).rstrip("/"), run.run["thread_id"], workflow=flow)
-        refused = client.post(user("something else")).status
-    assert refused == status
-    if status == 409:
+        code = http.post(f"{run.path}/fork", json={"step": act}).json().get("code")
+    assert code == (None if act == "sure" else "run_frozen")
+    if code is not None:
         run.is_untouched()
     assert http.post(f"/v1/freezes/{freeze}/thaw").is_success
 
