@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hai_flow import values
+from hai_flow.definition.paths import plan_path
 from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal
 from hai_flow.definition.personal.pii_marks import (
     MASK,
@@ -55,6 +56,7 @@ class Mask:
         self.personal = personal
         self.reader = reader
         self._is_fork = False
+        self._answered: tuple[tuple[object, object], frozenset[str]] = ((None, None), frozenset())
 
     def event(self, event: e.Event, whole: RunState) -> e.Event:
         """The event as the reader sees it; `whole` is the run after it, unmasked."""
@@ -114,7 +116,13 @@ class Mask:
         """The personal values of the run's present version: it may have gone on with another version since its marks
         were made."""
         self._is_fork = self.reader is not None and whole.requester in ids_of(self.reader)
-        return self.personal if whole.sha256 in (self.personal.sha256, "") or self.personal is WHOLE else WHOLE
+        if whole.sha256 not in (self.personal.sha256, "") or self.personal is WHOLE:
+            return WHOLE
+        if not self.personal.depends_on_answers:
+            return self.personal
+        if self._answered[0][0] is not whole.pendings or self._answered[0][1] is not whole.relayed:
+            self._answered = (whole.pendings, whole.relayed), list_personal_forms(whole)
+        return self.personal.after_answers(self._answered[1])
 
     def _asks(self, pending: PendingState) -> bool:
         """Whether the question asks the reader. In a fork of another person's run it asks nobody: forking a run must
@@ -310,6 +318,16 @@ class Mask:
         return replace(event, message=MASK) if hidden else event
 
 
+def list_personal_forms(whole: RunState) -> frozenset[str]:
+    """The paths of the run's steps whose tools have asked people for personal values, by forms of their own."""
+    asked = [*whole.pendings.values(), *(each.pending for each in whole.relayed.values())]
+    return frozenset(
+        plan_path(each.opened.path)
+        for each in asked
+        if each.opened.inquiry is not None and mark_of_schema(each.opened.schema)
+    )
+
+
 def mask_of(profile: Profile) -> Mask | None:
     """The mask that keeps personal values from the reader of a stream; None: they see all."""
     return None if profile.personal is None else Mask(profile.personal, profile.reader)
@@ -424,7 +442,7 @@ def mask_opened(question: e.PendingOpened, of: OfStep) -> e.PendingOpened:
     return replace(
         question,
         title=_text(question.title, of.title),
-        message=_text(question.message, of.words or (question.inquiry is not None and of.touches)),
+        message=_text(question.message, of.words or question.inquiry is not None),
         args=_json(question.args, of.args),
         evidence=_json(question.evidence, of.touches if question.kind == "doubt" else of.evidence),
         schema={} if of.form is True else mask_value(question.schema, of.form),

@@ -6,13 +6,20 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import httpx2
 import pytest
 
 from hai_flow import values
+from hai_flow.api.app import create_app
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.settings import Settings
+from hai_flow.wire import DIALECTS
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.runtime.conftest import make as make
 from tests.steps.test_mcp import call, failure, runner_of
+from tests.support.identities import KEYS, People
 from tests.support.mcp_lines import Script, Way, catalogue, result
 from tests.support.service import Received, Reply, Service
 from tests.support.waiting import until
@@ -193,6 +200,36 @@ async def test_a_question_that_no_form_can_ask_fails_the_call(answer: str, make:
     state = await ended(make, tmp_path, Script(answers=(answer,), modern=True), "stdio")
     assert state.status == "failed", json.dumps(state.output)
     assert state.error.code in ("tool.failed", "tool.invalid_result")
+
+
+async def test_what_a_servers_form_marks_is_hidden_from_viewers_everywhere(
+    make: Make, database_url: str, tmp_path: Path
+) -> None:
+    """The workflow marks nothing, and the server's answer repeats what it was told."""
+    amount = {"type": "integer", "pii": True}
+    people = People(database_url)
+    ann, vic = people.person("user:ann"), people.person("user:vic", roles=["viewer"])
+    async with catalogue(tmp_path, Script(questions=("How much?",), amount=amount), "stdio") as file:
+        runtime = await make(performs=True, mcp=file, identity="keys", publish=True)
+        source = f"hai: flow/v1\nname: asks\nversion: 1\nvisibility: tenant\n{CALLING}".encode()
+        await runtime.catalog.publish(LOCAL_TENANT, source)
+        app = create_app(Settings(publish=True, identity=KEYS["HAI_FLOW_IDENTITY"]), runtime)
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as api:
+            run = (await api.post("/v1/runs", json={"workflow": "asks"}, headers=ann)).json()
+            await until(lambda: is_now(runtime, UUID(run["id"]), "waiting"))
+            (pending,) = (await api.get(f"/v1/pendings?run_id={run['id']}", headers=ann)).json()["items"]
+            answer, path = {"values": {"amount": 7715443}}, f"/v1/pendings/{pending['id']}"
+            assert (await api.post(f"{path}/decide", json=answer, headers=ann)).status_code == 200
+            await until(lambda: is_now(runtime, UUID(run["id"]), "finished"))
+            of_run, of_thread = f"/v1/runs/{run['id']}", f"/v1/threads/{run['thread_id']}"
+            for each in (
+                "/v1/runs", of_run, f"{of_run}/steps", f"{of_run}/snapshot", f"{of_run}/diff?from=1",
+                f"{of_run}/events?limit=99", path, f"{path}/history", of_thread, f"{of_thread}/messages",
+                *(f"{of_run}/events?dialect={name}" for name in DIALECTS),
+            ):  # fmt: skip
+                own, others = [(await api.get(each, headers={"Accept": "*/*", **who})).text for who in (ann, vic)]
+                assert "7715443" not in others, each
+                assert "7715443" in own or each not in ("/v1/runs", of_run, f"{of_run}/snapshot"), each
 
 
 # --- answers without an end -------------------------------------------------------------------------------------------

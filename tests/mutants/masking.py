@@ -61,10 +61,23 @@ wire.bug(
 wire.bug(
     "a run that went on with another version is masked by the marks of the first",
     (
-        'return self.personal if whole.sha256 in (self.personal.sha256, "") or self.personal is WHOLE else WHOLE',
-        "return self.personal",
+        'if whole.sha256 not in (self.personal.sha256, "") or self.personal is WHOLE:',
+        "if self.personal is WHOLE:",
     ),
     by="tests/wire/test_personal.py::test_a_run_that_goes_on_with_another_version_is_masked_as_a_whole",
+)
+wire.bug(
+    "what a tool's form marks is shown where the workflow marks nothing",
+    ("return self.personal.after_answers(self._answered[1])", "return self.personal"),
+    by="tests/wire/test_personal.py::test_values_of_a_tools_marked_form_are_masked_with_what_is_made_of_them",
+)
+lists = Room(
+    "hai_flow/api/requests/run_visibility.py",
+    "tests/attacks/test_mcp_servers.py::test_what_a_servers_form_marks_is_hidden_from_viewers_everywhere",
+)
+lists.bug(
+    "a list of runs shows what a tool's form marks",
+    ("return personal if state is None else personal.after_answers(list_personal_forms(state))", "return personal"),
 )
 
 # --- logs of processes ------------------------------------------------------------------------------------------------
@@ -78,5 +91,9 @@ logs.bug(
 refusals = Room("hai_flow/runtime/commit/batches.py", "tests/runtime/test_personal_logs.py")
 refusals.bug(
     "a refusal is quoted in the log",
-    ("detail = MASK if self.run.plan is None or touches(self.run.plan) else answer.detail", "detail = answer.detail"),
+    ("detail = MASK if hidden else answer.detail", "detail = answer.detail"),
+)
+refusals.bug(
+    "a refusal that quotes the answer to a tool's form is quoted in the log",
+    ("touches(plan) or bool(list_personal_forms(state))", "touches(plan)"),
 )

@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.state.state import RunState
+from hai_flow.engine import events as e
+from hai_flow.engine.state.state import Map, PendingState, RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
@@ -30,8 +31,22 @@ PERSONAL = plan_of(
 )
 
 
-def run_of(plan: Plan | None) -> CachedRun:
-    return CachedRun(RUN, UUID(int=0), RunState(str(RUN)), plan)
+ASKED = e.PendingOpened(at=0, id="p", path="a", kind="ask", digest="d", inquiry=e.Inquiry(1),
+                        schema={"type": "object", "properties": {"iban": {"type": "string", "pii": True}}})  # fmt: skip
+PLAINLY_ASKED = RunState(str(RUN), pendings=Map({"p": PendingState(ASKED)}))
+
+
+def run_of(plan: Plan | None, state: RunState | None = None) -> CachedRun:
+    return CachedRun(RUN, UUID(int=0), state or RunState(str(RUN)), plan)
+
+
+def test_a_refusal_behind_a_tools_marked_form_is_logged_without_what_it_quotes() -> None:
+    with capture_logs() as logs:
+        refused = Rejected(422, "answer.invalid", f"iban: found {IBAN!r}.")
+        entry = CommitEntry(run_of(PLAIN, PLAINLY_ASKED), RunState(str(RUN)))
+        entry.answers.append((Submission(c.Pause(by="user:ann"), 0.0), refused))
+        entry.settle()
+    assert IBAN not in str(logs)
 
 
 @pytest.mark.parametrize(("plan", "quotes"), [(PLAIN, True), (PERSONAL, False), (None, False)])

@@ -34,6 +34,7 @@ class Script(msgspec.Struct):
     questions: tuple[str, ...] = ()
     goes_on: bool = False  # with a call that is cancelled
     charset: str = "utf-8"
+    amount: dict[str, Any] = {}  # the schema of the questions' only field
     given: list[Any] = []
     call: Any = None
 
@@ -46,7 +47,7 @@ class Script(msgspec.Struct):
         return result({"content": [{"type": "text", "text": json.dumps(self.given)}]}, self.call)
 
     def _question(self) -> str:
-        schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+        schema = {"type": "object", "properties": {"amount": self.amount or {"type": "integer"}}}
         params = {"message": self.questions[len(self.given)], "requestedSchema": schema}
         return json.dumps({"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": params})
 

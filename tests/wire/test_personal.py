@@ -8,16 +8,18 @@ from typing import Any
 
 import msgspec
 
-from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal
+from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal, derive_personal
 from hai_flow.definition.personal.pii_marks import MASK, mask_value
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
-from hai_flow.wire.personal import _EVENTS, SHOWN_WHOLE, Mask, mask_opened
+from hai_flow.wire.personal import _EVENTS, SHOWN_WHOLE, Mask, list_personal_forms, mask_opened
 from tests.corpus import kept
+from tests.support.runs import Play
 
 VALUES = frozenset(
     [
@@ -178,6 +180,29 @@ def test_a_vote_with_the_values_of_a_form_that_a_tool_marked_is_masked() -> None
     pending = Mask(WHOLE, None).pending(PendingState(opened, votes=(vote,)), Personal())
     (shown,) = pending.votes
     assert (shown.values, shown.digest) == ({"name": MASK, "size": "S"}, None)
+
+
+def test_values_of_a_tools_marked_form_are_masked_with_what_is_made_of_them() -> None:
+    """In a workflow without marks; the form is the tool's. A follower and a later reader are told the same."""
+    told = "{id: told, say: '${{ steps.pay.output.name }}'}"
+    steps = f"[{{say: Hello}}, {{id: pay, call: erp.pay, with: {{order: A-1}}}}, {told}]"
+    play = Play(f"tools: {{erp: {{mcp: 'https://erp.test/mcp'}}}}\nsteps: {steps}\n"
+                "output: '${{ steps.pay.output }}'\n")  # fmt: skip
+    form = {"type": "object", "properties": {"name": {"type": "string", "pii": True}, "size": {"type": "string"}}}
+    play.do(c.StepAsks(path="pay", attempt=1, message="Whose?", form=form, keys=("k",)))
+    play.answer("pay", values={"name": "Ada", "size": "S"})
+    play.succeed("pay", {"name": "Ada"})
+    assert play.status == "finished"
+    personal = derive_personal(play.plan, lambda run: None)
+    assert not personal.anything
+    shown, told = str(Mask(personal, None).state(play.state)), ""
+    for dialect in (LOG, *DIALECTS.values()):
+        encoder = dialect.encoder(Profile(dialect=dialect.name, personal=personal), RunState(play.state.run_id))
+        frames = "".join(frame.data.decode() for event in play.events for frame in encoder.encode(event))
+        told += frames
+        assert "Hello" in frames or dialect.name == "agent-api", dialect.name
+    assert ("Ada" in shown, "Ada" in told, "A-1" in shown) == (False, False, True)
+    assert personal.after_answers(list_personal_forms(play.state)).of("told").words
 
 
 def test_a_personal_partial_answer_is_masked_in_the_doubts_question() -> None:

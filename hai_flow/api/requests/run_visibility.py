@@ -32,7 +32,7 @@ from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.dialects.dialect import Entry
-from hai_flow.wire.personal import Mask, message, strip_personal, tool_call
+from hai_flow.wire.personal import Mask, list_personal_forms, message, strip_personal, tool_call
 from hai_flow.wire.withheld import concerns, strip_conversation
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class RunVisibility(TenantScope):
     async def redact_question(self, run: RunFacts, opened: PendingOpened) -> PendingOpened:
         """A question of a list, without the personal values that are kept from the principal."""
         personal = await self.personal(run)
-        if personal is None or not personal.anything:
+        if personal is None:
             return opened
         forked = run.started_by in ids_of(self.principal.who)
         mask = Mask(personal, None if forked else await self._build_reader(run.workflow))
@@ -300,7 +300,14 @@ class RunVisibility(TenantScope):
             except Unreadable:  # another release's log: its pins are not known here
                 return WHOLE
             pins = {} if state is None else state.pins
-        return await personals.of(self.tenant, run.workflow, pins)
+        personal = await personals.of(self.tenant, run.workflow, pins)
+        if not personal.depends_on_answers:
+            return personal
+        try:
+            state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
+        except Unreadable:
+            return WHOLE
+        return personal if state is None else personal.after_answers(list_personal_forms(state))
 
     async def _build_reader(self, workflow: bytes) -> c.Principal:
         """The principal as the workflow's questions know them."""

@@ -8,8 +8,8 @@ the readers of the run may see the branch. A value of unknown origin counts as p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -74,6 +74,7 @@ class Personal:
         self.key = key  # the concurrency key
         self.steps: Mapping[str, OfStep] = steps or {}
         self.whole = whole  # nothing is known of the workflow
+        self._derive: Callable[[frozenset[str]], Personal] | None = None
 
     @cached_property
     def _key(self) -> str:
@@ -95,16 +96,32 @@ class Personal:
             or any(each.touches for each in self.steps.values())
         )  # fmt: skip
 
+    @property
+    def depends_on_answers(self) -> bool:
+        """Whether tools of the workflow may ask people, by forms of their own: see `after_answers`."""
+        return self._derive is not None
+
+    def after_answers(self, paths: frozenset[str]) -> Personal:
+        """The personal values of a run in which the tools of the steps at `paths` have asked people for some: a tool
+        may put what it is told into its output."""
+        return self if self._derive is None or not paths else self._derive(paths)
+
     def of(self, path: str | None) -> OfStep:
         """The personal parts of the step at `path` in a run. For a path that no step of the workflow has, and for the
         document as a whole (""): everything, if anything in the workflow is personal."""
-        plan_path_left = plan_path(path) if path else ""
-        while plan_path_left:
-            of_step = self.steps.get(plan_path_left)
-            if of_step is not None:
-                return of_step if plan_path_left == plan_path(path or "") or not of_step.touches else EVERYTHING
-            plan_path_left = list_of(plan_path_left)  # for a step of a child run: those of the step that started it
-        return EVERYTHING if self.anything else NOTHING
+        place = find_step(self.steps, path or "")
+        if place is None:
+            return EVERYTHING if self.anything else NOTHING
+        of_step = self.steps[place]
+        return of_step if place == plan_path(path or "") or not of_step.touches else EVERYTHING
+
+
+def find_step(steps: Container[str], path: str) -> str | None:
+    """The path in the plan of the step at `path` in a run; for a step of a child run, of the step that started it."""
+    place = plan_path(path) if path else ""
+    while place and place not in steps:
+        place = list_of(place)
+    return place or None
 
 
 def _mark_text(mark: Mark) -> str:
@@ -119,7 +136,27 @@ WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=T
 
 def derive_personal(workflow: plan.Plan, children: Children) -> Personal:
     """The personal parts of a workflow's runs. `children` finds the workflows of its child runs."""
-    return _derive_personal(workflow, children, False, ())
+    personal = _derive_personal(workflow, children, False, ())
+    if not personal.whole and any(map(_may_ask, _iter_steps(workflow))):
+
+        @lru_cache(maxsize=16)
+        def derive(paths: frozenset[str]) -> Personal:
+            if len(workflow.steps) > _STEPS_MAX:
+                return WHOLE
+            return Flow(workflow, children, around=(workflow.sha256,), answered=paths).resolve()
+
+        personal._derive = derive
+    return personal
+
+
+def _may_ask(step: plan.Step) -> bool:
+    """Whether a tool that the step calls, or one of a run below, may ask people."""
+    verb = step.verb
+    if isinstance(verb, plan.AgentTurn):
+        return any(isinstance(tool, plan.McpTool | plan.A2ATool) for _, tool in verb.tools)
+    return isinstance(verb, plan.Run) or (
+        isinstance(verb, plan.Call) and isinstance(verb.tool, plan.McpTool | plan.A2ATool)
+    )
 
 
 def _derive_personal(workflow: plan.Plan, children: Children, passed: Mark, around: tuple[bytes, ...]) -> Personal:
@@ -205,6 +242,7 @@ def reads(part: Any) -> Iterator[tuple[str | int, ...]]:
 
 
 _ROUNDS_MAX: Final = 200
+_STEPS_MAX: Final = 200  # of a workflow whose marks are found again while it is read
 
 
 class Flow:
@@ -217,8 +255,10 @@ class Flow:
         children: Children | None = None,
         passed: Mark = False,
         around: tuple[bytes, ...] = (),
+        answered: Collection[str] = (),
     ) -> None:
         self.workflow = workflow
+        self.answered = set(filter(None, (find_step(workflow.steps, each) for each in answered)))
         self.children = children
         self.around = around
         own = mark_of_schema(workflow.input.raw)
@@ -342,7 +382,8 @@ class Flow:
         around = self._agent(step)
         if around is not None and self.steps[around.path].touches:
             return EVERYTHING
-        touches = self.steps[step.path].touches or self._reads(step) or self._is_declared(step)
+        is_answered = step.path in self.answered
+        touches = is_answered or self.steps[step.path].touches or self._reads(step) or self._is_declared(step)
         if agent is not None and (self._inside(step) or (agent.memory == "thread" and self._is_thread_personal())):
             touches = True
         args = join(self.mark(getattr(verb, "arguments", None), step), mark_of_schema(_parameters(verb)))
@@ -364,7 +405,9 @@ class Flow:
             touches=touches or bool(args) or bool(answer),
         )
         output = pii_marks.shallow(self._gives(step, of_step))
-        more = self._below(step, of_step)
+        if is_answered and not pii_marks.denies(_result(verb)):
+            output = True
+        more = {"words": True} if is_answered else self._below(step, of_step)
         if output and isinstance(verb, plan.EFFECTS):  # the text that it streams is its output
             more |= {"words": True, "touches": True}
         return replace(of_step, output=output, **more)

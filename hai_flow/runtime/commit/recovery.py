@@ -137,7 +137,7 @@ class BatchRecovery:
         if isinstance(error, Unreadable):  # another release's: the same each time that somebody tries
             log.error("run_unreadable", run_id=str(run.id), reason=str(error))
         else:
-            log.error("run_unusable", run_id=str(run.id), exc_info=error)
+            log.error("run_unusable", run_id=str(run.id), **describe_error(run.plan, error))
         failure = error if isinstance(error, Unreadable) else StoreError(f"run {run.id} can't be decided: {error}")
         for submission in (*submissions, *run.drop_work()):
             submission.fail(failure)

@@ -258,10 +258,9 @@ class ChatCards(Service):
         readable = person is not None and (decides or not is_open)
         if not readable:  # a room may have any readers
             personal = await self._personals.now(row.tenant, workflow)
-            if personal.anything:
-                opened = pending.opened
-                masked = await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
-                pending = replace(pending, opened=masked)
+            opened = pending.opened
+            masked = await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
+            pending = replace(pending, opened=masked)
         base = self._link_base
         page = None if base is None else f"{base.rstrip('/')}{addresses.pending(row.pending_id)}"
         texts = (pending.opened.args or "", pending.opened.evidence or "", pending.opened.message or "")

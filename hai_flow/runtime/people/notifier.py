@@ -261,8 +261,6 @@ class Notifier(Service):
     async def _mask_question(self, given: Notification, item: InboxEntry) -> e.PendingOpened:
         """The question for a channel that is not one person's own, and may have any readers."""
         personal, opened = await self._personals.now(given.tenant, item.asked.workflow), item.opened
-        if not personal.anything:
-            return opened
         return await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
 
     async def _link(self, given: Notification, id: str, person: Person, now: datetime) -> str | None:

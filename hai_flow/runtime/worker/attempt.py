@@ -59,6 +59,7 @@ from hai_flow.store.postgres.database import RECONNECT_SECONDS_MAX, RECONNECT_SE
 from hai_flow.store.postgres.error_classes import FAILURES, passing
 from hai_flow.store.postgres.tool_transactions import Transaction
 from hai_flow.values import Json
+from hai_flow.wire.personal import list_personal_forms
 
 Found = TypeVar("Found")
 Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost | c.StepAsks | c.GateChecked
@@ -339,14 +340,15 @@ class RunningAttempt:
         return stops and not self._stage.closing
 
     def _is_personal(self) -> bool:
-        return self.run.plan is not None and touches(self.run.plan, self.path)
+        plan = self.run.plan
+        return plan is not None and (touches(plan, self.path) or bool(list_personal_forms(self.run.state)))
 
     def _quote(self, text: str) -> str:
         return MASK if self._is_personal() else text
 
     def _describe_error(self, error: BaseException) -> dict[str, Any]:
         """An exception for the log of the process."""
-        return describe_error(self.run.plan, error, self.path)
+        return describe_error(None if self._is_personal() else self.run.plan, error, self.path)
 
     def _trace(self) -> None:
         """Let all spans of the attempt stand below its place in the run's trace, also those of libraries."""
