@@ -320,10 +320,10 @@ class Mask:
 
 def list_personal_forms(whole: RunState) -> frozenset[str]:
     """The paths of the run's steps whose tools have asked people for personal values, by forms of their own."""
-    asked = [*whole.pendings.values(), *(each.pending for each in whole.relayed.values())]
+    questions = [*whole.pendings.values(), *(each.pending for each in whole.relayed.values())]
     return frozenset(
         plan_path(each.opened.path)
-        for each in asked
+        for each in questions
         if each.opened.inquiry is not None and mark_of_schema(each.opened.schema)
     )
 

@@ -69,7 +69,7 @@ wire.bug(
 wire.bug(
     "what a tool's form marks is shown where the workflow marks nothing",
     ("return self.personal.after_answers(self._answered[1])", "return self.personal"),
-    by="tests/wire/test_personal.py::test_values_of_a_tools_marked_form_are_masked_with_what_is_made_of_them",
+    by="tests/wire/test_personal.py::test_values_of_a_tools_marked_form_are_masked_and_what_they_become",
 )
 lists = Room(
     "hai_flow/api/requests/run_visibility.py",

@@ -738,7 +738,7 @@ failures.bug(
 )
 failures.bug(
     "who asked for what can't be stored waits for ever",
-    ('            submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {error}"))\n', ""),
+    ('            submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {fault}"))\n', ""),
     by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_fails_for_its_sender_alone",
 )
 failures.bug(

@@ -182,10 +182,10 @@ def test_a_vote_with_the_values_of_a_form_that_a_tool_marked_is_masked() -> None
     assert (shown.values, shown.digest) == ({"name": MASK, "size": "S"}, None)
 
 
-def test_values_of_a_tools_marked_form_are_masked_with_what_is_made_of_them() -> None:
+def test_values_of_a_tools_marked_form_are_masked_and_what_they_become() -> None:
     """In a workflow without marks; the form is the tool's. A follower and a later reader are told the same."""
-    told = "{id: told, say: '${{ steps.pay.output.name }}'}"
-    steps = f"[{{say: Hello}}, {{id: pay, call: erp.pay, with: {{order: A-1}}}}, {told}]"
+    last = "{id: told, say: '${{ steps.pay.output.name }}'}"
+    steps = f"[{{say: Hello}}, {{id: pay, call: erp.pay, with: {{order: A-1}}}}, {last}]"
     play = Play(f"tools: {{erp: {{mcp: 'https://erp.test/mcp'}}}}\nsteps: {steps}\n"
                 "output: '${{ steps.pay.output }}'\n")  # fmt: skip
     form = {"type": "object", "properties": {"name": {"type": "string", "pii": True}, "size": {"type": "string"}}}
@@ -195,13 +195,13 @@ def test_values_of_a_tools_marked_form_are_masked_with_what_is_made_of_them() ->
     assert play.status == "finished"
     personal = derive_personal(play.plan, lambda run: None)
     assert not personal.anything
-    shown, told = str(Mask(personal, None).state(play.state)), ""
+    snapshot, stream = str(Mask(personal, None).state(play.state)), ""
     for dialect in (LOG, *DIALECTS.values()):
         encoder = dialect.encoder(Profile(dialect=dialect.name, personal=personal), RunState(play.state.run_id))
         frames = "".join(frame.data.decode() for event in play.events for frame in encoder.encode(event))
-        told += frames
+        stream += frames
         assert "Hello" in frames or dialect.name == "agent-api", dialect.name
-    assert ("Ada" in shown, "Ada" in told, "A-1" in shown) == (False, False, True)
+    assert ("Ada" in snapshot, "Ada" in stream, "A-1" in snapshot) == (False, False, True)
     assert personal.after_answers(list_personal_forms(play.state)).of("told").words
 
 

@@ -110,7 +110,8 @@ class BatchRecovery:
             submission.fail(Rejected(422, "value_unstorable", UNSTORABLE))
             return
         if submission.answer is not None:
-            submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {error}"))
+            fault = type(error).__name__  # its text may quote values, and is logged where the request came in
+            submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {fault}"))
             return
         if not run.exists:
             return
@@ -134,11 +135,13 @@ class BatchRecovery:
     ) -> None:
         """Nothing can be decided for this run (its log or its workflow can't be read): its callers get an error, and if
         it is ours, another worker gets it, with the results and timers that are dropped here."""
+        failure: Unreadable | StoreError
         if isinstance(error, Unreadable):  # another release's: the same each time that somebody tries
             log.error("run_unreadable", run_id=str(run.id), reason=str(error))
+            failure = error
         else:
             log.error("run_unusable", run_id=str(run.id), **describe_error(run.plan, error))
-        failure = error if isinstance(error, Unreadable) else StoreError(f"run {run.id} can't be decided: {error}")
+            failure = StoreError(f"run {run.id} can't be decided: {type(error).__name__}")
         for submission in (*submissions, *run.drop_work()):
             submission.fail(failure)
         if loaded is not None and loaded.worker == self._claims.worker_id:
