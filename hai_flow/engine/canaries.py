@@ -96,18 +96,21 @@ def name_workflow(state: RunState) -> str:
 
 
 def write_workflow(
-    plan: Plan, opened: PendingOpened, path: str, content: Mapping[str, Json], form: Json = None
+    plan: Plan, opened: PendingOpened, path: str, content: Mapping[str, Json], form: Json = None, seq: int = 0
 ) -> bytes:
     """The document of a canary that looks like the question `opened` of a run of the plan, asked at `path`, which may
     name other iterations. `content` is what it shows:
     `title` and `message` (without them as if the author had written none), `arguments` of a call or `evidence`.
-    `form`, and `summary` of the content, take the place of one that is filled in from the run. Raises NotImitable."""
+    `form`, and `summary` of the content, take the place of one that is filled in from the run. `seq`: the number of the
+    event that asked. With a `wait` in the content, the run waits so long before. Raises NotImitable."""
     *loops, id = _split_path(path)
     step = _write_step(id, opened, content, _write_policy(plan, opened, content, form))
     for number, loop in reversed(list(enumerate(loops))):
         each = {"items": [0], "as": f"item_{number}", "key": f"${{{{ input.keys[{number}] }}}}", "steps": [step]}
         step = {"id": loop, "for_each": each}
     tools = {} if opened.kind == "approve" else {"tools": _write_tool(plan, opened)}
+    waits: list[Json] = [_WAIT] if "wait" in content else []
+    events = _EVENTS + _EVENTS_OF_LOOP * len(loops) + _EVENTS_OF_WAIT * len(waits)
     document = {
         "hai": "flow/v1",
         "name": CANARY,
@@ -119,7 +122,7 @@ def write_workflow(
         **({"calendar": plan.calendar} if plan.calendar != "default" else {}),
         **({"chat": False} if not plan.chat else {}),
         **tools,
-        "steps": [{"wait": {"for": "${{ input.wait }}"}, "if": "has(input.wait)"}, step],
+        "steps": [*waits, *[_SKIPPED] * min(seq - events, SKIPPED_MAX), step],
     }
     # A version of its own for each text: the same question twice is the same version.
     version = int.from_bytes(sha256(values.dumps(document)).digest()[:4], "big") % 999_999_999 + 1
@@ -128,6 +131,13 @@ def write_workflow(
 
 CONTENT: Final = ("title", "message", "summary", "arguments", "evidence")
 """What a canary shows, by the names that the input of its run has for it."""
+SKIPPED_MAX: Final = 200
+_EVENTS: Final = 4  # of a run, its turn, the step and the question
+_EVENTS_OF_LOOP: Final = 2
+_EVENTS_OF_WAIT: Final = 4  # 6 where its turn ends meanwhile
+_WAIT: Final[Json] = {"wait": {"for": "${{ input.wait }}"}}
+_SKIPPED: Final[Json] = {"wait": {"for": "1s"}, "if": "input.version < 0"}
+"""A step that is one event, so that the question has the number of the real one."""
 _TEXT: Final = {"type": "string"}
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",

@@ -168,7 +168,9 @@ class Conversation:
         hidden = await self.access.sight(last) is Sight.NOTHING
         if any(hidden or user.id not in known.seen for user in self.posted.user_messages):
             await self.access.demand_speaks(self.posted.thread_id, last)
-        return replace(known, last=None, turn=None, seen=frozenset()) if hidden else known
+        if hidden:
+            return replace(known, last=None, turn=None, seen=frozenset())
+        return replace(known, last=await self.access.disguise(last))
 
     # --- reading the POST -----------------------------------------------------------------------------------------
 

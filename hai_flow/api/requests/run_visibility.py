@@ -347,7 +347,14 @@ class RunVisibility(TenantScope):
         """The newest run of the thread itself, not of a child; None: there is none, or the principal sees nothing of
         it."""
         last = await threads.last_run(self.reads, self.tenant, thread_id)
-        return None if last is None or await self.sight(last) is Sight.NOTHING else last
+        return None if last is None or await self.sight(last) is Sight.NOTHING else await self.disguise(last)
+
+    async def disguise(self, run: RunSummary) -> RunSummary:
+        """The run as `disguise_state` shows it; one that was removed since is as it was."""
+        if run.ended_at is not None or not is_canary(run.workflow_name, run.started_by):
+            return run
+        row = await run_lists.get_run(self.reads, self.tenant, run.id)
+        return run if row is None else _disguise_row(row)
 
 
 def _disguise_row(run: RunRow) -> RunRow:

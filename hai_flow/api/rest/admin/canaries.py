@@ -23,11 +23,12 @@ from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
 from hai_flow.engine.canaries import ASKER, CANARY, CONTENT, NotImitable, write_input, write_workflow
 from hai_flow.engine.events import PendingOpened
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.runtime.catalog import built_in
-from hai_flow.store.people import canaries
+from hai_flow.store.people import canaries, pendings
 from hai_flow.store.people.canaries import CanaryRow
 
 router = Routes(prefix="/v1/canaries", tags=["oversight"])
@@ -65,6 +66,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     stands behind it, so an approval lets nothing begin. Until it is decided, admins and auditors alone see that it is
     a canary."""
     content = {name: getattr(body, name) for name in CONTENT if getattr(body, name) is not None}
+    content |= _draw_wait(body.within)
     access, model = await _imitate(access, body.workflow, body.path, content, body.form)
     plan, opened, content = model.plan, model.opened, model.content
     imitation = await _publish(access, model)
@@ -75,7 +77,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
         thread_id=str(start_id),
         requester=ASKER,
         instigators=(requester,),  # who seems to ask does not decide, as at the real one
-        input=write_input(plan, body.path, requester, {**content, **_draw_wait(body.within)}),
+        input=write_input(plan, body.path, requester, content),
     )
     access = await access.beginning_anew(imitation, start, None)
     who, looks = access.principal.id, (body.workflow, body.path, opened.tool, requester)
@@ -150,7 +152,9 @@ async def _imitate(
             opened = state.pendings[id].opened
             plan = await cell.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
             typed = {"evidence": None, **content} if opened.kind == "approve" else content
-            source = write_workflow(plan, opened, path, typed, form)
+            (row, *_) = await pendings.history_of(cell.reads, access.tenant, run_id, id, 0, 1)
+            at_row = [getattr(event, "id", None) for event in e.decode_events(row.events)]
+            source = write_workflow(plan, opened, path, typed, form, row.first_seq + at_row.index(id))
             return cell, _ImitatedQuestion(plan, opened, state.requester, typed, source)
         except (NotImitable, Unreadable) as error:
             obstacle = obstacle or error
