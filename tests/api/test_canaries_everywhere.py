@@ -95,13 +95,14 @@ class Side:
         yield "a task of MCP", json.dumps(caller.result("tasks/get", {"taskId": run}))
         yield "a run over MCP", json.dumps(caller.call("get_run", {"run_id": run})["structuredContent"])
         params = {"run_id": run}
-        sent = wait_for(
+        notices = "/v1/notifications"
+        wait_for(
             lambda: (
-                (items := desk.api.get("/v1/notifications", params=params, headers=desk.operator).json()["items"])
-                and all(each["status"] in ("sent", "dropped") for each in items)
-                and items
+                {each["status"] for each in desk.api.get(notices, params=params, headers=desk.operator).json()["items"]}
+                in ({"sent"}, {"dropped"}, {"sent", "dropped"})
             )
         )
+        sent = desk.api.get(notices, params=params, headers=desk.operator).json()["items"]
         yield "notifications", str(sorted((each["channel"], each["status"], each["error"]) for each in sent))
         for mail in desk.box.mails:
             if mail["Message-ID"] in [f"<{each['id']}@hai-flow>" for each in sent]:

@@ -99,17 +99,33 @@ async def test_a_process_that_knows_of_newer_freezes_reads_them_before_it_begins
     assert not runtime.freezes.certainly_holds(run, path), "what has begun is not broken off for it"
 
 
-async def test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze(make: Make) -> None:
+@pytest.mark.parametrize("known", [True, False])
+async def test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze(
+    make: Make, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
     runtime = await make(performs=True, concurrency=1)
-    other = await asyncpg.connect(runtime.dsn)
+    other, may_read, list_tools = await asyncpg.connect(runtime.dsn), asyncio.Event(), rules.list_tools
     one, two = (await start(runtime, GATED)).run_id, (await start(runtime, GATED)).run_id
     await until(lambda: len(effects.begun) == 1)
+
+    async def list_when_allowed(connection: Any) -> Any:
+        await may_read.wait()
+        return await list_tools(connection)
+
+    monkeypatch.setattr(rules, "list_tools", list_when_allowed)
+    if known:
+        may_read.set()
     row = await freeze(other)
-    await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
-    await until(lambda: is_now(runtime, two, "waiting"))  # the log holds it, and no process's memory
+    if known:
+        await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
+        await until(lambda: is_now(runtime, two, "waiting"))  # the log holds it, and no process's memory
+    else:
+        await until(lambda: runtime.freezes.is_stale)  # a commit has told of the freeze, which is not read yet
     effects.gate.set()
     await until(lambda: is_now(runtime, one, "finished"))
     assert len(effects.begun) == 1
+    may_read.set()
+    await until(lambda: is_held(runtime, two))
     state = await state_of(runtime, two)
     assert (dict(state.attempts), list(state.held.values())) == ({}, [str(row.id)])
     await thaw(other, row)
