@@ -18,7 +18,7 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.primitives.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
-from hai_flow.wire.dialects.dialect import ResumeEntry, ToolMessage, list_misplaced_members
+from hai_flow.wire.dialects.dialect import ResumeEntry, ToolMessage, list_misplaced_edits, list_misplaced_members
 from hai_flow.wire.posted_json import Limits
 
 MEDIA: Final = ("image", "audio", "video", "document")
@@ -77,6 +77,7 @@ class _Reader:
         self._limits = limits
         self._resumes = resumes
         self._findings: list[dict[str, str]] = []
+        self._beside: tuple[str, ...] = ()  # parts of an answer that stand beside all messages
 
     def read(self, body: bytes) -> AgentInput:
         document = posted_json.load(body, self._limits)
@@ -84,6 +85,8 @@ class _Reader:
             raise posted_json.invalid([{"path": "", "message": "expected a JSON object, a RunAgentInput"}])
         if self._resumes:
             document = self._camel(document, _OF_THE_INPUT)
+        edits = list_misplaced_edits(document.get("forwardedProps"))
+        self._beside = (*list_misplaced_members(document), *edits)
         messages = self._records(document, "messages", self._limits.messages_max)
         tools = self._records(document, "tools", self._limits.tools_max)
         posted = AgentInput(
@@ -141,8 +144,8 @@ class _Reader:
         if status not in ("resolved", "cancelled"):
             self._find("expected resolved or cancelled", *at, "status")
         payload = entry.get("payload", msgspec.UNSET)
-        id, misplaced = self._id(entry, "interruptId", *at), list_misplaced_members(entry)
-        return ResumeEntry(id, status == "cancelled", payload, misplaced)
+        misplaced = (*list_misplaced_members(entry), *self._beside)
+        return ResumeEntry(self._id(entry, "interruptId", *at), status == "cancelled", payload, misplaced)
 
     def _user_messages(self, messages: list[tuple[_Place, dict[str, Json]]]) -> tuple[UserMessage, ...]:
         ids: set[str] = set()
@@ -199,7 +202,7 @@ class _Reader:
             content = values.dumps(content).decode()
         if content is None and error is None:
             self._find("expected the answer to a call as text, found none", *at, "content")
-        misplaced = list_misplaced_members(message, "digest")
+        misplaced = (*list_misplaced_members(message, "digest"), *self._beside)
         return ToolMessage(str(message.get("id")), call, content, error, message.get("digest"), misplaced)
 
     def _join_text(self, parts: list[Json]) -> str:

@@ -53,7 +53,7 @@ class _RequestReader:
         if not isinstance(document, dict):
             raise self._refuse("", "expected a JSON object, an AgentRequest")
         messages = self._list(document, "input", self._limits.messages_max)
-        users, answers = self._users(messages), self._answers(messages)
+        users, answers = self._users(messages), self._answers(messages, list_misplaced_members(document))
         named = all(isinstance(message.get("id"), str) and message["id"] for _, message in messages)
         session = self._id(document, "session_id")
         request = self._id(document, "id") or (body_sha if session and named and messages else self._fresh)
@@ -88,7 +88,7 @@ class _RequestReader:
             users[id] = UserMessage(id, "user", self._content(at, message))
         return tuple(users.values())
 
-    def _answers(self, messages: list[tuple[int, Object]]) -> tuple[ToolMessage, ...]:
+    def _answers(self, messages: list[tuple[int, Object]], beside: tuple[str, ...]) -> tuple[ToolMessage, ...]:
         answers: list[ToolMessage] = []
         for at, message in messages:
             answer = _ANSWERS.get(str(message.get("type")))
@@ -105,8 +105,9 @@ class _RequestReader:
                 except ValueError as error:
                     self._find(str(error), *place)
                     continue
-                id, misplaced = self._message_id(at, message), answer.list_misplaced_parts(message, part, data)
-                answers.append(ToolMessage(id, call, content, digest=data.get("digest"), misplaced=misplaced))
+                misplaced = (*answer.list_misplaced_parts(message, part, data), *beside)
+                id, digest = self._message_id(at, message), data.get("digest")
+                answers.append(ToolMessage(id, call, content, digest=digest, misplaced=misplaced))
         return tuple(answers)
 
     def _data(self, at: int, message: Object) -> list[tuple[int, Object, Object]]:
@@ -213,7 +214,10 @@ class _Answer(NamedTuple):
 
     def list_misplaced_parts(self, message: Object, part: Object, data: Object) -> tuple[str, ...]:
         """The parts of an answer that stand where they are not read."""
-        beside = (*list_misplaced_members(message), *list_misplaced_members(part))
+        content = message.get("content")
+        parts = content if isinstance(content, list) else []
+        texts = ("text",) if any(isinstance(each, dict) and each.get("text") for each in parts) else ()
+        beside = (*list_misplaced_members(message), *list_misplaced_members(part), *texts)
         return beside if self.whole else (*beside, *list_misplaced_members(data, "digest"))
 
 
@@ -227,13 +231,14 @@ _APPROVAL_ADDRESS: Final = frozenset({"approval_request_id", "id", "type", "appr
 
 def _approval(data: Object) -> str:
     """A decision with every member of the data, of which the engine refuses those that it does not know. `arguments`,
-    the text that the request showed, are all arguments as they are to be. Only a true `approve` approves. Raises
-    ValueError if there is neither `approve` nor `decision`, or they contradict each other."""
+    the text that the request showed, are all arguments as they are to be. Raises ValueError if there is neither
+    `approve` nor `decision`, if `approve` is neither true nor false, or if the two contradict each other."""
     decision = {name: item for name, item in data.items() if name not in _APPROVAL_ADDRESS and item is not None}
-    if "decision" not in decision and "approve" not in data:
-        raise ValueError("expected approve, true or false")
-    if "approve" in data:
-        chosen = "approve" if data["approve"] is True else "reject"
+    approve = data.get("approve")
+    if not isinstance(approve, bool) and (approve is not None or "decision" not in decision):
+        raise ValueError(f"expected approve, true or false; found {approve!r:.40}")
+    if approve is not None:
+        chosen = "approve" if approve else "reject"
         if decision.setdefault("decision", chosen) != chosen:
             raise ValueError(f"approve and decision contradict each other; found {decision['decision']!r:.40}")
     if data.get("arguments") is not None:

@@ -13,6 +13,8 @@ import pytest
 from tests.support.aui_client import AuiClient
 from tests.support.examples import sample
 from tests.support.hai_client import unique
+from tests.support.mcp_caller import FORMS as WITH_FORMS
+from tests.support.mcp_caller import Caller, accept
 from tests.support.server import YAML, ServerProcess
 from tests.support.waiting import until
 
@@ -150,6 +152,27 @@ def rest(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Re
     return http.post(f"/v1/pendings/{asked['id']}/decide", json=answer)
 
 
+def a2a(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    return _a2a(http, asked, {"hai.pending": {"id": asked["id"], **answer}})
+
+
+def _a2a(http: httpx2.Client, asked: Asked, data: Any, *, beside: Any = None, **more: Any) -> httpx2.Response:
+    """The response of A2A with the status that the other protocols give the same refusal."""
+    message = {"messageId": unique("m"), "role": "ROLE_USER", "taskId": asked["run_id"], "parts": [{"data": data}]}
+    body = {"message": {**message, **more}, **(beside or {})}
+    response = http.post("/a2a/message:send", json=body, headers={"A2A-Version": "1.0"})
+    if response.status_code != 400:
+        return response
+    return httpx2.Response(422, json={"detail": response.json()["error"]["message"]})
+
+
+def mcp(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    arguments = {name: value for name, value in answer.items() if value is not None}
+    result = Caller(http).call("answer", {"question_id": asked["id"], **arguments})
+    problem = result["_meta"]["hai-flow/problem"] if result.get("isError") else {"status": 200}
+    return httpx2.Response(problem["status"], json=problem)
+
+
 DIALECTS: Final[dict[str, Post]] = {
     "HAI": hai,
     "AG-UI's ToolMessage": agui_message,
@@ -158,7 +181,8 @@ DIALECTS: Final[dict[str, Post]] = {
     "Agent API": agent_api,
     "AUI": aui,
 }
-EVERYWHERE: Final[dict[str, Post]] = {**DIALECTS, "REST": rest}
+EVERYWHERE: Final[dict[str, Post]] = {**DIALECTS, "REST": rest, "A2A": a2a, "MCP": mcp}
+"""The protocols in which a person answers. The forms of links in mails and of cards in chats are in their own tests."""
 everywhere = pytest.mark.parametrize("protocol", EVERYWHERE)
 in_dialects = pytest.mark.parametrize("protocol", DIALECTS)
 
@@ -231,6 +255,13 @@ async def test_edited_args_are_all_arguments_as_they_are_to_be(http: httpx2.Clie
     response = DIALECTS[protocol](http, asked, {"decision": "approve", "editedArgs": edited})
     assert response.status_code == 200, response.text
     assert await output(http, asked) == amount
+
+
+@pytest.mark.parametrize("protocol", sorted(EVERYWHERE.keys() - DIALECTS.keys()))
+async def test_edited_args_are_refused_where_edits_are_the_word(http: httpx2.Client, protocol: str) -> None:
+    asked = await ask(http, "gate")
+    answer = {"decision": "approve", "editedArgs": {"order": "A-1", "amount": 90}}
+    assert "editedArgs" in refused(http, asked, EVERYWHERE[protocol](http, asked, answer))
 
 
 @everywhere
@@ -315,15 +346,53 @@ BESIDE: Final[dict[str, Post]] = {
     "Agent API's output": lambda http, asked, parts: _process(
         http, asked, "function_call_output", {"call_id": asked["id"], "output": '{"approved":true}', **parts}
     ),
+    "Agent API's request": lambda http, asked, parts: http.post(
+        "/process", json={"session_id": asked["thread_id"], "input": [_approval_of(asked)], **parts}
+    ),
+    "HAI's body": lambda http, asked, parts: http.post(
+        "/awp", json=_turn(asked, messages=[_tool_message(asked, {"approved": True})], **parts)
+    ),
+    "HAI's forwardedProps": lambda http, asked, parts: http.post(
+        "/awp", json=_turn(asked, messages=[_tool_message(asked, {"approved": True})], forwardedProps=parts)
+    ),
+    "AG-UI's body": lambda http, asked, parts: http.post(
+        "/ag-ui", json=_turn(asked, resume=_resume(asked, {"approved": True}), **parts)
+    ),
+    "AG-UI's forwardedProps": lambda http, asked, parts: http.post(
+        "/ag-ui", json=_turn(asked, resume=_resume(asked, {"approved": True}), forwardedProps=parts)
+    ),
+    "AG-UI's command": lambda http, asked, parts: http.post(
+        "/ag-ui", json=_turn(asked, forwardedProps={"command": {**_command(asked), **parts}})
+    ),
+    "beside AG-UI's command": lambda http, asked, parts: http.post(
+        "/ag-ui", json=_turn(asked, forwardedProps={"command": _command(asked), **parts})
+    ),
+    "A2A's metadata": lambda http, asked, parts: _a2a(http, asked, APPROVE, metadata=parts),
+    "A2A's message": lambda http, asked, parts: _a2a(http, asked, APPROVE, **parts),
+    "A2A's parameters": lambda http, asked, parts: _a2a(http, asked, APPROVE, beside=parts),
+    "A2A's metadata of a request": lambda http, asked, parts: _a2a(http, asked, APPROVE, beside={"metadata": parts}),
 }
+APPROVE: Final = {"decision": "approve"}
+
+
+def _approval_of(asked: Asked, *more: Any, **data: Any) -> dict[str, Any]:
+    """A message of the Agent API that approves."""
+    content = {"type": "data", "data": {"approval_request_id": asked["id"], "approve": True, **data}}
+    return {"id": unique("m"), "type": "mcp_approval_response", "content": [content, *more]}
+
+
+def _command(asked: Asked) -> dict[str, Any]:
+    return {"resume": {"approved": True}, "interruptEvent": {"id": asked["id"]}}
 
 
 @pytest.mark.parametrize("protocol", BESIDE)
 async def test_parts_of_an_answer_beside_its_content_refuse_it(http: httpx2.Client, protocol: str) -> None:
     asked = await ask(http, "gate")
-    edits = {"edits": {"amount": 90}, "edit": {"amount": 90}, "editedArgs": {"order": "A-1", "amount": 90}}
+    edited = {"order": "A-1", "amount": 90}
+    edits = {"edits": {"amount": 90}, "Edit": {"amount": 90}, "editedArgs": edited, "edited_args": edited}
     for name, value in edits.items():
-        assert name in refused(http, asked, BESIDE[protocol](http, asked, {name: value}))
+        detail = refused(http, asked, BESIDE[protocol](http, asked, {name: value}))
+        assert name.replace("_", "").lower() in detail.replace("_", "").lower(), detail
 
 
 async def test_data_of_the_agent_api_that_is_no_object_refuses_its_message(http: httpx2.Client) -> None:
@@ -343,6 +412,9 @@ async def test_data_of_the_agent_api_that_is_no_object_refuses_its_message(http:
         {"payload": {"action": "reject"}},
         {"payload": {"interrupt_id": "call_other"}},
         {"payload": {"session_id": "other"}},
+        {"editedArguments": {"amount": 90}},
+        {"data": {"edits": {"amount": 90}}},
+        {"label": "reject"},
     ],
     ids=str,
 )
@@ -357,7 +429,6 @@ async def test_an_answer_on_auis_socket_that_would_lose_a_part_is_refused(
     assert http.get(f"/v1/pendings/{asked['id']}").json()["status"] == "open"
 
 
-APPROVE: Final = {"decision": "approve"}
 EDITS: Final = {"edits": {"amount": 90}}
 A2A_PARTS: Final[dict[str, Callable[[str], tuple[list[Any], dict[str, Any]]]]] = {
     "edits in a second part": lambda id: ([{"data": {"hai.pending": {"id": id, **APPROVE}}}, {"data": EDITS}], {}),
@@ -408,6 +479,8 @@ async def test_an_approval_response_that_is_not_read_whole_is_refused(http: http
         "a contradiction": {"approve": True, "decision": "reject"},
         "no decision": {"reason": "no word of yes or no"},
         "an echo of the request": {"approve": True, "name": "shop.refund"},
+        "neither true nor false": {"approve": "true"},
+        "a number": {"approve": 1},
     }
     for form, data in forms.items():
         response = _process(http, asked, "mcp_approval_response", {"approval_request_id": asked["id"], **data})
@@ -426,9 +499,34 @@ async def test_a_form_asks_for_a_file_and_takes_the_id_of_an_upload_alone(http: 
     assert await output(http, asked) == file
 
 
+async def test_two_answers_to_a_question_in_one_post_refuse_it(http: httpx2.Client) -> None:
+    asked = await ask(http, "gate")
+    edited = {"approved": True, "edits": {"amount": 90}}
+    body = _turn(asked, resume=_resume(asked, {"approved": True}), messages=[_tool_message(asked, edited)])
+    assert "answered twice" in refused(http, asked, http.post("/ag-ui", json=body))
+
+
+async def test_a_text_beside_the_data_of_an_approval_refuses_it(http: httpx2.Client) -> None:
+    asked = await ask(http, "gate")
+    message = _approval_of(asked, {"type": "text", "text": "but only 90"})
+    body = {"session_id": asked["thread_id"], "input": [message]}
+    assert "text" in refused(http, asked, http.post("/process", json=body))
+
+
 async def test_a_payload_that_contradicts_its_action_is_refused(http: httpx2.Client) -> None:
     asked = await ask(http, "gate")
     refused(http, asked, _aui(http, asked, "approve", {"decision": "reject"}))
+
+
+@pytest.mark.parametrize(
+    ("action", "payload"),
+    [("approve", {}), (None, EDITS), ("send", {"digest": ZEROS})],
+    ids=["action", "edits", "digest"],
+)
+async def test_an_answer_beside_a_message_of_aui_refuses_both(http: httpx2.Client, action: Any, payload: Any) -> None:
+    asked = await ask(http, "gate")
+    body = {"session_id": asked["thread_id"], "action": action, "payload": {"message": "fine", **payload}}
+    assert "interrupt_id" in refused(http, asked, http.post("/api/aui/input", json=body))
 
 
 async def test_a_cancelled_interrupt_with_edits_is_refused(http: httpx2.Client) -> None:
@@ -481,6 +579,17 @@ async def test_a_form_that_would_lose_a_part_is_refused(http: httpx2.Client, pro
         refused(http, asked, FORMS[protocol](http, asked, answer), form)
 
 
+async def test_an_elicited_form_with_parts_beside_its_content_is_asked_again(http: httpx2.Client) -> None:
+    caller = Caller(http, WITH_FORMS)
+    asked = caller.call("forms_ask")
+    (name,) = asked["inputRequests"]
+    for beside in ({"digest": ZEROS}, {"values": {"amount": 8}}, {"edits": {"amount": 8}}):
+        answers = {name: {**accept(amount=7), **beside}}
+        again = caller.call("forms_ask", state=asked["requestState"], answers=answers)
+        assert next(iter(beside)) in json.dumps(again["inputRequests"]), again
+    caller.call("forms_ask", state=asked["requestState"], answers={name: accept(amount=7)})
+
+
 @pytest.mark.parametrize("protocol", ["REST", "AUI"])
 async def test_a_result_that_would_lose_a_part_is_refused(http: httpx2.Client, protocol: str) -> None:
     asked = await ask(http, "tool")
@@ -499,7 +608,7 @@ async def test_a_result_with_the_digest_of_its_call_counts(http: httpx2.Client, 
     assert await output(http, asked) == 7
 
 
-@everywhere
+@pytest.mark.parametrize("protocol", [*DIALECTS, "REST"])
 async def test_a_result_with_an_id_of_64_bits_is_taken_and_no_digit_is_lost(http: httpx2.Client, protocol: str) -> None:
     asked, big = await ask(http, "ids"), {"id": 1234567890123456789}
     match protocol:

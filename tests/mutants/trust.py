@@ -106,13 +106,73 @@ guard = Room("hai_flow/steps/http/egress.py", "tests/steps/test_special_addresse
 guard.bug("a tunnel's end is not judged", (" or _is_isatap(address)", ""))
 _SOCKET: Final = f"{_FORMS}::test_an_answer_on_auis_socket_that_would_lose_a_part_is_refused"
 sessions_of_aui = Room("hai_flow/api/protocols/aui_session.py", _SOCKET)
-sessions_of_aui.bug("edits beside the payload are dropped", ("in list_misplaced_members(given)", "in ()"))
+sessions_of_aui.bug(
+    "edits beside the payload are dropped", ("if name not in _MEMBERS and value is not None", "if not name")
+)
+sessions_of_aui.bug(
+    "a label of another option is dropped", ("if label != action and label", "if label is action and label")
+)
+sessions_of_aui.bug(
+    "an answer beside a message of AUI is dropped",
+    ("            await self._demand_no_answer(action, payload)\n", ""),
+    by=f"{_FORMS}::test_an_answer_beside_a_message_of_aui_refuses_both",
+)
 sessions_of_aui.bug("an action in the payload is dropped", ("(payload.get(name) or outer) != outer", "False"))
 requests_of_agents = Room("hai_flow/wire/agent_request.py", _FORMS)
 requests_of_agents.bug(
     "edits beside the data of a content are dropped",
-    ("(*list_misplaced_members(message), *list_misplaced_members(part))", "list_misplaced_members(message)"),
+    ("*list_misplaced_members(part), *texts)", "*texts)"),
     by=f"{_FORMS}::test_parts_of_an_answer_beside_its_content_refuse_it",
+)
+_BESIDE: Final = f"{_FORMS}::test_parts_of_an_answer_beside_its_content_refuse_it"
+requests_of_agents.bug(
+    "edits beside the input of a request are dropped",
+    ("self._answers(messages, list_misplaced_members(document))", "self._answers(messages, ())"),
+    by=_BESIDE,
+)
+requests_of_agents.bug(
+    "a text beside the data of an approval is dropped",
+    ('texts = ("text",) if', "texts = () if"),
+    by=f"{_FORMS}::test_a_text_beside_the_data_of_an_approval_refuses_it",
+)
+requests_of_agents.bug(
+    "what is neither true nor false rejects",
+    ("if not isinstance(approve, bool) and (approve is not None or", "if approve is None and (False or"),
+    by=f"{_FORMS}::test_an_approval_response_that_is_not_read_whole_is_refused",
+)
+posts = Room("hai_flow/wire/agent_input.py", _BESIDE)
+posts.bug("edits beside all messages are dropped", ("(*list_misplaced_members(document), *edits)", "edits"))
+posts.bug(
+    "edits in forwardedProps are dropped",
+    ("(*list_misplaced_members(document), *edits)", "list_misplaced_members(document)"),
+)
+words = Room("hai_flow/wire/dialects/dialect.py", _BESIDE)
+words.bug(
+    "edits in another spelling are dropped",
+    ('name.replace("_", "").replace("-", "").lower() in names', "name in names"),
+)
+commands = Room("hai_flow/wire/dialects/agui.py", _BESIDE)
+commands.bug(
+    "edits beside an older frontend's answer are dropped", ("(*list_misplaced_members(command), *list_misplaced_edits(forwarded))", "()")
+)
+of_posts = Room(
+    "hai_flow/api/protocols/posted_answers.py", f"{_FORMS}::test_two_answers_to_a_question_in_one_post_refuse_it"
+)
+of_posts.bug(
+    "of two answers to one question in a post the second is dropped",
+    ("for each in state.open_questions}\n", "for each in state.open_questions} - {each.id for each in resumed}\n"),
+)
+messages_of_a2a = Room("hai_flow/wire/a2a/__init__.py", _BESIDE)
+messages_of_a2a.bug(
+    "edits in the metadata of A2A are dropped",
+    ("*list_misplaced_members(holder), *of_metadata", "*list_misplaced_members(holder)"),
+)
+elicited = Room(
+    "hai_flow/api/mcp/runs.py", f"{_FORMS}::test_an_elicited_form_with_parts_beside_its_content_is_asked_again"
+)
+elicited.bug(
+    "a digest beside an elicited form is dropped",
+    ("if misplaced := list_misplaced_members(response):", "if misplaced := ():"),
 )
 requests_of_agents.bug(
     "data that is no object is passed over",

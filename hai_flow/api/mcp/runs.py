@@ -26,7 +26,7 @@ from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.store.catalog.workflows import WorkflowSummary
-from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.dialect import Profile, list_misplaced_members
 from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.mcp import Question, RunView, result_of
 
@@ -217,12 +217,14 @@ def faults_in(rejected: Rejected) -> str:
 
 def answer_of(pending: PendingState, response: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer that a response to an elicitation gives to a question; None: it gives none. Opening the page of a
-    decision (`accept` of a url) is no vote."""
+    decision (`accept` of a url) is no vote. Raises Rejected 422 if parts of the answer stand beside its content."""
     action, content = response.get("action"), response.get("content")
     if pending.opened.kind != "ask":
         return None
     if action == "decline" and pending.opened.inquiry is not None:
         return {"decision": "decline"}
+    if misplaced := list_misplaced_members(response):
+        raise Rejected(422, "answer.invalid", f"expected {', '.join(misplaced)} inside of the answer's content.")
     if action == "accept" and isinstance(content, Mapping):
         return {"values": msgspec.to_builtins(dict(content))}
     return None

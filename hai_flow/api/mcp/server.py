@@ -470,11 +470,10 @@ async def _answer_all(access: Access, shown: RunView, responses: Mapping[str, Ma
     faults: dict[str, str] = {}
     open_ones = {each.pending.opened.id: each.pending for each in shown.questions}
     for id, response in responses.items():
-        answer = mcp_runs.answer_of(open_ones[id], response) if id in open_ones else None
-        if answer is None:
-            continue
         try:
-            await mcp_runs.answer(access, id, answer)
+            answer = mcp_runs.answer_of(open_ones[id], response) if id in open_ones else None
+            if answer is not None:
+                await mcp_runs.answer(access, id, answer)
         except Rejected as rejected:
             if rejected.status == 422:
                 faults[id] = mcp_runs.faults_in(rejected)

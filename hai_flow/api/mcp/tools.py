@@ -111,6 +111,7 @@ TOOLS: Final[tuple[ServedTool, ...]] = (
             question_id={"type": "string"},
             values={"type": "object", "description": "of the form, where the question has one"},
             decision={"type": "string", "maxLength": 100, "description": "one of its options"},
+            edits={"type": "object", "description": "new values of arguments by name, where the question allows edits"},
             reason={"type": "string", "maxLength": 10_000},
             digest={"type": "string", "maxLength": 64, "description": "of the question as it was read"},
             result={"description": "of a call that asks its caller for its result"},

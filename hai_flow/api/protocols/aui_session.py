@@ -10,7 +10,7 @@ from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.conversation import Conversation
 from hai_flow.api.requests.access import Access
-from hai_flow.engine.events import UserMessage
+from hai_flow.engine.events import PendingOpened, UserMessage
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
 from hai_flow.store.runs import threads
@@ -24,6 +24,8 @@ Object: TypeAlias = dict[str, Json]
 
 # Fields of a payload that name the question and the action. The others are the answer.
 _ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})
+_MEMBERS: Final = _ADDRESS | {"type", "id", "timestamp", "label", "payload"}
+_ANSWER_OR_MESSAGE: Final = "send the answer with its interrupt_id, or the message alone"
 
 
 class AuiSession:
@@ -42,20 +44,27 @@ class AuiSession:
             payload = {}
         if not isinstance(payload, dict):
             raise invalid("/payload", "expected an object")
+        for name in (name for name, value in given.items() if name not in _MEMBERS and value is not None):
+            raise invalid(f"/{name}", "expected inside of payload, found beside it, where it would be ignored")
         action = text_in(given, "action") or text_in(given, "label") or text_in(payload, "action")
         interrupt = text_in(given, "interrupt_id") or text_in(payload, "interrupt_id")
         if interrupt is None and (message := text_in(payload, "message") or text_in(payload, "text")):
+            await self._demand_no_answer(action, payload)
             return await self._say(message, payload)
-        self._demand_whole(given, payload)
+        self._demand_agreement(given, payload)
         interrupt = interrupt or await self._find_only_interrupt()
         payload = {name: value for name, value in payload.items() if name not in _ADDRESS}
-        return await self._answer(interrupt, action, payload)
+        return await self._answer(interrupt, action, text_in(given, "label"), payload)
 
-    def _demand_whole(self, given: Object, payload: Object) -> None:
-        """Raises Rejected 422 if a part of the answer stands beside its payload, where nobody reads it, or if the two
-        address or decide differently."""
-        for name in list_misplaced_members(given):
-            raise invalid(f"/{name}", "expected inside of payload, found beside it, where it would be ignored")
+    async def _demand_no_answer(self, action: str | None, payload: Object) -> None:
+        """Raises Rejected 422 if an answer stands beside a message, which would be taken alone."""
+        for name in list_misplaced_members(payload):
+            raise invalid(f"/payload/{name}", f"a message is beside it; {_ANSWER_OR_MESSAGE}")
+        if action is not None and any(action in each.options for each in await self._list_open_questions()):
+            raise invalid("/action", f"{action!r} answers an open question; {_ANSWER_OR_MESSAGE}")
+
+    def _demand_agreement(self, given: Object, payload: Object) -> None:
+        """Raises Rejected 422 if the payload, and what stands beside it, address or decide differently."""
         for name, outer in {**{name: given.get(name) for name in _ADDRESS}, "session_id": self.id}.items():
             if outer and (payload.get(name) or outer) != outer:
                 raise invalid(
@@ -71,7 +80,7 @@ class AuiSession:
         )
         return {"message_id": id}
 
-    async def _answer(self, id: str, action: str | None, payload: Object) -> Object:
+    async def _answer(self, id: str, action: str | None, label: str | None, payload: Object) -> Object:
         run_id = run_of_pending(id)
         state = None if run_id is None else await self.access.find_state(run_id)
         pending = None if state is None else state.pendings.get(id)
@@ -82,19 +91,24 @@ class AuiSession:
             or id not in (await self.access.seen(state)).questions
         ):
             raise Rejected(404, "pending_unknown", f"there is no interrupt {id[:100]!r} in this session.")
+        if label != action and label in pending.opened.options:
+            raise invalid("/label", f"expected that of the action {action!r}, found another option")
         answer = aui.answer_message(pending, action, payload)
         await self._post(uuid4().hex, tool_messages=(answer,), history=((answer.id, "tool"),))
         return {"interrupt_id": id}
 
     async def _find_only_interrupt(self) -> str:
-        last = await self.last_run()
-        state = None if last is None else await self.access.state(last.id)
-        opened = [] if state is None else [each.opened.id for each in (await self.access.seen(state)).open_questions]
+        opened = [each.id for each in await self._list_open_questions()]
         if len(opened) != 1:
             actual = "none is" if not opened else f"{len(opened)} are"
             expected = "expected the interrupt that is answered, or in payload.message (text) what the user says"
             raise invalid("/interrupt_id", f"{expected}; {actual} open")
         return opened[0]
+
+    async def _list_open_questions(self) -> list[PendingOpened]:
+        last = await self.last_run()
+        state = None if last is None else await self.access.state(last.id)
+        return [] if state is None else [each.opened for each in (await self.access.seen(state)).open_questions]
 
     async def _post(self, name: str, **what: Any) -> None:
         posted = Posted(

@@ -21,8 +21,7 @@ log = structlog.get_logger(__name__)
 def open_answers(posted: Posted, state: RunState, *, stale: bool = False) -> tuple[c.PendingAnswer, ...]:
     """The answers to the questions that are open in `state`; `stale` as in `_read_answers_of_resume`."""
     resumed = _read_answers_of_resume(posted, state, stale=stale) or []
-    answered = {each.id for each in resumed}
-    open_ids = {each.opened.id for each in state.open_questions} - answered
+    open_ids = {each.opened.id for each in state.open_questions}
     return (*resumed, *(to_pending_answer(each) for each in call_answers(posted) if each.tool_call_id in open_ids))
 
 
@@ -69,18 +68,18 @@ def asker(answer: c.PendingAnswer) -> UUID:
 def to_pending_answer(message: ToolMessage) -> c.PendingAnswer:
     """A ToolMessage as the answer to its question. Raises Rejected 422 if parts of an answer stand beside its content,
     where nobody would read them."""
-    _demand_inside(message.tool_call_id, message.misplaced, "content")
+    _demand_inside(message.tool_call_id, message.misplaced)
     return c.PendingAnswer(id=message.tool_call_id, content=message.content, error=message.error, digest=message.digest)
 
 
-def _demand_inside(id: str, misplaced: tuple[str, ...], member: str) -> None:
+def _demand_inside(id: str, misplaced: tuple[str, ...]) -> None:
     if misplaced:
         names = ", ".join(misplaced)
         raise Rejected(
             422,
             "answer.invalid",
-            f"{id}: expected {names} inside of the answer's {member}, found it beside {member}, where it would be "
-            "ignored. The question is still open.",
+            f"{id}: expected {names} inside of the answer, found beside it, where it would be ignored. The question is "
+            "still open.",
         )
 
 
@@ -92,7 +91,7 @@ def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
 
 def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
     """A `resume` entry as an answer, in the form of any other frontend (docs/language.md#people)."""
-    _demand_inside(entry.interrupt_id, entry.misplaced, "payload")
+    _demand_inside(entry.interrupt_id, entry.misplaced)
     payload: Any = None if entry.payload is msgspec.UNSET else entry.payload
     if entry.cancelled:
         beside = payload if isinstance(payload, dict) else {} if payload is None else {"payload": payload}

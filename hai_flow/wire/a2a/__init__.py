@@ -18,7 +18,14 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
-from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, error_message, list_misplaced_members
+from hai_flow.wire.dialects.dialect import (
+    Dialect,
+    Entry,
+    Frame,
+    error_message,
+    list_misplaced_edits,
+    list_misplaced_members,
+)
 from hai_flow.wire.dialects.turns import TurnEncoder
 from hai_flow.wire.mcp import Question, RunView, build_question_value, describe_run
 from hai_flow.wire.sent_json import dump
@@ -205,8 +212,10 @@ def read_message(params: Json) -> Message:
             raise invalid(f"/message/parts/{place}: expected text or data.")
         if message.get("taskId") and (misplaced := list_misplaced_members(part)):
             raise invalid(f"/message/parts/{place}/{misplaced[0]}: expected inside of data, where it would be read.")
-    if message.get("taskId") and (misplaced := list_misplaced_members(message)):
-        raise invalid(f"/message/{misplaced[0]}: expected inside of a data part, where it would be read.")
+    for place, holder in (("/message", message), ("", params)) if message.get("taskId") else ():
+        of_metadata = [f"metadata/{name}" for name in list_misplaced_edits(holder.get("metadata"))]
+        if misplaced := [*list_misplaced_members(holder), *of_metadata]:
+            raise invalid(f"{place}/{misplaced[0]}: expected inside of a data part, where it would be read.")
     if sum(map(len, texts)) > TEXT_CHARS_MAX:
         raise invalid(f"/message/parts: at most {TEXT_CHARS_MAX} characters of text.")
     return Message(

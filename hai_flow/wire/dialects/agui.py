@@ -28,7 +28,17 @@ from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialects.agui_interrupts import build_pending_value, interrupt
 from hai_flow.wire.dialects.agui_protobuf import PROTOBUF
-from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profile, ResumeEntry, error_message
+from hai_flow.wire.dialects.dialect import (
+    Dialect,
+    Entry,
+    Frame,
+    Posted,
+    Profile,
+    ResumeEntry,
+    error_message,
+    list_misplaced_edits,
+    list_misplaced_members,
+)
 from hai_flow.wire.dialects.questions import (
     CONFIRM,
     Call,
@@ -114,7 +124,8 @@ def _parse_answers_of_command(forwarded: dict[str, Json], limits: Limits) -> tup
     id = event.get("id")
     if not isinstance(id, str) or not 0 < len(id) <= limits.id_chars_max:
         return ()
-    return (ResumeEntry(id, payload=command["resume"]),)
+    misplaced = (*list_misplaced_members(command), *list_misplaced_edits(forwarded))
+    return (ResumeEntry(id, payload=command["resume"], misplaced=misplaced),)
 
 
 def _version(said: str | None) -> str:

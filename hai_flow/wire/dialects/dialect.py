@@ -75,23 +75,28 @@ class ResumeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     misplaced: tuple[str, ...] = ()
 
 
-_ANSWER_MEMBERS: Final = (
-    "approved",
-    "approve",
-    "decision",
-    "reason",
-    "values",
-    "edits",
-    "edit",
-    "editedArgs",
-    "digest",
-)
+_EDITS: Final = frozenset({"edits", "edit", "editedargs"})
+_ANSWER_MEMBERS: Final = _EDITS | {"approved", "approve", "decision", "reason", "values", "digest"}
 
 
 def list_misplaced_members(record: Mapping[str, Json], *taken: str) -> tuple[str, ...]:
-    """The parts of an answer that stand in `record` itself, beside the member which holds the answer. `taken` are those
-    that the protocol reads there. Other members are none of ours: clients add fields of their own."""
-    return tuple(name for name in _ANSWER_MEMBERS if name not in taken and record.get(name) is not None)
+    """The parts of an answer that stand in `record` itself, beside the member which holds the answer, in any spelling.
+    `taken` are those that the protocol reads there. Other members are none of ours: clients add fields of their own."""
+    return _list_members(record, _ANSWER_MEMBERS.difference(taken))
+
+
+def list_misplaced_edits(record: Json) -> tuple[str, ...]:
+    """The edits in an object that belongs to the application, in any spelling. Its other members are its own, even if
+    they have the name of a part of an answer."""
+    return _list_members(record, _EDITS) if isinstance(record, Mapping) else ()
+
+
+def _list_members(record: Mapping[str, Json], names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, value in record.items()
+        if value is not None and name.replace("_", "").replace("-", "").lower() in names
+    )
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
