@@ -248,6 +248,9 @@ def test_two_interrupts_are_open_at_once_and_what_is_left_interrupts_again(
     peer = agent(version, "release")
     asked = peer.run(user())
     first, second = (each["id"] for each in asked.interrupts)
+    refused = peer.run(resume=[resolved(first, {"approved": True})]).thrown
+    assert refused is not None, "the client wants all answers at once (docs/protocols/agui.md)"
+    assert decisions(http, peer.thread_id) == ["open", "open"]
     other = peer.reloaded()  # knows of no interrupt, and so answers just one of them
     half = other.run(resume=[resolved(first, {"approved": True})])
     ended(half)

@@ -105,6 +105,17 @@ def test_an_exclusion_by_role_or_group_covers_all_who_have_it() -> None:
     assert ask.can(REQ)
 
 
+@pytest.mark.parametrize(
+    "voter", [REQ, who("eve", "boss", "intern"), c.Principal("agent:bot", ("boss",)), ANN, who("joe")]
+)
+def test_a_refusal_names_the_rule_and_those_who_may_decide(voter: c.Principal) -> None:
+    ask = asked(quorum=2, exclude=["requester", "role:intern"])
+    ask.vote(ANN)
+    refusal = ask.refusal(voter, "reject")
+    assert refusal.status == 403
+    assert "role:boss" in refusal.detail, refusal.detail
+
+
 def test_a_delegate_votes_as_the_other() -> None:
     ask = asked(("user:ann",))
     assert ask.can(who("dan", for_="ann"))

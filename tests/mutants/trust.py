@@ -153,7 +153,8 @@ words.bug(
 )
 commands = Room("hai_flow/wire/dialects/agui.py", _BESIDE)
 commands.bug(
-    "edits beside an older frontend's answer are dropped", ("(*list_misplaced_members(command), *list_misplaced_edits(forwarded))", "()")
+    "edits beside an older frontend's answer are dropped",
+    ("(*list_misplaced_members(command), *list_misplaced_edits(forwarded))", "()"),
 )
 of_posts = Room(
     "hai_flow/api/protocols/posted_answers.py", f"{_FORMS}::test_two_answers_to_a_question_in_one_post_refuse_it"

@@ -102,6 +102,13 @@ def _find_requester_obstacle(principal: c.Principal, world: World) -> Obstacle:
     return Obstacle("excluded.instigator", f"{behind} {world.cause}; somebody else must decide")
 
 
+def describe_deciders(pending: PendingState) -> str:
+    """Who may answer the pending in somebody's place, as a sentence."""
+    rules = derive_rules(pending)
+    out = f", but not {', '.join(rules.exclude)}" if rules.exclude else ""
+    return f"Those who may decide it: {', '.join(rules.from_)}{out}."
+
+
 def world_of(plan: Plan, state: RunState) -> World:
     return World(state.requester, plan.roles, state.all_instigators, _describe_cause(state))
 

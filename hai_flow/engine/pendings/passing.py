@@ -41,7 +41,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.deciders import Obstacle, ids_of, ineligible, obstacle, world_of
+from hai_flow.engine.pendings.deciders import Obstacle, describe_deciders, ids_of, ineligible, obstacle, world_of
 from hai_flow.engine.pendings.gates import find_last_approved_gate
 from hai_flow.engine.pendings.policies import fill_rules
 from hai_flow.engine.pendings.selectors import REQUESTER, World, list_excluding_selectors, list_matching_selectors
@@ -76,7 +76,7 @@ def demand_skip(draft: Draft, step: Step, command: c.Skip) -> None:
     fault = _find_obstacle_to_sole_approval(pending, who, world)
     if fault is None or (command.output is None and _is_for_requester_alone(pending)):
         return
-    detail = f"{step.path} asks people, and {who.id} can't skip it: {fault.reason}. {_describe_deciders(pending)}"
+    detail = f"{step.path} asks people, and {who.id} can't skip it: {fault.reason}. {describe_deciders(pending)}"
     raise Rejected(403, "skip.forbidden", detail)
 
 
@@ -157,7 +157,7 @@ def demand_fork(
                 path = pending.opened.path
                 detail = f"people have answered {path}, and {who.id} can't keep their answer for something else"
                 raise Rejected(
-                    403, "fork.forbidden", f"{detail}: {fault.reason}. {_describe_deciders(pending)} Or fork it before."
+                    403, "fork.forbidden", f"{detail}: {fault.reason}. {describe_deciders(pending)} Or fork it before."
                 )
     for path, pending in rejected:
         if not _is_past(there, path):
@@ -191,7 +191,7 @@ def _demand_anew(path: str, pending: PendingState, who: c.Principal, world: Worl
     fault = ineligible(pending, who, world)
     if fault is not None:
         detail = f"{refusers(pending)} has said no at {path}, and {who.id} can't {what}: {fault.reason}"
-        raise Rejected(403, code, f"{detail}. {_describe_deciders(pending)} Or start another run.")
+        raise Rejected(403, code, f"{detail}. {describe_deciders(pending)} Or start another run.")
 
 
 def find_rejected(state: RunState) -> list[tuple[str, PendingState]]:
@@ -347,9 +347,3 @@ def _is_for_requester_alone(pending: PendingState) -> bool:
 
 def _is_of_the_request(who: c.Principal, world: World) -> bool:
     return not set(map(compose, (world.requester, *world.instigators))).isdisjoint(map(compose, ids_of(who)))
-
-
-def _describe_deciders(pending: PendingState) -> str:
-    rules = derive_rules(pending)
-    out = f", but not {', '.join(rules.exclude)}" if rules.exclude else ""
-    return f"Those who may decide it: {', '.join(rules.from_)}{out}."

@@ -7,7 +7,14 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import Reading, answer_refusal, read_answer
-from hai_flow.engine.pendings.deciders import OF_AN_AGENT, ineligible, world_of
+from hai_flow.engine.pendings.deciders import (
+    NOT_ASKED,
+    NOT_PICKED,
+    OF_AN_AGENT,
+    describe_deciders,
+    ineligible,
+    world_of,
+)
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
@@ -105,11 +112,14 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
     fault = ineligible(pending, by, world_of(draft.plan, draft.state))
     if fault is not None:
         code = "vote.agent" if fault.code == OF_AN_AGENT else "pending_forbidden"
-        raise Rejected(403, code, f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.")
+        others = "" if fault.code in (NOT_ASKED, NOT_PICKED) else f" {describe_deciders(pending)}"
+        raise Rejected(403, code, f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.{others}")
     spent = votes.voters(pending.votes).intersection(votes.ids_of_voter(by))
     if spent:
         raise Rejected(
-            403, "vote_final", f"{', '.join(sorted(spent))} has voted on {pending.opened.id}; a vote stands."
+            403,
+            "vote_final",
+            f"{', '.join(sorted(spent))} has voted on {pending.opened.id}; a vote stands. {describe_deciders(pending)}",
         )
 
 
