@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpcore2
 import httpx2
@@ -21,7 +22,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support import citus
-from tests.support.examples import QUICK, QUICK_MAX, SEED, examples
+from tests.support.examples import QUICK, QUICK_MAX, SEED, draw_rows, examples
 from tests.support.identities import KEYS
 from tests.support.postgres import Server, serve
 from tests.support.scratch import use_memory
@@ -101,12 +102,30 @@ def _tell_standstill(reporter: pytest.TerminalReporter) -> None:
         )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """The processes of pytest-xdist are given paths, whether or not somebody has named any."""
+    node.workerinput["whole"] = _is_whole(node.config)
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Whether the whole suite runs: nobody has named a file."""
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    return bool(worker.get("whole", config.args_source is not pytest.Config.ArgsSource.ARGS))
+
+
+@pytest.hookimpl(trylast=True)  # of what `-k` and the like have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("quick"):
-        return
     slow = [item for item in items if _needs_database(item)]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if not _needs_database(item)]
+    if config.getoption("quick"):
+        drawn = set[pytest.Item]()
+    elif _is_whole(config):
+        drawn = set(draw_rows(slow, lambda item: item.nodeid.partition("[")[0]))
+    else:
+        return
+    passed_over = set(slow) - drawn
+    config.hook.pytest_deselected(items=[item for item in slow if item in passed_over])
+    items[:] = [item for item in items if item not in passed_over]
 
 
 def pytest_collection_finish() -> None:

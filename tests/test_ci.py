@@ -1,14 +1,20 @@
-"""`.ci/run`: a test that fails is run once more, alone, and only a pass of all of them lets the run pass."""
+"""`.ci/run`: a test that fails is run once more, alone, and only a pass of all of them lets the run pass. Which rows of
+large tables the suite tries."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pytest
+
+from tests import conftest
+from tests.support import examples
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 
@@ -70,3 +76,29 @@ def test_the_file_of_failures_is_written_by_the_real_command(tmp_path: Path) -> 
     assert ended.returncode == 5, ended.stderr
     line = next(line for line in (ROOT / ".ci" / "run").read_text().splitlines() if "--failures" in line)
     assert '--failures="$failures"' in line
+
+
+def test_a_days_rows_are_some_of_a_large_table_and_all_of_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"small": 10, "large": 30, "huge": 400}
+    rows = [(table, n) for table, size in sizes.items() for n in range(size)]
+
+    def draw(seed: int) -> list[tuple[str, int]]:
+        monkeypatch.setattr(examples, "SEED", seed)
+        return examples.draw_rows(rows, lambda row: row[0])
+
+    monkeypatch.setattr(examples, "NIGHTLY", False)
+    monkeypatch.delenv("TEST_ROWS", raising=False)
+    assert Counter(table for table, _ in draw(1)) == {"small": 10, "large": 10, "huge": 50}
+    assert draw(1) == draw(1) != draw(2)
+    monkeypatch.setenv("TEST_ROWS", "all")
+    assert draw(1) == rows
+
+
+@pytest.mark.parametrize(
+    ("source", "worker", "whole"),
+    [("TESTPATHS", {}, True), ("ARGS", {}, False), ("ARGS", {"whole": True}, True), ("ARGS", {"whole": False}, False)],
+)
+def test_rows_are_drawn_where_nobody_has_named_a_file(source: str, worker: dict[str, Any], whole: bool) -> None:
+    """A process of pytest-xdist asks the one that controls it."""
+    config: Any = SimpleNamespace(args_source=pytest.Config.ArgsSource[source], workerinput=worker)
+    assert conftest._is_whole(config) is whole

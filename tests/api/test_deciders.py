@@ -17,8 +17,8 @@ from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
-DECIDERS = by_night(1000, 200)  # four times the people, so that each sends both decisions with both credentials
-PEOPLE = 50
+DECIDERS = by_night(1000, 100)
+PEOPLE = DECIDERS // 4  # so that each sends both decisions with both credentials
 AT_ONCE = 25  # so that a busy machine answers each within the time that it waits for the database
 CROWD = """
 hai: flow/v1
@@ -67,7 +67,7 @@ async def test_many_deciders_reach_one_outcome_with_one_vote_a_person(
     async with httpx2.AsyncClient(base_url=server.url, timeout=120, limits=limits) as client:
 
         async def decide(n: int, id: str) -> tuple[int, str]:
-            """The `n`-th decider: one of fifty people, of whom three may, each of whom sends both decisions very often,
+            """The `n`-th decider: one of the people, of whom three may, each of whom sends both decisions very often,
             by turns with their key and their token."""
             decision, headers = ("approve", "reject")[n // PEOPLE % 2], known[n % PEOPLE][n // PEOPLE // 2 % 2]
             async with room:

@@ -39,9 +39,14 @@ def client(server: ServerProcess) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture
-def run(http: Checked) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def run(server: ServerProcess) -> dict[str, Any]:
     """A run with some hundred events, which has ended."""
+    with Checked(base_url=server.url, timeout=30) as http:
+        return _run(http)
+
+
+def _run(http: Checked) -> dict[str, Any]:
     name = unique("paged").replace("-", "_")
     published = http.post("/v1/workflows", content=SOURCE.replace("NAME", name), headers=YAML)
     assert published.status_code == 201, published.text
@@ -97,8 +102,8 @@ def test_a_page_has_only_what_is_wanted_in_either_order(
         and query.get("after", 0) < each["seq"] < query.get("before", 10**9)
     ]
     assert bool(wanted) == (path != "nowhere")
-    assert pages(http, run, "after", **query, limit=9) == wanted
-    assert pages(http, run, "before", **query, limit=9, order="desc") == wanted[::-1]
+    assert pages(http, run, "after", **query, limit=25) == wanted
+    assert pages(http, run, "before", **query, limit=25, order="desc") == wanted[::-1]
     more: dict[str, Any] = {"types": [types] if isinstance(types, str) else types, "path": path}
     more |= {name: query[name] for name in ("after", "before") if name in query}
     assert list(client.runs.events_json(run["id"], **more)) == wanted

@@ -95,7 +95,7 @@ def test_no_route_answers_hostile_json_by_a_fault_of_its_own(server: ServerProce
     known = routes()
     assert len(known) > 60
     with httpx2.Client(base_url=server.url, timeout=60) as http:
-        for (method, path), kind in sample(itertools.product(known, HOSTILE), 200):
+        for (method, path), kind in sample(itertools.product(known, HOSTILE), 100):
             answer = http.request(method, path, content=HOSTILE[kind], headers=CONTENT)
             assert answer.status_code < 500, (method, path, kind, answer.text[:300])
             if answer.headers.get("content-type", "").startswith("application/problem+json"):

@@ -172,7 +172,7 @@ def test_who_has_no_credential_comes_to_nothing_but_what_is_open(strict: ServerP
 def test_a_role_opens_the_routes_that_the_page_says(strict: ServerProcess, dsn: str, role: str) -> None:
     headers = People(dsn).person(f"user:{role}", roles=[role])
     with httpx2.Client(base_url=strict.url, timeout=30) as client:
-        for route in sample(REQUESTS, 40, role):
+        for route in sample(REQUESTS, 20, role):
             status, code = answered(client, route, headers)
             assert status != 401 or route.rights == (), route
             assert ((status, code) == (403, "right_missing")) is not route.opens_to(role), (route, status, code)

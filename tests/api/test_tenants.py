@@ -260,7 +260,7 @@ def test_another_tenants_things_are_as_if_absent_on_every_route(
     _, other, none = worlds
     before = _everything(strict.url, dsn, "globex")
     with httpx2.Client(base_url=strict.url, timeout=30) as client:
-        for (role, headers), route in sample(itertools.product(callers(dsn, "acme").items(), ROUTES), 300):
+        for (role, headers), route in sample(itertools.product(callers(dsn, "acme").items(), ROUTES), 150):
             *found, told = answered(client, route, other, headers)
             if route.path.startswith("/v1/hooks"):  # it asks for the proof of the hook alone, which was given
                 assert found[0] == 202, found
@@ -309,7 +309,7 @@ def test_every_role_reaches_what_its_rights_allow_on_every_route(
 ) -> None:
     by_method = sorted(ROUTES, key=lambda route: route.method != "GET")
     with httpx2.Client(base_url=strict.url, timeout=30) as client:
-        for (role, headers), route in sample(itertools.product(callers(dsn, "acme").items(), by_method), 400):
+        for (role, headers), route in sample(itertools.product(callers(dsn, "acme").items(), by_method), 200):
             ends = route.path.endswith(ENDS)  # what comes behind them would find a run that is over
             world = another_run(strict.url, dsn, worlds[0]) if ends else worlds[0]
             status, text = asked(client, route, world, headers)

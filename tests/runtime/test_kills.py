@@ -103,7 +103,7 @@ async def test_kills_during_many_runs_lose_nothing_and_repeat_nothing(
 ) -> None:
     operator = await make()
     print(f"seed {SEED}")
-    chance, kills = random.Random(SEED), by_night(50, 15)
+    chance, kills = random.Random(SEED), by_night(50, 10)
     began = time.monotonic()
     with Nursery(database_url) as nursery:
         nursery.fork(f"start {kills // 3} {4 * kills}")
@@ -167,7 +167,7 @@ async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
     skewed: SkewedServer,
 ) -> None:
     print(f"seed {SEED}")
-    chance, count = random.Random(SEED), by_night(24, 9)
+    chance, count = random.Random(SEED), by_night(24, 6)
     eye = await asyncpg.connect(skewed.dsn)
     await eye.execute(effects.LEDGER)
     faults: Counter[str] = Counter()
@@ -248,7 +248,7 @@ async def test_silent_and_read_only_connections_lose_and_repeat_nothing(database
 
 
 async def test_backends_terminated_in_mid_commit_leave_no_run_behind(database_url: str, eye: Connection) -> None:
-    chance, count = random.Random(7), by_night(60, 25)
+    chance, count = random.Random(7), by_night(60, 15)
     with Nursery(database_url) as nursery:
         nursery.fork(f"start {count // 10} {2 * count}")
         for _ in range(2):

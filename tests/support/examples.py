@@ -1,13 +1,16 @@
 """How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`).
 
-Of large tables the suite tries some rows, others each day: `TEST_SEED` repeats a day's, `TEST_ROWS=all` tries all.
+Of large tables the suite tries some rows, others each day: `TEST_SEED` repeats a day's, `TEST_ROWS=all` tries all. A
+module draws them with `sample`; `tests/conftest.py` draws those of every test over a database (`draw_rows`), unless
+somebody has named files.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Final, TypeVar
 
@@ -18,6 +21,8 @@ T = TypeVar("T")
 QUICK = "quick"
 QUICK_MAX = 20
 SUITE_MAX: Final = 30
+ROWS_MAX: Final = 10  # of a table
+ROWS_SHARE: Final = 8  # or one of so many, where that is more
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
 SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{date.today():%Y%m%d}"))  # pytest's other processes inherit it
 
@@ -41,3 +46,15 @@ def sample(rows: Iterable[T], count: int, salt: str = "") -> list[T]:
     if NIGHTLY or os.environ.get("TEST_ROWS") == "all" or count >= len(every):
         return every
     return [every[place] for place in sorted(random.Random(f"{SEED}{salt}").sample(range(len(every)), count))]
+
+
+def draw_rows(rows: Iterable[T], table_of: Callable[[T], str]) -> list[T]:
+    """The rows of all tables, as `sample` draws ROWS_MAX of each, or one of ROWS_SHARE."""
+    tables: defaultdict[str, list[T]] = defaultdict(list)
+    for row in rows:
+        tables[table_of(row)].append(row)
+    return [
+        row
+        for name, table in tables.items()
+        for row in sample(table, max(ROWS_MAX, len(table) // ROWS_SHARE), salt=name)
+    ]
