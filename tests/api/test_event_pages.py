@@ -42,7 +42,7 @@ def client(server: ServerProcess) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def run(server: ServerProcess) -> dict[str, Any]:
     """A run with some hundred events, which has ended."""
-    with Checked(base_url=server.url, timeout=30) as http:
+    with Checked(server.url) as http:
         return _run(http)
 
 
