@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.api.rest.people.links import _question
+from hai_flow.api.rest.people import links
 from hai_flow.cli.console import clean, join_lines, json_text
+from hai_flow.notify.chat.cards import build_card
 from hai_flow.notify.letters import NoticeContent, chat, letter
 from hai_flow.primitives import signs
+from hai_flow.wire import mcp
 
 SAMPLES = [  # the same as in console/src/logic/signs.test.ts
     ("to \u202egpj.exe\u2066 \u200bnow", "to [U+202E]gpj.exe[U+2066] [U+200B]now"),
@@ -68,25 +74,60 @@ def write_notice(title: str, message: str | None = None) -> NoticeContent:
     return NoticeContent("opened", "p", "r", "w", "approve", title, message, None)
 
 
-def test_letters_show_codes_and_say_so() -> None:
-    for text in (letter(write_notice("Pay \u202e001")).text, chat(write_notice("Pay", "to p\u0430ypal\u200b"))):
-        assert "[U+" in text
-        assert signs.WARNING.split(",")[0] in text
+def _question(text: str) -> Any:
+    """A question whose every text is this one."""
+    opened = SimpleNamespace(
+        id="call_a", heading=text, title=text, message=text, args=None, evidence=None, kind="gate", schema=None,
+        digest="d", options=("approve",), tool=text, deadline=None, policy={"from": [text]},
+    )  # fmt: skip
+    return SimpleNamespace(opened=opened, status="open", votes=(), decided_by=None)
+
+
+def _card(text: str) -> str:
+    card = build_card("call_a", text, _question(text), page=None, arguments_max=100, shows_evidence=False)
+    return "\n".join(filter(None, (card.heading, card.title, card.message, *(fact for _, fact in card.facts))))
+
+
+def _run(text: str, *, mine: bool) -> str:
+    questions = [mcp.Question(_question(text), mine, "https://flow.example.com")]
+    return mcp.describe_run(mcp.RunView(cast("Any", SimpleNamespace(status="waiting")), questions, "", 0))
+
+
+SURFACES: dict[str, Callable[[str], str]] = {
+    "a letter": lambda text: letter(write_notice(text, text)).subject + letter(write_notice(text, text)).text,
+    "a message in a chat": lambda text: chat(write_notice(text, text)),
+    "a card in a chat": _card,
+    "a terminal": clean,
+    "a tool's form over MCP": lambda text: str(
+        mcp._request(mcp.Question(_question(text), True, "u"), forms=True, urls=True)
+    ),
+    "a task of MCP and A2A": lambda text: _run(text, mine=True),
+    "a task that waits for others": lambda text: _run(text, mine=False),
+}
+HOSTILE = (
+    "Pay \u202e001\u2066", "p\u0430ypal\u200b", "\x1b[2J\x1b]8;;https://evil.example\x07here\x1b]8;;\x07",
+    "**x** \x9b31m \U000e0041 \u2028<script>", "\ufeff\u00ad# Approved\x08",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_no_surface_shows_a_hidden_sign_of_a_title_or_message(surface: str) -> None:
+    for text in HOSTILE:
+        shown = SURFACES[surface](text)
+        assert "[U+" in shown or "\N{REPLACEMENT CHARACTER}" in shown
+        assert not signs.has_hidden(shown), text
     assert signs.WARNING not in letter(write_notice("Pay 100", "中文")).text
+    assert signs.WARNING.split(",")[0] in letter(write_notice(HOSTILE[0])).text
 
 
 def test_the_page_of_a_link_shows_codes_and_says_so() -> None:
-    from datetime import UTC, datetime
-    from types import SimpleNamespace
-    from typing import Any, cast
-
     def page(args: str) -> str:
         opened = SimpleNamespace(
             title="Send?", message="to \u202ex", args=args, evidence=None, kind="gate", schema=None, digest="d",
             options=("approve",), tool=None,
         )  # fmt: skip
         link = SimpleNamespace(principal="user:a", at=datetime.now(UTC))
-        return _question("en", "w", cast("Any", link), cast("Any", SimpleNamespace(opened=opened)))
+        return links._question("en", "w", cast("Any", link), cast("Any", SimpleNamespace(opened=opened)))
 
     shown = page('{"to": "\u200b\\n\u043f\u0440\u0438"}')
     assert "to [U+202E]x" in shown

@@ -278,7 +278,7 @@ def describe_run(shown: RunView) -> str:
     if others:
         opened = others[0].pending.opened
         until = "" if opened.deadline is None else f" until {instants.rfc3339(opened.deadline)}"
-        return f"Waits for {_people(opened)}{until}: {_heading(others[0])}"
+        return f"Waits for {reveal(_people(opened))}{until}: {_heading(others[0])}"
     return {
         "queued": "Waits for its turn.",
         "paused": "Is paused; somebody has to resume it.",

@@ -206,7 +206,7 @@ def test_what_is_decided_meanwhile_says_so_with_the_winner(page: NewPage, asked:
     for each in (shown, second):
         each.play(["bringToFront"])
         each.role("heading", "Rejected").there()
-        each.words("Somebody else decided this.").there()
+        each.words("Someone else has already decided this.").there()
         each.words("zoe").there()
 
 

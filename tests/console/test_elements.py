@@ -413,7 +413,7 @@ def test_an_element_says_offline_and_back_and_shows_decisions_meanwhile(desk: De
     assert page.label("Comment").value() == "Half of it"
     desk.decide(pending, "user:bob", "reject")
     page.offline(False)
-    page.words("Somebody else decided this").there()
+    page.words("Someone else has already decided this").there()
     assert heard(page, "hai-decided") == [{"id": "a", "pending": pending["id"], "status": "reject", "here": False}]
 
 

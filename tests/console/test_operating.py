@@ -84,7 +84,7 @@ def test_a_key_is_shown_once_and_revoked(page: NewPage, http: httpx2.Client) -> 
     shown = page().goto("/console/settings")
     shown.locator("summary").first().there()
     shown.words("API keys").click()
-    shown.label("Who calls with it (user:… or service:…)").fill("service:ci")
+    shown.label("Owner (user:… or service:…)").fill("service:ci")
     shown.label("Name", exact=True).fill(name)
     shown.role("button", "Create key").click()
     shown.words("Copy the key now").there()
@@ -113,7 +113,7 @@ def test_an_admin_ends_what_somebody_has_delegated(page: NewPage, http: httpx2.C
     made = http.post("/v1/inbox/delegations", json=body, headers={"HAI-Act-As": f"user:{name}"})
     assert made.status_code == 201, made.text
     shown = page().goto("/console/settings")
-    shown.words("Delegations of everybody").click()
+    shown.words("Everyone's delegations").click()
     item = shown.locator(f"li:has-text('{name}')")
     item.role("button", "End").click()
     shown.role("dialog").role("button", "End").click()

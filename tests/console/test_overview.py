@@ -35,7 +35,7 @@ def test_the_overview_shows_the_queue_the_workers_and_the_questions(
     setup = shown.role("region", {"/^(Set-up|配置检查)$/": ""})
     assert "hai-flow doctor" in setup.there().text()
     assert setup.locator("li").count() >= 5
-    assert ("此处不验证身份。" if title == "概览" else "nobody is asked who they are.") in setup.text()
+    assert ("未启用身份验证。" if title == "概览" else "nobody is asked who they are.") in setup.text()
     assert title != "概览" or "nobody is asked" not in setup.text()
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert shown.axe() == []

@@ -237,7 +237,7 @@ def test_outputs_are_drawn_by_kind_and_child_runs_link_both_ways(page: NewPage, 
     )
     assert shown.axe() == []
     shown.goto(f"/console/runs/{run['id']}?tab=graph&step=below")
-    shown.role("heading", "Runs that it started").there()
+    shown.role("heading", "Runs it started").there()
     shown.locator(".step a[href*='/console/runs/']").first().click()
     shown.role("heading", "Run of many").there()
     shown.locator("a[href*='step=below']").click()
@@ -424,7 +424,7 @@ def test_a_run_that_waits_for_its_turn_leads_to_the_one_before_it(page: NewPage,
     http.post("/v1/workflows", content=ONE_AT_A_TIME, headers=YAML).raise_for_status()
     first, second = (http.post("/v1/runs", json={"workflow": "one_at_a_time"}).json()["id"] for _ in range(2))
     shown = page().goto(f"/console/runs/{second}")
-    shown.words("with the key ann").there()
+    shown.words("for the key ann").there()
     shown.role("link", f"{first[:8]}…").click()
     shown.until(f"location.pathname === '/console/runs/{first}'")
 

@@ -136,10 +136,10 @@ def test_what_is_sent_twice_while_nothing_answers_happens_once(at: Opened, alone
     shown.role("dialog").role("button", "Approve").there()
     assert sent(shown, "/check") == 1
     opened(shown.goto("/console/settings"))
-    shown.label("Who calls with it (user:… or service:…)").fill("service:twice")
+    shown.label("Owner (user:… or service:…)").fill("service:twice")
     with silent(alone):
         for _ in range(2):
-            shown.label("Who calls with it (user:… or service:…)").play("press", "Enter")
+            shown.label("Owner (user:… or service:…)").play("press", "Enter")
     shown.words("Copy the key now").there()
     keys = now(alone, "/v1/keys?limit=200")["items"]
     assert [each["principal"] for each in keys] == ["service:twice"]

@@ -42,7 +42,7 @@ def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
     dialog.label("Maximum Amount").fill("much")
     dialog.words("Enter a number.").there()
     dialog.label("Maximum Amount").fill("50")
-    dialog.label("Maximum uses (empty: no limit)").fill("3")
+    dialog.label("Maximum number of uses (empty: no limit)").fill("3")
     dialog.label("Why").fill("small payments")
     picture(shown, "standing-rule")
     assert shown.axe() == []

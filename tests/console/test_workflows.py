@@ -85,17 +85,17 @@ def test_recorded_runs_are_decided_again_under_another_version(
             assert mark in events.iter_lines()
     http.post("/v1/workflows", content=after, headers=YAML).raise_for_status()
     shown = page(**options).goto(f"/console/workflows/{name}?pane=versions&from=1&to=2")
-    section = shown.role("region", {"/^(On recorded runs|用已有运行回测)$/": ""})
+    section = shown.role("region", {"/^(Backtest on recorded runs|用已有运行回测)$/": ""})
     section.locator("button").first().click()
     section.locator("li .tag").first().there()
     english = not options
     text = section.text()
     for kind, zh in (
-        ("the same", "相同"),
-        ("another path", "路径不同"),
-        ("asks others", "询问的人不同"),
+        ("unchanged", "无变化"),
+        ("takes another path", "路径不同"),
+        ("asks other people", "询问的人不同"),
         ("would fail", "会失败"),
-        ("can't be told", "无法判断"),
+        ("can't be determined", "无法判断"),
         ("Would also ask: ask ann", "还会询问：ask ann"),
         ("0 of 1 waiting run could move", "1 个等待中的运行里，有 0 个可以迁移"),
     ):
@@ -104,7 +104,7 @@ def test_recorded_runs_are_decided_again_under_another_version(
     failing.locator("summary").click()
     assert "too.little" in failing.locator("details").text()
     assert failing.locator("a").play("getAttribute", "href") == f"/console/runs/{runs[7]}"
-    section.role("heading", {"/^(On recorded runs|用已有运行回测)$/": ""}).play("scrollIntoViewIfNeeded")
+    section.role("heading", {"/^(Backtest on recorded runs|用已有运行回测)$/": ""}).play("scrollIntoViewIfNeeded")
     picture(shown, "backtest" if english else "backtest-phone")
     assert shown.axe() == []
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")

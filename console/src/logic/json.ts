@@ -71,9 +71,10 @@ function escaped(key: string): string {
   return key.replaceAll("~", "~0").replaceAll("/", "~1");
 }
 
-/** A JSON Pointer as people read it: the names on the way as words, who need not tell its slashes from those in a name. */
+/** A JSON Pointer as people read it: the names on the way as words, "Lines › 0 › Price". */
 export function readable(path: string): string {
-  return path.split("/").map((each) => humanised(each.replaceAll("~1", "/").replaceAll("~0", "~"))).join("/");
+  const names = path.split("/").slice(1);
+  return names.map((each) => humanised(each.replaceAll("~1", "/").replaceAll("~0", "~"))).join(" › ");
 }
 
 export function pointer(...keys: (string | number)[]): string {

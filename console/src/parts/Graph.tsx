@@ -195,14 +195,15 @@ function StepGroup({ step, shapes, tip, passed, chosen, focusable, onSelect }: S
 }
 
 const Painted = memo(function Painted({ shape, tip, taken }: { shape: Shape; tip: string; taken: boolean }) {
+  const t = useRunText();
   if (shape.shape === "box") {
     return <rect className={shape.style} x={shape.x} y={shape.y} width={shape.width} height={shape.height} rx={shape.radius} />;
   }
   if (shape.shape === "text") {
     return (
       <text className={shape.style} x={shape.x} y={shape.y} textAnchor={shape.anchor}>
-        {shape.text}
-        {shape.full !== null && <title>{shape.full.slice(0, 2000)}</title>}
+        {t.graph.word(shape.style, shape.text, shape.step !== null)}
+        {shape.full !== null && <title>{t.graph.word(shape.style, shape.full, shape.step !== null).slice(0, 2000)}</title>}
       </text>
     );
   }

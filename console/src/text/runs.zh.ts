@@ -1,5 +1,6 @@
 // What the pages of runs say, in Chinese.
 
+import { graphWord } from "./graph.zh.ts";
 import type { runsEn } from "./runs.en.ts";
 
 export const runsZh: typeof runsEn = {
@@ -66,7 +67,7 @@ export const runsZh: typeof runsEn = {
     later: "前进一个事件",
     beginning: "第一个事件之前",
     empty: "还没有内容。",
-    silent: "暂无消息。",
+    silent: "没有消息。",
     error: "失败",
     at: (path) => `步骤：${path}`,
     waitsFor: "正在等待",
@@ -111,7 +112,7 @@ export const runsZh: typeof runsEn = {
     startedBy: "启动者",
     pausedBy: "暂停者",
     queuedFor: "等待",
-    slot: (key, limit) => `键 ${key} 的空位（同时最多 ${limit} 个运行）`,
+    slot: (key, limit) => `键 ${key} 的并发名额（最多 ${limit} 个运行）`,
     heldBy: "占用者",
     lasted: "历时",
     age: "已持续",
@@ -122,20 +123,21 @@ export const runsZh: typeof runsEn = {
   graph: {
     of: (title) => `${title} 的步骤`,
     steps: (n) => `${n} 个步骤`,
-    taken: (n, of) => `已到达 ${of} 个步骤中的 ${n} 个`,
+    taken: (n, of) => `${of} 个步骤中已执行到 ${n} 个`,
     keys: "方向键在步骤间移动，回车键查看步骤。",
-    passages: (n) => `到达 ${n} 次`,
-    notReached: "未到达",
+    passages: (n) => `执行 ${n} 次`,
+    notReached: "未执行到",
     zoom: "图的大小",
     smaller: "缩小",
     larger: "放大",
     fit: "适应",
+    word: graphWord,
   },
   step: {
     about: (path) => `步骤 ${path}`,
     ended: "结束",
     goThere: "转到此时刻",
-    choose: "请选择其中一次执行。",
+    choose: "此步骤执行过多次，请选择其中一次。",
     source: "源代码位置",
     lines: (from, to) => (from === to ? `第 ${from} 行` : `第 ${from} 至 ${to} 行`),
     args: "参数",
@@ -150,7 +152,7 @@ export const runsZh: typeof runsEn = {
     waited: { people: "等待人员", time: "等待", signal: "等待事件", retry: "等待下次尝试", child: "等待运行" },
   },
   models: {
-    none: "尚未调用模型或工具。",
+    none: "没有模型调用，对话中也没有工具调用。时间线会列出每个步骤及其调用。",
     when: "时间",
     model: "模型",
     input: "输入 token",

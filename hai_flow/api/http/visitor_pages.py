@@ -161,7 +161,7 @@ _REFUSALS: Final = {
     "pending_forbidden": ("You can't decide this.", "您不能处理此问题。"),
     "vote_final": ("You have already voted, and votes can't be changed.", "您已投票，投票不可更改。"),
     "answer.digest": (
-        "The question has changed since you opened it. Look again before you decide.",
+        "The question has changed since you opened it. Review it again before you decide.",
         "打开此页之后，问题有了变化。请重新查看后再决定。",
     ),
     "identity_none": ("Nobody is asked here who they are, so there is no sign-in.", "此服务器不验证身份，无需登录。"),

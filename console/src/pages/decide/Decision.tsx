@@ -289,7 +289,7 @@ function Changes({ before, edits }: { before: Json; edits: Record<string, Json> 
     <dl className="facts">
       {changes(all, { ...all, ...edits }).map((each) => (
         <div key={each.path}>
-          <dt>{readable(each.path).slice(1)}</dt>
+          <dt>{readable(each.path)}</dt>
           <dd>
             <del>
               <span className="hidden">{t.decision.before}{t.app.colon}</span>

@@ -8,10 +8,10 @@ import { get } from "../../api/client.ts";
 import { useFeed } from "../../api/feed.ts";
 import { useNow } from "../../api/now.ts";
 import { asProblem } from "../../api/problems.ts";
-import type { Run, RunCounts, RunPage } from "../../api/types.gen.ts";
+import type { Run, RunCounts, RunPage, WorkflowPage } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { plainName } from "../../logic/seats.ts";
-import { lineOf } from "../../logic/titles.ts";
+import { lineOf, workflowOf } from "../../logic/titles.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
@@ -23,6 +23,8 @@ import { PRESETS, type Preset, type RunsSearch, TONES, countOf, isPlain, runsQue
 
 const PAGE = 100;
 const ROW = 48;
+const ROW_NARROW = 72; // three lines, where the columns of who and when have no room
+const TITLES_MAX = 200;
 
 export function Runs() {
   const t = useRunText();
@@ -189,10 +191,23 @@ function local(at: string): string {
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
+/** The titles of the workflows by their names, for those who may read them; of the others the name is shown. */
+function useTitles(): ReadonlyMap<string, string | null> {
+  const found = useQuery({
+    queryKey: ["workflows", "titles"],
+    queryFn: ({ signal }) => get<WorkflowPage>(`/v1/workflows?limit=${TITLES_MAX}`, signal),
+    enabled: useMay("read_workflows"),
+    staleTime: 60_000,
+  });
+  return useMemo(() => new Map(found.data?.items.map((each) => [each.name, each.title])), [found.data]);
+}
+
 function Table({ runs, atEnd }: { runs: Run[]; atEnd(): void }) {
   const t = useRunText();
+  const titles = useTitles();
   const scroll = useRef<HTMLDivElement>(null);
-  const rows = useVirtualizer({ count: runs.length, getScrollElement: () => scroll.current, estimateSize: () => ROW, overscan: 12 });
+  const height = matchMedia("(max-width: 46rem)").matches ? ROW_NARROW : ROW;
+  const rows = useVirtualizer({ count: runs.length, getScrollElement: () => scroll.current, estimateSize: () => height, overscan: 12 });
   const shown = rows.getVirtualItems();
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {
@@ -216,11 +231,11 @@ function Table({ runs, atEnd }: { runs: Run[]; atEnd(): void }) {
                 <li
                   key={run.id}
                   className="placed"
-                  style={{ height: ROW, transform: `translateY(${row.start}px)` }}
+                  style={{ height, transform: `translateY(${row.start}px)` }}
                   aria-setsize={runs.length}
                   aria-posinset={row.index + 1}
                 >
-                  <Row run={run} />
+                  <Row run={run} title={titles.get(run.workflow)} />
                 </li>
               )
             );
@@ -231,7 +246,7 @@ function Table({ runs, atEnd }: { runs: Run[]; atEnd(): void }) {
   );
 }
 
-function Row({ run }: { run: Run }) {
+function Row({ run, title }: { run: Run; title: string | null | undefined }) {
   const t = useRunText();
   const now = useNow();
   const began = new Date(run.created_at).getTime();
@@ -243,8 +258,12 @@ function Row({ run }: { run: Run }) {
         <span className={`tag ${TONES[run.status]}`}>{t.runs.statuses[run.status]}</span>
       </span>
       <span>
-        <b>{run.workflow}</b> {run.parent !== null && <span className="quiet small">↳ {run.parent.path}</span>}
+        <b dir="auto" title={run.workflow}>
+          {workflowOf({ workflow: run.workflow, workflow_title: title ?? null })}
+        </b>{" "}
+        {run.parent !== null && <span className="quiet small">↳ {run.parent.path}</span>}
         <span className="small"> {run.summary ?? lineOf({ args: run.input })}</span>
+        <span className="by quiet small"> {t.run.startedBy} {plainName(run.started_by)}</span>
         {typeof code === "string" && <span className="quiet small"> {code.slice(0, 100)}</span>}
       </span>
       <span className="wide">{plainName(run.started_by)}</span>

@@ -17,6 +17,7 @@ import { Text } from "../../parts/Value.tsx";
 import { moment } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
+import { useRunText } from "../../text/runs.ts";
 import { Chat } from "./Chat.tsx";
 import { Start } from "./Start.tsx";
 import { Versions } from "./Versions.tsx";
@@ -121,6 +122,7 @@ function Picture({ reference, step, onStep }: { reference: string; step: string 
 
 function StepFacts({ step }: { step: GraphStep | undefined }) {
   const p = usePageText().workflows;
+  const t = useRunText();
   return (
     <aside className="card" aria-label={p.step} aria-live="polite">
       {step === undefined ? (
@@ -147,7 +149,7 @@ function StepFacts({ step }: { step: GraphStep | undefined }) {
           {step.detail && <Text text={step.detail} />}
           {step.notes.map((each) => (
             <p key={each} className="small quiet">
-              {each}
+              {t.graph.word("note", each, true)}
             </p>
           ))}
         </>
