@@ -434,7 +434,9 @@ ROWLESS = {
 
 def _loops() -> Iterator[str]:
     for file in sorted((ROOT / "hai_flow").rglob("*.py")):
-        for call in ast.walk(ast.parse(file.read_text())):
+        if "_keep" not in (source := file.read_text()):
+            continue
+        for call in ast.walk(ast.parse(source)):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
             names = call.args[{"_keep": slice(1, 2), "_keep_woken": slice(2, 3)}.get(call.func.attr, slice(0))]
