@@ -194,6 +194,17 @@ def test_what_needs_more_than_a_press_opens_a_dialog_or_names_the_page(chat: Cha
     assert [each[:2] for each in asked.votes()] == [("user:ann", "approve")]
 
 
+def test_a_dialog_with_a_field_of_another_one_decides_nothing(chat: Chat) -> None:
+    if not chat.platform.takes_dialogs:
+        pytest.skip("the platform has no dialogs")
+    asked, platform = chat.ask("reasoned"), chat.platform
+    assert asked.press("Approve", platform.ann) == ""
+    platform.add_field(platform.ann, "e0", "An argument")
+    refused = platform.post(chat.http, platform.submit(platform.ann, {"Limit": "50", "An argument": "7"}))
+    assert "no field of this dialog" in platform.read_answer(refused)
+    assert asked.votes() == []
+
+
 def test_a_form_with_too_many_fields_for_a_dialog_opens_its_page(chat: Chat) -> None:
     if not chat.platform.takes_dialogs:
         pytest.skip("the platform has no dialogs")

@@ -57,6 +57,11 @@ lists = Room("hai_flow/notify/chat/reading.py", "tests/notify/test_calls.py")
 lists.bug("a member that is no list is gone through", ("members if isinstance(members, list) else []", "members or []"))
 desk = Room("hai_flow/api/rest/inbound/chat.py", _REFUSED)
 desk.bug(
+    "a field of another dialog is dropped",
+    ("if _FIELD.fullmatch(name) and name not in fields), None):", "if name is fields), None):"),
+    by=f"{_CHAT}::test_a_dialog_with_a_field_of_another_one_decides_nothing",
+)
+desk.bug(
     "the next person gets the outcome of the one whose process died",
     ("sha256(button + person.encode())", "sha256(button)"),
     by=f"{_CHAT}::test_a_button_whose_process_died_after_the_vote_serves_nobody_else",

@@ -97,6 +97,9 @@ class DiscordPlatform(Platform):
             wrong,
         )
 
+    def add_field(self, account: str, name: str, label: str) -> None:
+        self.modals[account]["components"].append({"components": [{"custom_id": name, "label": label}]})
+
     def submit(self, account: str, values: Mapping[str, Any]) -> Call:
         modal = self.modals[account]
         rows = []

@@ -113,6 +113,10 @@ class Platform(ABC):
     def read_answer(self, response: httpx2.Response) -> str:
         """What the person who pressed is told by the answer."""
 
+    def add_field(self, account: str, name: str, label: str) -> None:
+        """The dialog that is open gets a field that it was not sent with."""
+        raise NotImplementedError
+
     def submit(self, account: str, values: Mapping[str, Any]) -> Call:
         """Somebody sends the dialog that is open."""
         raise NotImplementedError

@@ -142,6 +142,10 @@ class SlackPlatform(Platform):
             wrong,
         )  # fmt: skip
 
+    def add_field(self, account: str, name: str, label: str) -> None:
+        element = {"type": "plain_text_input"}
+        self.views[account]["blocks"].append({"block_id": name, "label": {"text": label}, "element": element})
+
     def submit(self, account: str, values: Mapping[str, Any]) -> Call:
         view = self.views[account]
         state: dict[str, Any] = {}

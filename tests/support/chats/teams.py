@@ -102,6 +102,9 @@ class TeamsPlatform(Platform):
         data = {"token": card.buttons[label] if token is None else token}
         return self._invoke(account, (wrong or Wrong()).message or card.id, data, wrong or Wrong())
 
+    def add_field(self, account: str, name: str, label: str) -> None:
+        self.dialogs[account][1]["body"].append({"id": name, "label": label})
+
     def submit(self, account: str, values: Mapping[str, Any]) -> Call:
         id, dialog = self.dialogs[account]
         data = dict(dialog["actions"][0]["data"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -257,7 +258,11 @@ class _Desk:
             raise _Refusal(_STALE, theirs, subject)
         if choice.asks and press.fields is None:
             return await self._open_dialog(pressed, press, pending, choice)
-        body = self._answer(pending, choice, press.fields or {}, pressed.button.question.hex())
+        filled_in = press.fields or {}
+        fields = {each.name for each in _list_fields(pending, choice) or ()}
+        if extra := next((name for name in filled_in if _FIELD.fullmatch(name) and name not in fields), None):
+            raise _Refusal(f"{extra} is no field of this dialog; nothing is decided.", theirs, subject)
+        body = self._answer(pending, choice, filled_in, pressed.button.question.hex())
         if isinstance(body, PressOutcome):
             return body
         return await self._submit(pressed, press, pending, body)
@@ -324,6 +329,9 @@ def _command_id(button: bytes, person: str) -> str:
 
 
 # --- dialogs ----------------------------------------------------------------------------------------------------------
+
+
+_FIELD: Final = re.compile(r"[ef]\d+|reason")  # our names: a platform may add fields of its own
 
 
 def _list_fields(pending: PendingState, choice: cards.Choice) -> list[DialogField] | None:
