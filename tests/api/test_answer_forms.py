@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import httpx2
 import pytest
 
+import hai_flow
 from tests.support.aui_client import AuiClient
 from tests.support.examples import sample
 from tests.support.hai_client import unique
@@ -152,6 +155,15 @@ def rest(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Re
     return http.post(f"/v1/pendings/{asked['id']}/decide", json=answer)
 
 
+def several(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    """The route for several answers. What it refuses as a whole is no outcome of one."""
+    response = http.post("/v1/inbox/decide", json={"items": [{"id": asked["id"], **answer}]})
+    if response.status_code != 200:
+        return response
+    (outcome,) = response.json()["items"]
+    return httpx2.Response(outcome["status"], json=outcome["problem"])
+
+
 def a2a(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
     return _a2a(http, asked, {"hai.pending": {"id": asked["id"], **answer}})
 
@@ -181,10 +193,30 @@ DIALECTS: Final[dict[str, Post]] = {
     "Agent API": agent_api,
     "AUI": aui,
 }
-EVERYWHERE: Final[dict[str, Post]] = {**DIALECTS, "REST": rest, "A2A": a2a, "MCP": mcp}
+EVERYWHERE: Final[dict[str, Post]] = {
+    **DIALECTS, "REST": rest, "REST, several": several, "A2A": a2a, "MCP": mcp,
+}  # fmt: skip
 """The protocols in which a person answers. The forms of links in mails and of cards in chats are in their own tests."""
 everywhere = pytest.mark.parametrize("protocol", EVERYWHERE)
 in_dialects = pytest.mark.parametrize("protocol", DIALECTS)
+DOORS: Final = {
+    "api/protocols/conversation.py": ("HAI", "AG-UI", "CopilotKit"),
+    "api/protocols/agent_api.py": ("Agent API",),
+    "api/protocols/aui_session.py": ("AUI",),
+    "api/rest/people/pendings.py": ("REST",),
+    "api/rest/people/inbox.py": ("REST, several",),
+    "api/mcp/runs.py": ("MCP", "A2A"),
+    "api/rest/people/links.py": ("test_links.py",),
+    "api/rest/inbound/chat.py": ("test_chat.py",),
+}
+
+
+def test_every_place_that_takes_answers_is_in_the_table() -> None:
+    root = Path(hai_flow.__file__).parent
+    takes = re.compile(r"\bawait decide\(|\bConversation\(access|\bConversation\(self")
+    found = {str(path.relative_to(root)) for path in (root / "api").rglob("*.py") if takes.search(path.read_text())}
+    assert found == DOORS.keys()
+    assert {each for names in DOORS.values() for each in names if not each.endswith(".py")} <= EVERYWHERE.keys()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -239,7 +271,7 @@ TAKEN: Final = {
 @pytest.mark.parametrize(("protocol", "form"), sample(itertools.product(EVERYWHERE, TAKEN), 14))
 async def test_an_approval_pays_the_sum_that_its_answer_names(http: httpx2.Client, protocol: str, form: str) -> None:
     more, paid = TAKEN[form]
-    if form == "nulls" and protocol == "REST":
+    if form == "nulls" and protocol.startswith("REST"):
         more = {"reason": None, "digest": None}
     asked = await ask(http, "gate")
     response = EVERYWHERE[protocol](http, asked, {"decision": "approve", **more})

@@ -131,6 +131,11 @@ moments.bug(
     by="tests/runtime/test_retention.py::test_behind_a_merge_a_run_is_forked_where_it_could_be_before",
 )
 moments.bug(
+    "commits behind the first of a merged row have other events",
+    ("events[new - row.first_seq : last", "events[0 : last"),
+    by="tests/runtime/test_retention.py::test_behind_a_merge_a_run_is_forked_where_it_could_be_before",
+)
+moments.bug(
     "a run that is removed meanwhile has begun no step",
     ("if not page and not seq:", "if False:"),
     by="tests/attacks/test_acts_in_every_order.py::test_a_thread_is_archived_and_removed_between_two_steps_of_an_act",
