@@ -160,7 +160,11 @@ redis.bug(
     ("if sealed.number > (last or 0) + 1:", "if last is not None and sealed.number > last + 1:"),
     by=f"{_HINTS}::test_a_listener_that_misses_a_message_reads_all_before_the_next",
 )
-redis.bug("of too many processes the newest is forgotten", ("self._heard.popitem(last=False)", "self._heard.popitem()"))
+redis.bug(
+    "of too many processes the newest is forgotten",
+    ("self._heard.popitem(last=False)", "self._heard.popitem()"),
+    by=f"{_HINTS}::test_a_listener_that_misses_a_message_reads_all_before_the_next",
+)
 redis.bug(
     "hints of another database end the hearing",
     (
@@ -222,11 +226,6 @@ quotas.bug(
 )
 quotas.bug("bytes in other cells count for nothing", ("in (self._database, *others)])", "in (self._database,)])"))
 signals = Room("hai_flow/runtime/messaging/outbox.py", "tests/runtime/test_signals.py")
-signals.bug(
-    "an event is renewed when another process may have it already",
-    ("signals.LEASE.total_seconds() / 3", "signals.LEASE.total_seconds() * 3"),
-    by="tests/runtime/test_signals.py::test_a_signal_slow_to_offer_goes_to_no_other_process_meanwhile",
-)
 signals.bug(
     "an event that takes long to offer is offered by each process",
     ("                    await signals.keep_signal(self.database.api, signal)\n", "                    pass\n"),
@@ -322,10 +321,12 @@ questions.bug(
 questions.bug(
     "a list that is read behind a hint is taken for older than it",
     ("                watch.hinted_at = time.monotonic()\n", ""),
+    by=_OTHERS,
 )
 questions.bug(
     "of the streams of a tenant one alone hears of its commit",
     ("                for hinted in watch.streams:\n", "                for hinted in list(watch.streams)[:1]:\n"),
+    by=_OTHERS,
 )
 telling = Room("hai_flow/runtime/commit/hints.py", _INBOX)
 telling.bug(

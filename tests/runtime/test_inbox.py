@@ -91,16 +91,20 @@ async def test_a_run_that_somebody_commits_just_now_is_left_to_the_next_time(mak
 async def test_a_watcher_of_a_tenants_lists_hears_of_its_commits_alone(make: Make, elsewhere: bool) -> None:
     runtime = await make()
     committing = await make() if elsewhere else runtime
-    ours, theirs = asyncio.Event(), asyncio.Event()
-    with runtime.inbox.watch(LOCAL_TENANT, ours), runtime.inbox.watch(uuid4(), theirs):
+    ours, another, theirs = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    watch, elsewhere_id = runtime.inbox.watch, uuid4()
+    with watch(LOCAL_TENANT, ours), watch(LOCAL_TENANT, another), watch(elsewhere_id, theirs):
         await until(lambda: not runtime.carrier.fault)
         runtime.inbox.hint(EVERYTHING)
         assert ours.is_set()
         assert theirs.is_set(), "where hints were missed, everybody looks"
-        ours.clear()
-        theirs.clear()
+        for each in (ours, another, theirs):
+            each.clear()
+        before, of_theirs = runtime.inbox.last_hint(LOCAL_TENANT), runtime.inbox.last_hint(elsewhere_id)
         await start(committing, await publish(committing, 1, "user:ann"))
-        await until(ours.is_set)
+        await until(lambda: ours.is_set() and another.is_set())
+        assert runtime.inbox.last_hint(LOCAL_TENANT) > before, "a list that was read before it is read again"
+        assert runtime.inbox.last_hint(elsewhere_id) == of_theirs
         runtime.inbox.hint(str(uuid4()))  # as a release before says it, of some run
         assert not theirs.is_set()
     assert runtime.inbox.watchers == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -31,10 +32,13 @@ async def test_a_hundred_starts_at_once_look_once_how_large_the_logs_are(
     assert looks == 1
 
 
+@pytest.mark.parametrize("cells", [1, 3])
 async def test_a_tenant_over_its_limit_on_bytes_is_told_both_numbers(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch, cells: int
 ) -> None:
     runtime = await make(tenant_log_bytes_max=100)
+    others = AsyncMock(return_value=[runtime.database] * (cells - 1))
+    monkeypatch.setattr(runtime.starts._quotas, "others", others if cells > 1 else None)
 
     async def large(connection: Any, tenant: Any) -> int:
         return 4711
@@ -42,7 +46,8 @@ async def test_a_tenant_over_its_limit_on_bytes_is_told_both_numbers(
     monkeypatch.setattr(tenants, "log_bytes", large)
     refused = await runtime.starts._quotas.excess(LOCAL_TENANT)
     assert refused is not None
-    assert (refused.code, "4711" in refused.detail, "100" in refused.detail) == ("tenant_log_bytes", True, True)
+    told = (str(4711 * cells) in refused.detail, "100" in refused.detail)
+    assert (refused.code, *told) == ("tenant_log_bytes", True, True), refused.detail
 
 
 async def test_a_look_that_fails_is_not_believed_by_the_next_start(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

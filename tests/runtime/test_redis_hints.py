@@ -19,7 +19,7 @@ from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NE
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import redis_hints
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following
-from hai_flow.runtime.streams.redis_hints import LetterSealer, RedisAddress, RedisHints
+from hai_flow.runtime.streams.redis_hints import SENDERS_MAX, LetterSealer, RedisAddress, RedisHints
 from hai_flow.settings import SettingsError
 from hai_flow.store.messaging.hints import HintSecret, seal_of
 from hai_flow.store.postgres.database import EVERYTHING
@@ -423,6 +423,7 @@ def _heard_of(numbers: list[int]) -> list[list[str]]:
         list[list[str]](),
     )
     hints._hear = lambda letter: told.append(list(letter.words))
+    hints._heard.update((str(n).encode(), 1) for n in range(SENDERS_MAX))  # of processes that have gone
     letters = {number: sender.seal(HintLetter([], [f"letter {number}"])) for number in range(1, max(numbers) + 1)}
     for number in numbers:
         sealed = letters[number]
