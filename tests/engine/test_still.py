@@ -17,6 +17,7 @@ from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs.migrate import examine
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.still import ASKED_ANEW_MAX, find_gate_behind_loss, find_gate_to_check, judge
 from hai_flow.wire.receipt import ReceiptRecorder
@@ -235,6 +236,36 @@ def test_a_tools_code_is_pinned_at_the_question_and_read_first_if_unknown() -> N
     for each in (run, elsewhere):
         state = RunState(str(each.run_id))
         assert [decide_again(each.plan, state, batch).left for batch in each.log[:1]] == [None]
+
+
+GATE = '{id: pay, call: shop.pay, with: {n: 1}, approval: {from: anyone, still: "state.stock > 0"}}'
+PLACES = {
+    "each[a]/pay": f"{{id: each, for_each: {{items: [a], steps: [{GATE}]}}}}",
+    "each[a]/below[b]/pay": "{id: each, for_each: {items: [a], steps: "
+    f"[{{id: below, for_each: {{items: [b], as: other, steps: [{GATE}]}}}}]}}}}",
+    "again[0]/pay": f"{{id: again, repeat: {{max: 1, steps: [{GATE}]}}}}",
+    "both/one/pay": f"{{id: both, parallel: {{one: [{GATE}], two: [say: hi]}}}}",
+    "route/0/pay": f"{{id: route, switch: [{{when: 'true', steps: [{GATE}]}}]}}",
+    "wrap/~catch/0/pay": f"{{id: wrap, try: [fail: {{message: a}}], catch: [{{errors: '*', steps: [{GATE}]}}]}}",
+    "clerk[0]/call[shop.pay-1]/shop.pay": "{id: clerk, agent: {model: smart, prompt: Go., tools: [shop.pay], "
+    'approvals: {shop.pay: {from: requester, still: "state.stock > 0"}}}}',
+}
+
+
+@pytest.mark.parametrize("path", PLACES)
+def test_a_gate_inside_of_another_step_asks_anew_and_lets_nothing_begin(path: str) -> None:
+    run = Play(f"{TOOLS}models: {{smart: {{use: smart}}}}\nsteps:\n  - {PLACES[path]}\n")
+    if "clerk" in path:
+        call = {"id": "c-1", "name": "shop.pay", "args": "{}", "effect": "write"}
+        run.succeed("clerk[0]/model", {"text": "", "calls": [call]})
+    for number in (1, 2):
+        run.answer(path, decision="approve")
+        assert list(run.open) == [path]
+        assert find_gate_to_check(run.state, resolve_step(run.plan, path)) is not None
+        run.do(c.GateChecked(path=path, attempt=run.open[path], values={"state.stock": 0}, why="still"))
+        anew = run.state.pendings[run.pending(path)].opened.anew
+        assert (run.open, anew and (anew.why, anew.number)) == ({}, ("still", number))
+    decided_again(run)
 
 
 def test_a_run_that_is_being_stopped_asks_nobody_anew() -> None:
