@@ -284,6 +284,7 @@ def test_a_new_key_signs_at_once_and_old_receipts_hold(house: House, edited: str
     made = make_key(house.keys)
     after = wait(lambda: house.jwks if made.id in house.jwks else None)
     assert verify_outside(edited, after)
+    assert [key.retired for key in signing.keys_of(after, "keys")] == [False, *[True] * len(before)]
     assert [key.private for key in signing.keys_of(house.keys.read_text(), "keys")][1:] == [None] * len(before)
     id = verify_outside(edited, after)["question"]["id"]
     with pytest.raises(ValueError, match=f"the key: {made.id} is none of {before[0].id}"):
@@ -366,9 +367,15 @@ def test_what_one_key_signed_no_other_verifies(private: bytes, payload: bytes) -
         signing.verify(token, (named,))
 
 
+JWK, OTHER_JWK = (signing.Key.made(bytes([n]) * 32).jwk(private=True) for n in (1, 2))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        (json.dumps({**JWK, "x": OTHER_JWK["x"]}), "do not belong together"),
+        (json.dumps({**JWK, "kid": OTHER_JWK["kid"]}), "to be its thumbprint"),
+        (json.dumps({"keys": [JWK, OTHER_JWK, JWK]}), "each key once"),
         ("{", "expected a JWK Set in JSON"),
         ("[]", "expected {"),
         ('{"keys": []}', "at least one key"),

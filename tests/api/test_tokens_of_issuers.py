@@ -109,6 +109,20 @@ def test_a_person_with_several_ids_is_one(strict: ServerProcess, dsn: str) -> No
     assert started_by(strict, People(dsn).key("user:annie")[1]) == "user:ann"
 
 
+def test_no_token_is_in_the_database(strict: ServerProcess, dsn: str) -> None:
+    publisher, token = People(dsn).person("user:pat", roles=["publisher"]), ISSUER.token()
+    httpx2.post(f"{strict.url}/v1/workflows", content=MINE, headers={**YAML, **publisher}).raise_for_status()
+    started_by(strict, token)
+    tables = People(dsn).do(
+        lambda connection: connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    )
+    for (table,) in tables:
+        query = f"SELECT count(*) FROM {table} t WHERE position($1 IN t::text) > 0"
+        for part in (token, token.rpartition(".")[2], token.encode().hex()):
+            rows = People(dsn).do(lambda connection, sql=query, part=part: connection.fetchval(sql, part))
+            assert rows == 0, table
+
+
 def test_an_issuers_roles_are_called_here_as_the_file_says(strict: ServerProcess) -> None:
     operator = OTHER.token(name="bob", org="acme", roles="hai-ops viewer")
     assert said(ask(strict, operator, "/v1/schedules")) == (200, "")

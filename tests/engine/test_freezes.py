@@ -173,8 +173,8 @@ def test_a_run_ends_under_any_freeze_where_nothing_is_left_to_begin(mode: Mode) 
 
 def test_a_freeze_of_a_person_holds_the_runs_that_they_are_behind() -> None:
     it = Frozen(TWO_CALLS, start=False)
-    it.freeze("principal", "user:zed")
-    it.play.start(instigators=("user:zed",))
+    it.freeze("principal", "user:zo\u00e9")
+    it.play.start(instigators=("user:zoe\u0301",))
     assert it.play.open == {}
 
 
@@ -191,6 +191,15 @@ def test_without_agents_neither_an_answer_nor_a_models_call_begins() -> None:
     assert it.play.open == {}
     it.thaw()
     assert set(it.play.open) == {"chat[1]/model"}
+
+
+@pytest.mark.parametrize(("name", "held"), [("smart", True), ("clever", True), ("small", True), ("vllm", False)])
+def test_a_freeze_of_a_model_takes_each_of_the_names_that_it_has(name: str, held: bool) -> None:
+    used = "{use: clever}" if name == "clever" else "{provider: vllm, base_url: 'https://example.com', model: small}"
+    it = Frozen(f"models: {{smart: {used}}}\nsteps: [{{id: a, llm: {{model: smart, prompt: Hi.}}}}]", start=False)
+    it.freeze("model", name)
+    it.play.start()
+    assert (list(it.play.open), dict(it.play.state.held)) == (([], {"a": "f1"}) if held else (["a"], {}))
 
 
 OPERATIONS: Final = Path(__file__).parents[2] / "docs" / "operations.md"

@@ -154,3 +154,20 @@ worker.bug(
     ),
     by=f"{_RUNTIME}::test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze",
 )
+
+held.bug(
+    "a freeze of a model knows its name in the document alone",
+    ("filter(None, (model.name, model.model, model.use))", "(model.name,)"),
+)
+held.bug(
+    "a person whose name is written in another form is not held",
+    ("in map(compose, (state.requester, *state.all_instigators))", "in (state.requester, *state.all_instigators)"),
+)
+freezes.bug(
+    "freezes that could not be read are read no more",
+    (
+        "                await asyncio.sleep(READ_AGAIN_SECONDS)\n                self._stale.set()\n",
+        "                await asyncio.sleep(READ_AGAIN_SECONDS)\n",
+    ),
+    by=f"{_RUNTIME}::test_freezes_that_could_not_be_read_are_read_again",
+)

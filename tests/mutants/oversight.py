@@ -97,3 +97,15 @@ imitating.bug("the form of an approve is copied", ("step.verb if isinstance(step
 imitating.bug(
     "a form that is given is not shown", ("opened.schema if form is None else form", "opened.schema"), by=_FORMS
 )
+
+_SURFACES = "tests/api/test_canaries_everywhere.py::test_a_decider_tells_a_canary_on_no_surface"
+seeding.bug(
+    "the question of a canary comes too early in its run",
+    ("*[_SKIPPED] * min(seq - events, SKIPPED_MAX)", "*[_SKIPPED] * 0"),
+    by=_SURFACES,
+)
+addresses = Room("hai_flow/api/protocols/conversation.py", _SURFACES)
+addresses.bug(
+    "the address of a canary's workflow names the canary's own",
+    ("last=await self.access.disguise(last)", "last=last"),
+)

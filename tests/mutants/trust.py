@@ -568,3 +568,17 @@ views.bug(
     "the loop hides the personal values of a large run",
     ("await run_if_large(state, mask.state, state)", "mask.state(state)"),
 )
+
+_KEY_FILES: Final = "tests/api/test_receipts.py::test_a_file_of_keys_that_is_wrong_is_refused_by_its_reason"
+key_files = Room("hai_flow/signing.py", _KEY_FILES)
+key_files.bug("the halves of two keys are one key", ("Key.made(private).public != public", "not public"))
+key_files.bug("a key passes for another one by its id", ('if jwk.get("kid", id) != id:', 'if not jwk.get("kid", id):'))
+key_files.bug(
+    "a key stands in the file twice",
+    ("for key in keys if sum(key.id == other.id", "for key in () if sum(key.id == other.id"),
+)
+key_files.bug(
+    "nobody is told that a key is retired",
+    ("retired=key.private is None", "retired=False"),
+    by="tests/api/test_receipts.py::test_a_new_key_signs_at_once_and_old_receipts_hold",
+)

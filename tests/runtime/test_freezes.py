@@ -145,6 +145,25 @@ async def test_frozen_work_goes_on_in_a_process_that_starts_after_the_thaw(make:
     await until(lambda: is_now(second, run_id, "finished"))
 
 
+async def test_freezes_that_could_not_be_read_are_read_again(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that knows of others than it has read begins nothing, and would never go on."""
+    runtime, list_tools, failures = await make(performs=True), rules.list_tools, [OSError("no way")]
+
+    async def list_sometimes(connection: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await list_tools(connection)
+
+    monkeypatch.setattr(rules, "list_tools", list_sometimes)
+    await freeze(eye, "tool", "another")
+    await until(lambda: not failures)
+    run_id = (await start(runtime, ECHO, input={"value": "1"})).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert [each.name for each in runtime.freezes.of(LOCAL_TENANT)] == ["another"]
+
+
 async def test_a_slow_read_of_freezes_does_not_undo_a_newer_one(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
