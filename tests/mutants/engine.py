@@ -118,6 +118,11 @@ secret.bug(
 )
 cel = Room("hai_flow/definition/expressions/cel.py", "tests/definition/test_expressions_in_parts.py")
 cel.bug(
+    "an expression reads values of any number of parts",
+    ("WORK.units - before > PARTS_MAX", "WORK.units < before"),
+    by="tests/definition/test_expressions_hostile.py::test_a_value_of_very_many_parts_is_not_handed_to_the_library",
+)
+cel.bug(
     "a loop copies its list for each item that it adds",
     ("            value = self._run_in_parts(data, sizes)\n", "            value = None\n"),
 )

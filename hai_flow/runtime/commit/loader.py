@@ -16,6 +16,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.snapshot import ABI, decode_state, encode_state
 from hai_flow.engine.state.state import TERMINAL_STATUSES
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext
 from hai_flow.runtime.commit.recovery import BatchRecovery
@@ -229,7 +230,8 @@ class Loader:
             plan = await self._context.find_plan(loaded.tenant, loaded.workflow)
         state, snapshot_bytes, log_bytes = run.state, run.snapshot_bytes, run.log_bytes
         if loaded.state is not None:
-            state, snapshot_bytes, log_bytes = decode_state(loaded.state), len(loaded.state), 0
+            state = await run_by_size(len(loaded.state), decode_state, loaded.state)
+            snapshot_bytes, log_bytes = len(loaded.state), 0
         rows = loaded.rows
         while rows:
             for row in rows:
@@ -239,7 +241,8 @@ class Loader:
                 assert row.first_seq <= state.seq + 1 <= row.last_seq, gap
                 # Commits of an ended run are merged (`store/runs/log_compaction`): known events may stand in the same
                 # row.
-                events = e.decode_events(row.events)[state.seq + 1 - row.first_seq :]
+                decoded = await run_by_size(len(row.events), e.decode_events, row.events)
+                events = decoded[state.seq + 1 - row.first_seq :]
                 first, state = state.seq + 1, fold(state, events)
                 log_bytes += len(row.events)
                 self._listeners.notify_committed(run, first, events)

@@ -30,6 +30,7 @@ import structlog
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Unreadable
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.committer import Committer
@@ -425,7 +426,8 @@ class Fanout(Service):
                 self.looks += 1
                 rows = await self._log_behind(feed.run_id, feed.head)
                 for row in rows:
-                    self._accept(feed, row.first_seq, e.decode_events(row.events))
+                    events = await run_by_size(len(row.events), e.decode_events, row.events)
+                    self._accept(feed, row.first_seq, events)
                 if len(rows) < READ_ROWS and not feed.read_again:
                     return
         except (
@@ -517,7 +519,8 @@ class Fanout(Service):
                 rows = await self._log_behind(run_id, seq)
                 read: list[StreamItem] = []
                 for row in rows:
-                    for event in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
+                    events = await run_by_size(len(row.events), e.decode_events, row.events)
+                    for event in events[seq + 1 - row.first_seq :]:
                         seq += 1
                         read.append(_piece(encoder, seq, event, run_id, dialect))
                         if read[-1].terminal:
