@@ -6,24 +6,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
+from uuid import UUID
 
 import httpx2
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from hai_flow.api.app import create_app
+from hai_flow.api.mcp import runs
 from hai_flow.api.mcp.publishing import list_changed_lines
 from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, Calendar
+from hai_flow.engine import events
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.pendings.selectors import World, list_excluding_selectors, list_matching_selectors
 from hai_flow.notify.channels import Slack
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.notify.sending import NotSent, Sender
-from hai_flow.primitives.beside_loop import run_unless_short
+from hai_flow.primitives.beside_loop import is_large, run_unless_short
+from hai_flow.runtime.streams import fanout
+from hai_flow.settings import Settings
 from hai_flow.steps.hiding import Hider
+from hai_flow.wire import a2a
+from hai_flow.wire.a2a import older
+from hai_flow.wire.mcp import RunView
 from tests.attacks.test_loop_time import (
     JSON,
     LOOPS,
@@ -38,6 +48,7 @@ from tests.attacks.test_loop_time import (
     values_,
 )
 from tests.attacks.work import DOCUMENTS, HEAD, SAY
+from tests.runtime.conftest import Make, is_now
 from tests.support.examples import examples, sample
 from tests.support.server import YAML
 from tests.support.stalls import STALL_SECONDS, Stalls
@@ -309,3 +320,66 @@ async def test_nothing_that_is_looked_at_again_takes_long_in_one_go(
     await door(opened)
     await opened.measure()
     assert opened.longest < STALL_SECONDS, opened.what
+
+
+# --- by the thread, where it is too short to be told by its time ------------------------------------------------------
+
+_SLOW: Final = (
+    (events, "decode_events"), (fanout, "_piece"), (a2a, "task_of"), (a2a, "read_names"), (a2a, "read_message"),
+    (older, "convert_to_old"), (runs, "result_of"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions that worked on something large in the thread of the loop."""
+    names: list[str] = []
+
+    def watch(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def watched(*args: Any, **more: Any) -> Any:
+            result = function(*args, **more)
+            states = [each.state for each in args if isinstance(each, RunView)]
+            if threading.current_thread() is threading.main_thread() and is_large([*args, *states, result]):
+                names.append(name)
+            return result
+
+        monkeypatch.setattr(module, name, watched)
+
+    for module, name in _SLOW:
+        watch(module, name)
+    return names
+
+
+async def test_large_values_are_read_and_written_beside_the_loop(make: Make, on_loop: list[str]) -> None:
+    """By a process that has the run, and by one that loads it: REST, followers before and after, A2A and MCP."""
+    large, ask = [{"a": "x"}] * 15_000, "{id: a, ask: {title: Hm, from: anyone, form: {properties: {x: {}}}}}"
+    runtimes = [await make(performs=True, publish=True), await make(publish=True)]
+    apps = [create_app(Settings(publish=True), each) for each in runtimes]
+    warm, cold = [
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost", timeout=60)
+        for app in apps
+    ]
+    text = f"{HEAD}{_ANY_X}steps: [{ask}, {{say: done}}]\noutput: {{x: '${{{{ input.x }}}}'}}\n"
+    await warm.post("/v1/workflows", content=text.encode(), headers=YAML)
+    run = (await warm.post("/v1/runs", json={"workflow": "work", "input": {"x": large}})).json()
+    path, streamed = f"/v1/runs/{run['id']}", {"Accept": "text/event-stream"}
+    follower = asyncio.create_task(cold.get(f"{path}/events", headers=streamed))
+    await until(lambda: is_now(runtimes[0], UUID(run["id"]), "waiting"))
+    await until(lambda: runtimes[1].fanout.followers)
+    (pending,) = (await cold.get("/v1/pendings", params={"run_id": run["id"]})).json()["items"]
+    await cold.post(f"/v1/pendings/{pending['id']}/decide", json={"values": {"x": large}})
+    assert b"run_finished" in (await follower).content
+    for name in ("", "?dialect=hai", "?dialect=agui"):
+        await warm.get(f"{path}/events{name}", headers=streamed)
+    await warm.get(f"{path}/replay", params={"speed": 100_000, "gap": 0})
+    await cold.get(f"/api/v1/agent/runs/{run['thread_id']}/history")
+    for method, version in (("GetTask", "1.0"), ("tasks/get", "0.3")):
+        rpc = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": run["id"]}}
+        answer = await cold.post("/workflows/work/a2a", json=rpc, headers={"A2A-Version": version})
+        assert len(answer.content) > 100_000, answer.text[:300]
+    call = {"name": "get_run", "arguments": {"run_id": run["id"]}}
+    answer = await cold.post("/mcp", json={**_LISTING, "method": "tools/call", "params": call}, headers=_ACCEPT)
+    assert '"truncated":true' in answer.text
+    assert on_loop == []

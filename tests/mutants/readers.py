@@ -122,3 +122,31 @@ bodies.bug(
     (", FIELDS_MAX + 2)", ")"),
     ("if len(parts) < 2 or", "if len(parts) < 2 or False and"),
 )
+
+# --- large values on the loop -----------------------------------------------------------------------------------------
+
+_BESIDE: Final = "tests/attacks/test_loop_time_of_readers.py::test_large_values_are_read_and_written_beside_the_loop"
+rows = Room("hai_flow/runtime/streams/fanout.py", _BESIDE)
+rows.bug(
+    "a follower encodes a large event of the log on the loop",
+    (
+        "await run_by_size(size, _piece, encoder, seq, event, run_id, dialect)",
+        "_piece(encoder, seq, event, run_id, dialect)",
+    ),
+)
+rows.bug("a large commit is encoded for its followers on the loop", ("if feed.rings and is_large(news):", "if False:"))
+loads = Room("hai_flow/runtime/commit/loader.py", _BESIDE)
+loads.bug(
+    "a load decodes a large row on the loop",
+    ("await run_by_size(len(row.events), e.decode_events, row.events)", "e.decode_events(row.events)"),
+)
+tasks = Room("hai_flow/api/a2a/operations.py", _BESIDE)
+tasks.bug(
+    "a task with a large output is built on the loop",
+    ("await run_if_large(shown.state, a2a.task_of, shown,", "a2a.task_of(shown,"),
+)
+results = Room("hai_flow/api/mcp/runs.py", _BESIDE)
+results.bug(
+    "a large result of a run is written on the loop",
+    ("await run_if_large(shown.state.output, result_of, shown)", "result_of(shown)"),
+)

@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,7 +30,7 @@ import structlog
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Unreadable
-from hai_flow.primitives.beside_loop import run_by_size
+from hai_flow.primitives.beside_loop import is_large, run_beside_loop, run_by_size
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.committer import Committer
@@ -217,6 +217,7 @@ class _Feed:
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     reading: bool = False
     read_again: bool = False
+    encoding: bool = False  # large events, beside the loop
 
 
 class Following:
@@ -380,21 +381,45 @@ class Fanout(Service):
         if feed.head is None:
             feed.early.append((first_seq, events))
             return
-        news = events[max(0, feed.head + 1 - first_seq) :]
-        if first_seq > feed.head + 1:
+        if first_seq > feed.head + 1 or feed.encoding:
             self._read_later(feed)
             return
-        if not news:
+        news = events[max(0, feed.head + 1 - first_seq) :]
+        if feed.rings and is_large(news):
+            self._read_later(feed)  # which encodes them beside the loop
+        elif news:
+            self._append(feed, len(news), {ring: _encode(ring, feed.head + 1, news) for ring in feed.rings.values()})
+
+    async def _accept_by_size(self, feed: _Feed, first_seq: int, events: Sequence[e.Event]) -> None:
+        """Accept events of the log. Large ones are encoded beside the loop, and meanwhile no others are accepted."""
+        assert feed.head is not None
+        news = events[max(0, feed.head + 1 - first_seq) :]
+        if first_seq > feed.head + 1 or not is_large(news):
+            self._accept(feed, first_seq, events)
             return
-        first, feed.head = feed.head + 1, feed.head + len(news)
+        pieces: dict[_Ring, list[StreamItem] | Exception] = {}
+        feed.encoding = True
+        try:
+            while fresh := [ring for ring in feed.rings.values() if ring not in pieces]:  # others may come meanwhile
+                for ring in fresh:
+                    pieces[ring] = await run_beside_loop(_encode, ring, feed.head + 1, news)
+        finally:
+            feed.encoding = False
+        self._append(feed, len(news), pieces)
+
+    def _append(self, feed: _Feed, count: int, pieces: Mapping[_Ring, list[StreamItem] | Exception]) -> None:
+        """Move the head of a feed on by `count` events. `pieces`: each ring's own, or why it can't go on."""
+        assert feed.head is not None
+        feed.head += count
         for key, ring in list(feed.rings.items()):
-            try:
-                for seq, event in enumerate(news, first):
-                    ring.append(_piece(ring.encoder, seq, event, feed.run_id, ring.dialect), self.config.ring_bytes_max)
-            except Exception as error:  # a dialect's fault ends its own streams, and nothing else
-                log.error("encoding_failed", run_id=str(feed.run_id), encoding=ring.dialect.encoding, exc_info=error)
+            encoded = pieces[ring]
+            if isinstance(encoded, Exception):  # a dialect's fault ends its own streams, and nothing else
+                log.error("encoding_failed", run_id=str(feed.run_id), encoding=ring.dialect.encoding, exc_info=encoded)
                 del feed.rings[key]
                 ring.broken = True
+            else:
+                for piece in encoded:
+                    ring.append(piece, self.config.ring_bytes_max)
             self._wake_ring(ring)
         feed.moved.set()
         feed.moved = asyncio.Event()
@@ -427,7 +452,7 @@ class Fanout(Service):
                 rows = await self._log_behind(feed.run_id, feed.head)
                 for row in rows:
                     events = await run_by_size(len(row.events), e.decode_events, row.events)
-                    self._accept(feed, row.first_seq, events)
+                    await self._accept_by_size(feed, row.first_seq, events)
                 if len(rows) < READ_ROWS and not feed.read_again:
                     return
         except (
@@ -519,10 +544,11 @@ class Fanout(Service):
                 rows = await self._log_behind(run_id, seq)
                 read: list[StreamItem] = []
                 for row in rows:
-                    events = await run_by_size(len(row.events), e.decode_events, row.events)
+                    size = len(row.events)
+                    events = await run_by_size(size, e.decode_events, row.events)
                     for event in events[seq + 1 - row.first_seq :]:
                         seq += 1
-                        read.append(_piece(encoder, seq, event, run_id, dialect))
+                        read.append(await run_by_size(size, _piece, encoder, seq, event, run_id, dialect))
                         if read[-1].terminal:
                             yield read if last is None else [*read[:-1], last(read[-1])]
                             return
@@ -609,6 +635,13 @@ _NO_NEWS: Final = _news(())
 
 def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> StreamItem:
     return item_of_event(dialect, encoder.encode(event), seq, run_id)
+
+
+def _encode(ring: _Ring, first: int, news: Sequence[e.Event]) -> list[StreamItem] | Exception:
+    try:
+        return [_piece(ring.encoder, seq, each, ring.feed.run_id, ring.dialect) for seq, each in enumerate(news, first)]
+    except Exception as error:
+        return error
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

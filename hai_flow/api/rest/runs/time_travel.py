@@ -34,6 +34,7 @@ from hai_flow.engine.runs.fork import list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.runs.moments import Mark, nearest
 from hai_flow.runtime.streams.stream_items import item_of_event
 from hai_flow.store.commit.entries import Branch
@@ -159,8 +160,7 @@ async def _replay(
             if at and event.at > at:
                 await asyncio.sleep(min((event.at - at) / 1000 / speed, gap))
             at = event.at
-            frames = encoder.encode(event)
-            if frames:
+            if frames := await run_if_large(event, encoder.encode, event):
                 yield [item_of_event(dialect, frames, number, run_id)]
 
 
