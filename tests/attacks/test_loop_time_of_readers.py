@@ -28,6 +28,7 @@ from hai_flow.notify.channels import Slack
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.notify.sending import NotSent, Sender
 from hai_flow.primitives.beside_loop import is_large, run_unless_short
+from hai_flow.runtime.commit import loader
 from hai_flow.runtime.streams import fanout
 from hai_flow.settings import Settings
 from hai_flow.steps.hiding import Hider
@@ -325,8 +326,8 @@ async def test_nothing_that_is_looked_at_again_takes_long_in_one_go(
 # --- by the thread, where it is too short to be told by its time ------------------------------------------------------
 
 _SLOW: Final = (
-    (events, "decode_events"), (fanout, "_piece"), (a2a, "task_of"), (a2a, "read_names"), (a2a, "read_message"),
-    (older, "convert_to_old"), (runs, "result_of"),
+    (events, "decode_events"), (loader, "decode_state"), (fanout, "_piece"), (a2a, "task_of"), (a2a, "read_names"),
+    (a2a, "read_message"), (older, "convert_to_old"), (runs, "result_of"),
 )  # fmt: skip
 
 

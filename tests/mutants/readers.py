@@ -129,16 +129,13 @@ _BESIDE: Final = "tests/attacks/test_loop_time_of_readers.py::test_large_values_
 rows = Room("hai_flow/runtime/streams/fanout.py", _BESIDE)
 rows.bug(
     "a follower encodes a large event of the log on the loop",
-    (
-        "await run_by_size(size, _piece, encoder, seq, event, run_id, dialect)",
-        "_piece(encoder, seq, event, run_id, dialect)",
-    ),
+    ("await run_by_size(len(row.events), _read_row, encoder,", "_read_row(encoder,"),
 )
 rows.bug("a large commit is encoded for its followers on the loop", ("if feed.rings and is_large(news):", "if False:"))
 loads = Room("hai_flow/runtime/commit/loader.py", _BESIDE)
 loads.bug(
-    "a load decodes a large row on the loop",
-    ("await run_by_size(len(row.events), e.decode_events, row.events)", "e.decode_events(row.events)"),
+    "a load reads a large snapshot on the loop",
+    ("await run_by_size(len(loaded.state), decode_state, loaded.state)", "decode_state(loaded.state)"),
 )
 tasks = Room("hai_flow/api/a2a/operations.py", _BESIDE)
 tasks.bug(

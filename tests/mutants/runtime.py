@@ -31,11 +31,11 @@ states.bug(
 fanout = Room("hai_flow/runtime/streams/fanout.py", "tests/runtime/test_feeds.py")
 fanout.bug(
     "a feed accepts a gap",
-    ("        if first_seq > feed.head + 1:\n            self._read_later(feed)\n            return\n", ""),
+    ("        if first_seq > feed.head + 1 or feed.encoding:\n", "        if feed.encoding:\n"),
 )
 fanout.bug(
     "a feed shows again what it has shown",
-    ("news = events[max(0, feed.head + 1 - first_seq) :]", "news = list(events)"),
+    ("return events[max(0, self.head + 1 - first_seq) :]", "return list(events)"),
 )
 fanout.bug(
     "what was committed while the first follower read is not shown",

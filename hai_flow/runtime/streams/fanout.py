@@ -219,6 +219,11 @@ class _Feed:
     read_again: bool = False
     encoding: bool = False  # large events, beside the loop
 
+    def select_news(self, first_seq: int, events: Sequence[e.Event]) -> Sequence[e.Event]:
+        """Those of the events, of which the first has this seq, that come behind the head."""
+        assert self.head is not None
+        return events[max(0, self.head + 1 - first_seq) :]
+
 
 class Following:
     """A follower's pieces: an iterator of everything new at once, first out of the log, then from its place in a ring.
@@ -384,7 +389,7 @@ class Fanout(Service):
         if first_seq > feed.head + 1 or feed.encoding:
             self._read_later(feed)
             return
-        news = events[max(0, feed.head + 1 - first_seq) :]
+        news = feed.select_news(first_seq, events)
         if feed.rings and is_large(news):
             self._read_later(feed)  # which encodes them beside the loop
         elif news:
@@ -393,7 +398,7 @@ class Fanout(Service):
     async def _accept_by_size(self, feed: _Feed, first_seq: int, events: Sequence[e.Event]) -> None:
         """Accept events of the log. Large ones are encoded beside the loop, and meanwhile no others are accepted."""
         assert feed.head is not None
-        news = events[max(0, feed.head + 1 - first_seq) :]
+        news = feed.select_news(first_seq, events)
         if first_seq > feed.head + 1 or not is_large(news):
             self._accept(feed, first_seq, events)
             return
@@ -544,14 +549,11 @@ class Fanout(Service):
                 rows = await self._log_behind(run_id, seq)
                 read: list[StreamItem] = []
                 for row in rows:
-                    size = len(row.events)
-                    events = await run_by_size(size, e.decode_events, row.events)
-                    for event in events[seq + 1 - row.first_seq :]:
-                        seq += 1
-                        read.append(await run_by_size(size, _piece, encoder, seq, event, run_id, dialect))
-                        if read[-1].terminal:
-                            yield read if last is None else [*read[:-1], last(read[-1])]
-                            return
+                    read += await run_by_size(len(row.events), _read_row, encoder, row, seq, run_id, dialect)
+                    seq = read[-1].seq if read else seq
+                    if read and read[-1].terminal:
+                        yield read if last is None else [*read[:-1], last(read[-1])]
+                        return
                 if read:
                     yield read
                 if len(rows) < READ_ROWS:
@@ -635,6 +637,16 @@ _NO_NEWS: Final = _news(())
 
 def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> StreamItem:
     return item_of_event(dialect, encoder.encode(event), seq, run_id)
+
+
+def _read_row(encoder: Encoder, row: logs.LogRow, seq: int, run_id: UUID, dialect: Dialect) -> list[StreamItem]:
+    """The pieces of a row's events behind `seq`, up to a terminal one."""
+    pieces: list[StreamItem] = []
+    for each in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
+        pieces.append(_piece(encoder, seq + len(pieces) + 1, each, run_id, dialect))
+        if pieces[-1].terminal:
+            break
+    return pieces
 
 
 def _encode(ring: _Ring, first: int, news: Sequence[e.Event]) -> list[StreamItem] | Exception:
