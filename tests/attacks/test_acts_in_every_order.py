@@ -30,6 +30,7 @@ from hai_flow.store.postgres.database import SETTINGS, Deadlines, Session, conne
 from tests.attacks.test_two_acts_at_once import all_at_rest, has_paid, is_now
 from tests.runtime.conftest import Connection, runtimes_over
 from tests.support import effects
+from tests.support.examples import sample
 from tests.support.hai_client import unique
 from tests.support.interleaving import Held, names_any, sessions_of
 from tests.support.mcp_caller import FORMS, Caller, accept
@@ -325,7 +326,7 @@ def named(act: Act) -> str:
     return act.__name__
 
 
-@pytest.mark.parametrize("act", [retry, fork_whole, give_feedback, begin_anew], ids=named)
+@pytest.mark.parametrize("act", sample([retry, fork_whole, give_feedback, begin_anew], 2), ids=named)
 async def test_an_answer_between_two_steps_of_an_archive_is_in_the_last_one(
     world: World, monkeypatch: pytest.MonkeyPatch, act: Act
 ) -> None:
