@@ -192,6 +192,11 @@ def test_the_graph_and_the_timeline_follow_the_slider(page: NewPage, asked: Aske
         assert int(rows) == len(steps) + 1
         shown.role("tab", "Events").click()
         shown.words(f"{seq:,} of {run['seq']:,} events").there()
+    shown.role("tab", "Timeline").click()
+    shown.until(f"document.querySelector('[role=tabpanel]')?.dataset.steps === '{run['seq']}'")
+    shown.role("tab", "State").click()
+    slider.play("fill", "2")  # a moment whose steps nobody asks for
+    moment(shown, 2)
 
 
 def test_a_step_chosen_in_the_graph_is_selected_everywhere(page: NewPage, asked: Asked, http: httpx2.Client) -> None:

@@ -77,7 +77,8 @@ function Run({ id }: { id: string }) {
   const snapshot = useSnapshot(id, seq, asks);
   useEffect(() => setTook(snapshot.took), [snapshot.took]);
   const tab: Tab = search.tab ?? "conversation";
-  const steps = useSteps(id, seq, false, asks && (tab === "waterfall" || search.step !== undefined));
+  const wantsSteps = tab === "waterfall" || search.step !== undefined;
+  const steps = useSteps(id, seq, false, asks && wantsSteps);
   const passages = useSteps(id, seq, true, asks && tab === "graph");
   const shownSteps = tab === "graph" ? passages : steps;
   const draws = tab === "graph" || tab === "waterfall" ? isAnswered(shownSteps) : isAnswered(snapshot);
@@ -89,7 +90,9 @@ function Run({ id }: { id: string }) {
   const graph = useGraph(reference, wantsPlan && version !== undefined);
   const place = at ?? newestSeq;
   const then = at === null ? (run?.ended_at ? Date.parse(run.ended_at) : now) : (timeAt(log.events, place) ?? now);
-  const busy = snapshot.isPlaceholderData || shownSteps.isPlaceholderData || (shownSteps.data !== undefined && !shownSteps.whole);
+  // Steps that this view does not ask for stay those of an earlier moment for ever.
+  const awaitsSteps = (wantsSteps || tab === "graph") && shownSteps.data !== undefined && (shownSteps.isPlaceholderData || !shownSteps.whole);
+  const busy = snapshot.isPlaceholderData || awaitsSteps;
   const wanted = useMemo(
     (): View => ({
       tab,
