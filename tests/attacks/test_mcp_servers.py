@@ -10,6 +10,7 @@ from uuid import UUID
 
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from hai_flow import values
 from hai_flow.api.app import create_app
@@ -230,6 +231,26 @@ async def test_what_a_servers_form_marks_is_hidden_from_viewers_everywhere(
                 own, others = [(await api.get(each, headers={"Accept": "*/*", **who})).text for who in (ann, vic)]
                 assert "7715443" not in others, each
                 assert "7715443" in own or each not in ("/v1/runs", of_run, f"{of_run}/snapshot"), each
+
+
+@pytest.mark.parametrize("way", ["stdio", "events"])
+async def test_of_a_call_with_personal_values_no_answer_is_logged(
+    way: Way, make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither by us nor, as a warning, by a library."""
+    quotes = '"7715443"'
+    lines = (
+        f"{{{quotes}", f"[{quotes}]", f'{{"jsonrpc": "2.0", "method": {quotes}}}', progress(quotes),
+        told("message", f'{{"level": {quotes}, "data": {quotes}}}'), told(quotes.strip('"'), quotes),
+        f'{{"jsonrpc": "2.0", "id": 99, "result": {quotes}}}', f'{{"jsonrpc": "2.0", "id": 7, "method": {quotes}}}',
+    )  # fmt: skip
+    marked = f"state: {{n: {{type: string, pii: true, default: {quotes}}}}}\n" + CALLING.replace(
+        "call: t.add", "call: t.add, with: {n: '${{ state.n }}'}"
+    )
+    for last in (refusing("7715443"), result(f"[{quotes}]"), result('{"content": [{"type": "7715443"}]}')):
+        with capture_logs() as logs, caplog.at_level("WARNING"):
+            await ended(make, tmp_path, Script(answers=(*lines, last)), way, marked)
+        assert "7715443" not in str(logs) + caplog.text
 
 
 # --- answers without an end -------------------------------------------------------------------------------------------

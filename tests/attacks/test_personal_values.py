@@ -15,7 +15,7 @@ from tests.support.examples import sample
 from tests.support.hai_client import unique, user
 from tests.support.identities import People
 from tests.support.server import YAML, ServerProcess
-from tests.support.sights import WAYS, Case
+from tests.support.sights import AGENTS, WAYS, Case
 
 IBAN, PHONE, EUR = "DE89-7715", "030-4471", 7319
 SOURCE = """
@@ -161,7 +161,7 @@ def hidden(text: str) -> None:
 
 
 @pytest.mark.parametrize("who", CURIOUS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, *AGENTS])
 def test_nobody_else_is_shown_a_personal_value_over_any_protocol(
     first: Case, second: Case, third: Case, who: str, way: str
 ) -> None:
@@ -169,7 +169,8 @@ def test_nobody_else_is_shown_a_personal_value_over_any_protocol(
     for case in cases:
         shown = case.over(who, way)
         hidden(shown)
-        assert case is not first or str(EUR) in shown
+        assert case is not first or str(EUR) in shown or way in AGENTS
+        assert way not in AGENTS or case.run_id in shown
 
 
 @pytest.mark.parametrize("who", CURIOUS)
@@ -216,9 +217,10 @@ def test_who_is_asked_sees_their_own_question_and_no_other_personal_value(second
 def test_the_requester_sees_all_of_their_own(second: Case) -> None:
     shown = second.get("requester", f"/v1/runs/{second.run_id}").json()
     assert shown["input"]["iban"] == IBAN
-    for way in ("ag-ui", "log", "snapshot", "history"):
+    for way in ("ag-ui", "log", "snapshot", "history", *AGENTS):
         assert IBAN in second.over("requester", way)
     assert PHONE in second.over("requester", "snapshot")
+    assert all(PHONE in second.over("decider", way) for way in AGENTS)
 
 
 def test_a_viewer_who_is_asked_sees_that_question_and_nothing_else_of_it(
@@ -380,5 +382,5 @@ def look_everywhere(case: Case, who: str) -> None:
             ):
                 read.extend(response.iter_text())
             hidden("".join(read))
-    for way in set(WAYS) - {"stream", "beginning", "socket"}:
+    for way in {*WAYS, *AGENTS} - {"stream", "beginning", "socket"}:
         hidden(case.over(who, way))

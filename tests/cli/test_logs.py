@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 import structlog
 from typer.testing import CliRunner
@@ -62,6 +63,33 @@ async def test_what_a_request_logs_has_its_callers_trace(capfd: pytest.CaptureFi
     asked, alone = lines(capfd)
     assert asked["trace_id"] == CALLER[3:35]
     assert "trace_id" not in alone
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_no_line_quotes_the_row_that_the_database_refused(capfd: pytest.CaptureFixture[str], style: str) -> None:
+    configure_logs("debug", style)
+    fields = {"S": "ERROR", "C": "23505", "M": "duplicate", "D": "Key (key)=(DE89-7715) already exists."}
+    try:
+        for way in ("text", "cause", "context"):
+            refused = asyncpg.PostgresError.new(fields)
+            assert "DE89" in str(refused)
+            if way == "text":
+                structlog.get_logger("x").warning("failed", error=str(refused))
+                continue
+            try:
+                try:
+                    raise refused
+                except asyncpg.PostgresError as error:
+                    raise ValueError("outer") from (error if way == "cause" else None)
+            except ValueError as outer:
+                outer.__suppress_context__ = False
+                structlog.get_logger("x").exception("failed")
+                structlog.get_logger("x").error("failed", exc_info=outer)
+    finally:
+        structlog.reset_defaults()
+    log = capfd.readouterr().err
+    assert log.count("duplicate") >= 5
+    assert "DE89" not in log
 
 
 def test_text_is_written_where_that_is_set(capfd: pytest.CaptureFixture[str]) -> None:

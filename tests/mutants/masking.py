@@ -71,13 +71,18 @@ wire.bug(
     ("return self.personal.after_answers(self._answered[1])", "return self.personal"),
     by="tests/wire/test_personal.py::test_values_of_a_tools_marked_form_are_masked_and_what_they_become",
 )
-lists = Room(
-    "hai_flow/api/requests/run_visibility.py",
+runs = Room(
+    "hai_flow/runtime/catalog/personal.py",
     "tests/attacks/test_mcp_servers.py::test_what_a_servers_form_marks_is_hidden_from_viewers_everywhere",
 )
-lists.bug(
-    "a list of runs shows what a tool's form marks",
-    ("return personal if state is None else personal.after_answers(list_personal_forms(state))", "return personal"),
+runs.bug("a list of runs shows what a tool's form marks", (".after_answers(list_personal_forms(state))", ""))
+channels = Room(
+    "hai_flow/runtime/people/notifier.py",
+    "tests/runtime/test_notifier.py::test_what_a_servers_form_marks_is_in_no_shared_channel",
+)
+channels.bug(
+    "a shared channel shows what a tool's form marks",
+    ("self._personals.of_run(given.tenant, workflow, state)", "self._personals.of(given.tenant, workflow, state.pins)"),
 )
 
 # --- logs of processes ------------------------------------------------------------------------------------------------
@@ -97,3 +102,15 @@ refusals.bug(
     "a refusal that quotes the answer to a tool's form is quoted in the log",
     ("touches(plan) or bool(list_personal_forms(state))", "touches(plan)"),
 )
+libraries = Room(
+    "hai_flow/steps/mcp/connections.py",
+    "tests/attacks/test_mcp_servers.py::test_of_a_call_with_personal_values_no_answer_is_logged",
+)
+libraries.bug(
+    "a library quotes a server's unreadable notification",
+    ("logging.getLogger(_name).setLevel(logging.CRITICAL)", "logging.getLogger(_name)"),
+)
+rows = Room(
+    "hai_flow/cli/serve/logs.py", "tests/cli/test_logs.py::test_no_line_quotes_the_row_that_the_database_refused"
+)
+rows.bug("the database's error quotes its row in the log", ("            _without_rows,\n", ""))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import msgspec
@@ -21,7 +22,8 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import NotificationSummary
 from hai_flow.wire.webhook import Call, is_genuine
-from tests.runtime.conftest import Connection, Make
+from tests.runtime.conftest import Connection, Make, is_now, open_pending
+from tests.support.mcp_lines import Script, catalogue
 from tests.support.receivers import Hooks, Mailbox, hook_server, mail_server
 from tests.support.waiting import until
 
@@ -161,6 +163,27 @@ async def test_personal_values_are_in_deciders_mails_and_in_no_shared_channel(wo
     bodies = [each.body.decode() for each in world.hooks.received]
     assert len(bodies) == 2
     assert all("[personal]" in body and "Erika" not in body for body in bodies)
+
+
+async def test_what_a_servers_form_marks_is_in_no_shared_channel(world: World, make: Make, tmp_path: Path) -> None:
+    """The workflow marks nothing; its gate quotes what the server makes of a person's answer."""
+    amount = {"type": "integer", "pii": True}
+    async with catalogue(tmp_path, Script(questions=("How much?",), amount=amount), "stdio") as file:
+        world.runtime = await make(performs=True, mcp=file)
+        call = "tools: {t: {mcp: {use: files}}}\nsteps:\n  - {id: a, call: t.add}\n"
+        flow = FLOW.replace("steps:\n", call).replace("All of it", "To ${{ steps.a.output }}")
+        run_id = await world.ask("[pager]", flow)
+        await until(lambda: is_now(world.runtime, run_id, "waiting"))
+        pending = await open_pending(world.runtime, run_id)
+        answer = c.PendingAnswer(id=pending, values={"amount": 7715443})
+        command = c.Answer(answers=(answer,), by=c.Principal("user:req"))
+        await world.runtime.committer.submit(run_id, LOCAL_TENANT, command)
+        async with world.notifier():
+            await world.ended(run_id, 1)
+        await world.runtime.stop()
+    (body,) = [each.body.decode() for each in world.hooks.received]
+    assert "Spend it?" in body or "[personal]" in body
+    assert "7715443" not in body
 
 
 async def test_what_no_try_could_send_is_given_up_and_visible(world: World) -> None:

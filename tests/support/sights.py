@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import httpx2
 from tests.support.agui_client import AguiClient
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique
+from tests.support.mcp_caller import FORMS, Caller
 
 HEAD: Final = "00000000-0000-0000-0000-000000000000.social-1.0.0"
 NEXT_WORD: Final = '"pendings"'
@@ -65,8 +67,39 @@ class Case:
                 return self.get(who, f"/v1/runs/{self.run_id}/snapshot").text
             case "log":
                 return self.get(who, f"/v1/runs/{self.run_id}/events?limit=1000").text
+            case "mcp":
+                return self._over_mcp(who)
+            case "a2a" | "a2a of 0.3":
+                return self._over_a2a(who, old=way != "a2a")
             case _:
                 return self.get(who, f"/v1/runs/{self.run_id}").text
+
+    def _over_mcp(self, who: str) -> str:
+        with httpx2.Client(base_url=self.url, timeout=20) as http:
+            caller = Caller(http, FORMS, **self.headers[who])
+            read = []
+            for tool in ("get_run", "wait_run", "list_pending"):
+                more = {"seconds": 0} if tool == "wait_run" else {}
+                caller.send("tools/call", {"name": tool, "arguments": {"run_id": self.run_id, **more}})
+                read.append(caller.answered.text)
+            for kind in (f"runs/{self.run_id}", f"runs/{self.run_id}/output", f"threads/{self.thread_id}"):
+                caller.send("resources/read", {"uri": f"hai://{kind}"})
+                read.append(caller.answered.text)
+        return "\n".join(read)
+
+    def _over_a2a(self, who: str, *, old: bool) -> str:
+        headers, read = self.headers[who] | ({} if old else {"A2A-Version": "1.0"}), []
+        id = {"id": self.run_id, "historyLength": 50}
+        listed = ("ListTasks", {"contextId": self.thread_id, "includeArtifacts": True, "historyLength": 50})
+        calls = [("tasks/get", id), ("tasks/resubscribe", id)] if old else [("GetTask", id), listed]
+        for method, params in calls if old else [*calls, ("SubscribeToTask", id)]:
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            with (
+                contextlib.suppress(httpx2.TimeoutException),  # it follows the run
+                httpx2.stream("POST", f"{self.url}/a2a", json=body, headers=headers, timeout=1) as response,
+            ):
+                read.extend(response.iter_text())
+        return "".join(read)
 
 
 def _until(response: httpx2.Response, word: str) -> str:
@@ -82,3 +115,5 @@ WAYS = (
     "hai", "agui", "social", "aui", "agent-api", "history", "stream", "beginning", "socket", "awp", "ag-ui", "connect",
     "process", "snapshot", "log", "run",
 )  # fmt: skip
+AGENTS: Final = ("mcp", "a2a", "a2a of 0.3")
+"""The ways of agents, which show no evidence and not always what was said."""

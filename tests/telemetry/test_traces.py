@@ -296,6 +296,27 @@ async def test_a_collector_that_is_away_costs_spans_and_nothing_else(make: Make)
         assert not collector.spans
 
 
+async def test_no_span_and_no_series_has_a_personal_value(make: Make) -> None:
+    secret = "DE89-7715"
+    marked = f"""state: {{iban: {{type: string, pii: true, default: {secret}}}}}
+{TOOLS}steps:
+  - {{id: told, say: "It is ${{{{ state.iban }}}}"}}
+  - {{id: s, call: fx.echo, with: {{value: "${{{{ state.iban }}}}"}}}}
+  - {{id: wrong, fail: {{code: pay.no_account, message: "No ${{{{ state.iban }}}}"}}}}
+"""
+    async with tracing(make) as traced:
+        await traced.publish(marked)
+        state = await traced.ended(await traced.begin(traceparent=CALLER))
+        assert secret in state.error.message
+        await traced.spans("execute_tool fx.echo")
+        await traced.spans("invoke_workflow")
+    assert "fx.echo" in str(traced.collector.spans)
+    assert "pay.no_account" in str(traced.collector.spans)
+    assert secret not in str(traced.collector.spans)
+    assert traced.collector.metrics
+    assert secret not in str(traced.collector.metrics)
+
+
 def collect_spans() -> tuple[list[EndedSpan], Callable[[float], Traces]]:
     spans: list[EndedSpan] = []
     return spans, lambda per_second: Traces(spans.append, per_second)

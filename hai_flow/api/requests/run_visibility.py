@@ -32,7 +32,7 @@ from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.dialects.dialect import Entry
-from hai_flow.wire.personal import Mask, list_personal_forms, message, strip_personal, tool_call
+from hai_flow.wire.personal import Mask, message, strip_personal, tool_call
 from hai_flow.wire.withheld import concerns, strip_conversation
 
 if TYPE_CHECKING:
@@ -293,21 +293,18 @@ class RunVisibility(TenantScope):
         return False
 
     async def _personal_in(self, run: RunSummary | RunFacts, state: RunState | None = None) -> Personal:
-        personals, pins = self.runtime.personals, {}
-        if await personals.has_children(self.tenant, run.workflow):
-            try:
-                state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
-            except Unreadable:  # another release's log: its pins are not known here
-                return WHOLE
-            pins = {} if state is None else state.pins
-        personal = await personals.of(self.tenant, run.workflow, pins)
-        if not personal.depends_on_answers:
-            return personal
+        personals = self.runtime.personals
+        if not await personals.has_children(self.tenant, run.workflow):
+            personal = await personals.of(self.tenant, run.workflow, {})
+            if not personal.depends_on_answers:
+                return personal
         try:
             state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
-        except Unreadable:
+        except Unreadable:  # another release's log: its pins and answers are not known here
             return WHOLE
-        return personal if state is None else personal.after_answers(list_personal_forms(state))
+        if state is None:
+            return await personals.of(self.tenant, run.workflow, {})
+        return await personals.of_run(self.tenant, run.workflow, state)
 
     async def _build_reader(self, workflow: bytes) -> c.Principal:
         """The principal as the workflow's questions know them."""

@@ -45,6 +45,7 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
             _with_place,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _without_rows,
             *processors,
             _without_secrets,
         ],
@@ -96,6 +97,17 @@ def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> 
         entry.setdefault("trace_id", place.trace_id)
         entry.setdefault("span_id", place.span_id)
     return entry
+
+
+def _without_rows(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A log entry without the details of the database's errors: they quote the values of the row that it refused."""
+    raised = entry.get("exc_info")
+    error = sys.exc_info()[1] if raised is True else raised[1] if isinstance(raised, tuple) else raised
+    while isinstance(error, BaseException):
+        if getattr(error, "detail", None) and hasattr(error, "sqlstate"):
+            vars(error)["detail"] = None
+        error = error.__cause__ or error.__context__
+    return {name: value.partition("\nDETAIL:")[0] if isinstance(value, str) else value for name, value in entry.items()}
 
 
 def _without_secrets(_logger: Any, _method: str, line: Any) -> Any:

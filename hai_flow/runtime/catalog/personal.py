@@ -12,9 +12,11 @@ from hai_flow.definition.personal.personal import WHOLE, Flow, Personal, declare
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine.events import Pin
 from hai_flow.engine.runs.children import reference_of
-from hai_flow.errors import Rejected, Unreadable
+from hai_flow.engine.state.state import RunState
+from hai_flow.errors import Unreadable
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.wire.personal import list_personal_forms
 
 _KNOWN_MAX: Final = 1024
 
@@ -70,13 +72,9 @@ class Personals:
             self._known.move_to_end(key)
         return personal
 
-    async def now(self, tenant: UUID, workflow: bytes) -> Personal:
-        """The same for its children as they are now, where the pins of a run are not at hand."""
-        try:
-            plan = await self._catalog.plan(tenant, workflow)
-            return await self.of(tenant, workflow, await self._catalog.pins(tenant, plan, of_new_run=False))
-        except (Unreadable, Rejected):
-            return WHOLE
+    async def of_run(self, tenant: UUID, workflow: bytes, state: RunState) -> Personal:
+        """The personal values of a run of the workflow, with those that its tools have asked people for."""
+        return (await self.of(tenant, workflow, state.pins)).after_answers(list_personal_forms(state))
 
     async def _find(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
         children: dict[str, Plan] = {}

@@ -222,7 +222,7 @@ class Delivery(Service):
         except Rejected as rejected:
             if rejected.status not in FINAL_REFUSALS:
                 return False
-            log.info("message_refused", message=message.command_id, kind=message.kind, reason=rejected.detail)
+            log.info("message_refused", message=message.command_id, kind=message.kind, code=rejected.code)
         async with self.database.api.acquire() as connection:
             return await outbox.delete_message(connection, message)
 

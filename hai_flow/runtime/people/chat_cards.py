@@ -248,7 +248,6 @@ class ChatCards(Service):
         pending = None if state is None else state.pendings.get(row.pending_id)
         if state is None or pending is None:
             return None
-        workflow = bytes.fromhex(state.sha256)
         is_open, decides = pending.status == "open", False
         if person is not None:
             item = await self._inbox.item(row.tenant, person, row.run_id, row.pending_id)
@@ -257,7 +256,7 @@ class ChatCards(Service):
             decides = True
         readable = person is not None and (decides or not is_open)
         if not readable:  # a room may have any readers
-            personal = await self._personals.now(row.tenant, workflow)
+            personal = await self._personals.of_run(row.tenant, bytes.fromhex(state.sha256), state)
             opened = pending.opened
             masked = await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
             pending = replace(pending, opened=masked)

@@ -22,8 +22,10 @@ import structlog
 
 from hai_flow import addresses
 from hai_flow.cells import cell_of, sign_address
+from hai_flow.definition.personal.personal import WHOLE
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.errors import Unreadable
 from hai_flow.notify import channels
 from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
 from hai_flow.notify.letters import NoticeContent
@@ -32,6 +34,7 @@ from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
 from hai_flow.runtime.people.delegates import AllIds
@@ -260,7 +263,13 @@ class Notifier(Service):
 
     async def _mask_question(self, given: Notification, item: InboxEntry) -> e.PendingOpened:
         """The question for a channel that is not one person's own, and may have any readers."""
-        personal, opened = await self._personals.now(given.tenant, item.asked.workflow), item.opened
+        opened = item.opened
+        try:
+            state = await state_at(self._database, given.tenant, given.run_id, HEAD)
+        except Unreadable:
+            state = None
+        workflow = item.asked.workflow
+        personal = WHOLE if state is None else await self._personals.of_run(given.tenant, workflow, state)
         return await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
 
     async def _link(self, given: Notification, id: str, person: Person, now: datetime) -> str | None:

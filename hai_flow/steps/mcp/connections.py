@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import re
 import time
 from collections import Counter
@@ -44,6 +45,8 @@ from hai_flow.steps.mcp.taps import CALLER, RAW, tap
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
+for _name in ("client", "mcp.client", "mcp.shared"):  # the SDK's: they quote answers, which may be personal
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 Asked = Callable[[Any], Awaitable[types.ElicitResult | types.ErrorData]]
 Open = Callable[[asyncio.Event, Callable[[], None], Asked], AbstractAsyncContextManager[Client]]
@@ -296,7 +299,7 @@ class Connection:
             async with asyncio.timeout(READ_SECONDS):
                 return (await session.client.session.send_request(request, types.ReadResourceResult)).contents
         except (MCPError, ValidationError, TimeoutError) as error:
-            log.info("mcp_link_not_read", server=self.name, error=_error_text(error))
+            log.info("mcp_link_not_read", server=self.name, error=type(error).__name__)  # not the server's words
             return ()
         finally:
             self._calls -= 1
