@@ -131,7 +131,24 @@ rows.bug(
     "a follower encodes a large event of the log on the loop",
     ("await run_by_size(len(row.events), _read_row, encoder,", "_read_row(encoder,"),
 )
-rows.bug("a large commit is encoded for its followers on the loop", ("if feed.rings and is_large(news):", "if False:"))
+rows.bug("a large commit is encoded for its followers on the loop", ("if feed.is_slow_to_encode(news):", "if False:"))
+_WHILE_ENCODING: Final = "tests/runtime/test_fanout.py"
+encoding = Room("hai_flow/runtime/streams/fanout.py", _WHILE_ENCODING)
+encoding.bug("events that come again while they are encoded count twice", (" or feed.encoding:", ":"))
+encoding.bug(
+    "who joins while others are encoded is passed over",
+    ("while fresh := [", "for fresh in [["),
+    ("if ring not in pieces]:", "if ring not in pieces]]:"),
+)
+encoding.bug("a farewell comes before what is being encoded", (" and not ring.feed.encoding:", ":"))
+encoding.bug(
+    "streams go on behind encoding that broke off",
+    ("            self._break_off(feed)  # its encoders", "            pass  # its encoders"),
+)
+encoding.bug(
+    "a change of the state is masked on the loop for who follows",
+    ("(ring.profile for ring in self.rings.values())", "()"),
+)
 loads = Room("hai_flow/runtime/commit/loader.py", _BESIDE)
 loads.bug(
     "a load reads a large snapshot on the loop",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from uuid import UUID
+from typing import Any, cast
+from unittest.mock import AsyncMock
+from uuid import UUID, uuid4
 
 import pytest
 
+from hai_flow.definition.personal.personal import WHOLE
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
@@ -19,15 +23,15 @@ from hai_flow.runtime.commit import loader
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import fanout
-from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging
+from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging, RingSubscription
 from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import Entry
 from hai_flow.store.messaging.hints import OWN
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.dialects.dialect import Dialect, Profile
 from hai_flow.wire.dialects.log import LOG, LogEncoder
-from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, is_now, start, state_of
+from tests.runtime.conftest import ASKING, GATED, LISTENING, TEXT, Connection, Make, is_now, note, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
 from tests.support.waiting import until
@@ -454,3 +458,126 @@ async def test_a_process_reads_nothing_for_its_own_hint_but_others_do(
     assert writer.fanout.looks == looks < other.fanout.looks
     await here.aclose()
     await there.aclose()
+
+
+@pytest.fixture
+def encoder_held(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """Encoding beside the loop: `entered` is set when it begins, and it ends with `release`."""
+    held = SimpleNamespace(entered=threading.Event(), release=threading.Event())
+    encode = fanout._encode
+
+    def hold(*args: Any) -> Any:
+        encoded = encode(*args)
+        if threading.current_thread() is not threading.main_thread():
+            held.entered.set()
+            held.release.wait(20)
+        return encoded
+
+    monkeypatch.setattr(fanout, "_encode", hold)
+    yield held
+    held.release.set()
+
+
+async def follow_to_place(
+    runtime: Runtime, run_id: UUID, dialect: Dialect, profile: Profile, seq: int = 2**53
+) -> RingSubscription:
+    """The place of a follower who has seen all that was committed, beginning behind `seq`."""
+    following = runtime.fanout.follow(run_id, dialect, profile, await state_of(runtime, run_id, seq))
+    while await following.catch_up() is not None:
+        pass
+    return following.hand_over()
+
+
+async def take_until(place: RingSubscription, seq: int) -> list[int]:
+    """The seqs that come at a place, up to this one."""
+    seqs: list[int] = []
+    while not seqs or seqs[-1] < seq:
+        seqs += [piece.seq for piece in place.take().pieces]
+        await asyncio.sleep(0)
+    return seqs
+
+
+async def hold_large_commit(runtime: Runtime, run_id: UUID, held: SimpleNamespace) -> None:
+    await runtime.committer.submit(run_id, LOCAL_TENANT, note("large", "x" * 100_000))
+    await until(held.entered.is_set)
+
+
+async def test_all_see_all_in_order_while_large_events_are_encoded(
+    make: Make, encoder_held: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, LISTENING)).run_id
+    await until(lambda: is_now(runtime, run_id, "waiting"))
+    begun = (await state_of(runtime, run_id)).seq
+    first = await follow_to_place(runtime, run_id, LOG, PROFILE)
+    leaving = await follow_to_place(runtime, run_id, DIALECTS["hai"], Profile(dialect="hai"))
+    await hold_large_commit(runtime, run_id, encoder_held)
+    with monkeypatch.context() as patch:  # who read the log before the commit
+        patch.setattr(runtime.fanout, "_log_behind", AsyncMock(return_value=[]))
+        joining = await follow_to_place(runtime, run_id, DIALECTS["aui"], Profile(dialect="aui"), begun)
+    leaving.leave()
+    await runtime.committer.submit(run_id, LOCAL_TENANT, note("small"))
+    last = (await state_of(runtime, run_id)).seq
+    assert not first.take().pieces
+    encoder_held.release.set()
+    for place in (first, joining):
+        assert await asyncio.wait_for(take_until(place, last), 20) == list(range(begun + 1, last + 1))
+
+
+async def test_a_farewell_comes_behind_the_events_that_are_being_encoded(
+    make: Make, encoder_held: SimpleNamespace
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, LISTENING)).run_id
+    await until(lambda: is_now(runtime, run_id, "waiting"))
+    place = await follow_to_place(runtime, run_id, LOG, PROFILE)
+    await hold_large_commit(runtime, run_id, encoder_held)
+    last = (await state_of(runtime, run_id)).seq
+    runtime.fanout.close_streams()
+    assert not place.take().pieces
+    encoder_held.release.set()
+    assert (await asyncio.wait_for(take_until(place, last), 20))[-1] == last
+    assert place.take().last
+
+
+async def test_streams_end_where_their_encoding_is_cut_off(make: Make, encoder_held: SimpleNamespace) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, LISTENING)).run_id
+    await until(lambda: is_now(runtime, run_id, "waiting"))
+    place = await follow_to_place(runtime, run_id, LOG, PROFILE)
+    await hold_large_commit(runtime, run_id, encoder_held)
+    reading = next(task for task in asyncio.all_tasks() if "_read" in repr(task.get_coro()) and task.cancel())
+    await asyncio.wait([reading])
+    with pytest.raises(Lagging):
+        place.take()
+
+
+async def test_events_that_come_again_while_nobody_follows_are_counted_once(
+    make: Make, encoder_held: SimpleNamespace
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, LISTENING)).run_id
+    await until(lambda: is_now(runtime, run_id, "waiting"))
+    begun = (await state_of(runtime, run_id)).seq
+    place = await follow_to_place(runtime, run_id, LOG, PROFILE)
+    await hold_large_commit(runtime, run_id, encoder_held)
+    last = (await state_of(runtime, run_id)).seq
+    (row,) = await runtime.fanout._log_behind(run_id, begun)
+    with runtime.fanout._attach(run_id) as feed:
+        place.leave()
+        runtime.fanout.publish_commit(
+            cast(CachedRun, SimpleNamespace(id=run_id)), begun + 1, e.decode_events(row.events)
+        )
+        encoder_held.release.set()
+        await until(lambda: not feed.reading)
+        assert feed.head == last
+
+
+def test_changes_of_the_state_are_encoded_beside_the_loop_for_masks() -> None:
+    changed = (e.StateChanged(at=1, path="set", ops=()),)
+    whole, masked = fanout._Feed(uuid4(), None), fanout._Feed(uuid4(), None)
+    for feed, profile in ((whole, PROFILE), (masked, Profile(dialect="log", personal=WHOLE))):
+        feed.rings["log", profile] = fanout._Ring(feed, LOG, profile, LogEncoder(profile, RunState("r")), 1)
+    assert masked.is_slow_to_encode(changed)
+    assert not whole.is_slow_to_encode(changed)
+    assert not masked.is_slow_to_encode((e.TimerFired(at=1, path="pause", kind="wait"),))

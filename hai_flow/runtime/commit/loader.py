@@ -16,7 +16,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.snapshot import ABI, decode_state, encode_state
 from hai_flow.engine.state.state import TERMINAL_STATUSES
-from hai_flow.primitives.beside_loop import run_by_size
+from hai_flow.primitives.beside_loop import WORK_FOR, run_by_size
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext
 from hai_flow.runtime.commit.recovery import BatchRecovery
@@ -225,6 +225,7 @@ class Loader:
             self._context.cache.weigh(run)
             return
         e.check_readable(loaded.abi)
+        WORK_FOR.set(loaded.tenant)
         plan = run.plan
         if plan is None or plan.sha256 != loaded.workflow:
             plan = await self._context.find_plan(loaded.tenant, loaded.workflow)

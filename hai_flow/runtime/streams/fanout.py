@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,13 +30,13 @@ import structlog
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Unreadable
-from hai_flow.primitives.beside_loop import is_large, run_beside_loop, run_by_size
+from hai_flow.primitives.beside_loop import WORK_FOR, run_beside_loop, run_by_size
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.hints import RunNotice
 from hai_flow.runtime.commit.states import state_at
-from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
+from hai_flow.runtime.streams.stream_items import StreamItem, is_slow_to_encode, item_of_event, item_without_number
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.database import EVERYTHING, Database
 from hai_flow.store.runs import logs
@@ -182,7 +182,7 @@ class RingSubscription:
             self.seq += len(news.pieces)
             if self._last is not None and news.last:
                 return _news([*news.pieces[:-1], self._last(news.pieces[-1])], last=True)
-        elif self._fanout.closing.is_set():
+        elif self._fanout.closing.is_set() and not ring.feed.encoding:  # else its encoder is ahead of its pieces
             return _news([_farewell(ring.encoder, ring.dialect)], last=True)
         return news
 
@@ -210,6 +210,7 @@ class _Feed:
     """A followed run. `head` None: no follower has read the log up to its end yet; `early` waits for that."""
 
     run_id: UUID
+    tenant: Hashable  # whose turns it takes beside the loop
     followers: int = 0
     head: int | None = None
     early: list[tuple[int, Sequence[e.Event]]] = field(default_factory=list)
@@ -223,6 +224,10 @@ class _Feed:
         """Those of the events, of which the first has this seq, that come behind the head."""
         assert self.head is not None
         return events[max(0, self.head + 1 - first_seq) :]
+
+    def is_slow_to_encode(self, news: Sequence[e.Event]) -> bool:
+        """Whether the events are encoded beside the loop for those who follow."""
+        return bool(self.rings) and is_slow_to_encode(news, (ring.profile for ring in self.rings.values()))
 
 
 class Following:
@@ -316,7 +321,7 @@ class Fanout(Service):
         self.heard = 0
         """How many events came with hints, and were not read, since the start."""
         self.looks = 0
-        """How many statements have looked for commits of other processes, since the start."""
+        """How many statements have looked for commits, since the start."""
 
     @property
     def followers(self) -> int:
@@ -390,7 +395,7 @@ class Fanout(Service):
             self._read_later(feed)
             return
         news = feed.select_news(first_seq, events)
-        if feed.rings and is_large(news):
+        if feed.is_slow_to_encode(news):
             self._read_later(feed)  # which encodes them beside the loop
         elif news:
             self._append(feed, len(news), {ring: _encode(ring, feed.head + 1, news) for ring in feed.rings.values()})
@@ -399,7 +404,7 @@ class Fanout(Service):
         """Accept events of the log. Large ones are encoded beside the loop, and meanwhile no others are accepted."""
         assert feed.head is not None
         news = feed.select_news(first_seq, events)
-        if first_seq > feed.head + 1 or not is_large(news):
+        if first_seq > feed.head + 1 or not feed.is_slow_to_encode(news):
             self._accept(feed, first_seq, events)
             return
         pieces: dict[_Ring, list[StreamItem] | Exception] = {}
@@ -408,6 +413,9 @@ class Fanout(Service):
             while fresh := [ring for ring in feed.rings.values() if ring not in pieces]:  # others may come meanwhile
                 for ring in fresh:
                     pieces[ring] = await run_beside_loop(_encode, ring, feed.head + 1, news)
+        except asyncio.CancelledError:
+            self._break_off(feed)  # its encoders are ahead of its pieces
+            raise
         finally:
             feed.encoding = False
         self._append(feed, len(news), pieces)
@@ -449,7 +457,8 @@ class Fanout(Service):
             self._spawn(self._read(feed), "read the log")
 
     async def _read(self, feed: _Feed) -> None:
-        """Bring a feed up to the log: another process wrote to it."""
+        """Bring a feed up to the log: another process wrote to it, or something that is slow to encode is in it."""
+        WORK_FOR.set(feed.tenant)
         try:
             while feed.head is not None:
                 feed.read_again = False
@@ -587,7 +596,7 @@ class Fanout(Service):
 
     @contextlib.contextmanager
     def _attach(self, run_id: UUID) -> Iterator[_Feed]:
-        feed = self._feeds.setdefault(run_id, _Feed(run_id))
+        feed = self._feeds.setdefault(run_id, _Feed(run_id, WORK_FOR.get()))
         feed.followers += 1
         try:
             yield feed

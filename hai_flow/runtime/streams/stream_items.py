@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from hai_flow.wire.dialects.dialect import Dialect, Frame
+from hai_flow.engine import events as e
+from hai_flow.primitives.beside_loop import is_large
+from hai_flow.wire.dialects.dialect import Dialect, Frame, Profile
 
 
 class StreamItem(NamedTuple):
@@ -29,3 +31,10 @@ def item_without_number(dialect: Dialect, frames: Sequence[Frame]) -> StreamItem
 def item_of_event(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> StreamItem:
     """The piece of the event `seq`."""
     return StreamItem(seq, frames, dialect.render_frames(frames, seq, str(run_id)) if frames else b"")
+
+
+def is_slow_to_encode(events: Sequence[e.Event], profiles: Iterable[Profile]) -> bool:
+    """Whether events are encoded beside the loop for readers of these profiles: large ones, and a change of the state,
+    of which all is masked anew for those from whom a part of it is kept."""
+    changes = any(isinstance(event, e.StateChanged) for event in events)
+    return is_large(events) or (changes and any(profile.personal is not None for profile in profiles))

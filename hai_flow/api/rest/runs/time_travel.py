@@ -34,9 +34,9 @@ from hai_flow.engine.runs.fork import list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
-from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.primitives.beside_loop import run_beside_loop
 from hai_flow.runtime.runs.moments import Mark, nearest
-from hai_flow.runtime.streams.stream_items import item_of_event
+from hai_flow.runtime.streams.stream_items import is_slow_to_encode, item_of_event
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
@@ -160,7 +160,8 @@ async def _replay(
             if at and event.at > at:
                 await asyncio.sleep(min((event.at - at) / 1000 / speed, gap))
             at = event.at
-            if frames := await run_if_large(event, encoder.encode, event):
+            is_slow = is_slow_to_encode((event,), (profile,))
+            if frames := await run_beside_loop(encoder.encode, event) if is_slow else encoder.encode(event):
                 yield [item_of_event(dialect, frames, number, run_id)]
 
 
