@@ -196,7 +196,7 @@ KINDS: Final[dict[str, dict[str, Try]]] = {
         "to a question that nobody asked": (
             EVERYWHERE, changed(id=lambda house: house.waiting.id[:-8] + "aaaaaaaa"), "pending_unknown"),
         "to a run": (EVERYWHERE, changed(id=lambda house: house.waiting.run_id), "pending_unknown"),
-        "with a decision that there is not": (WORDS, to("waiting", "ann", decision="confirm"), "answer.invalid"),
+        "with a decision that does not exist": (WORDS, to("waiting", "ann", decision="confirm"), "answer.invalid"),
     },
     "replayed": {
         "one's own vote": (EVERYWHERE, to("voted", "bob"), ""),

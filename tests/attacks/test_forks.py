@@ -49,10 +49,10 @@ EDITS: Final[dict[str, tuple[dict[str, Any], int, str]]] = {
     "an input that does not fit": ({"step": "later", "input": {"n": "x"}}, 422, "input.invalid"),
     "variables that there are not": ({"step": "later", "state": {"other": 1}}, 422, "state.invalid"),
     "variables that do not fit": ({"step": "later", "state": {"seen": "x"}}, 422, "state.invalid"),
-    "a version that there is not": ({"step": "later", "version": "77"}, 404, "workflow_unknown"),
+    "a version that does not exist": ({"step": "later", "version": "77"}, 404, "workflow_unknown"),
     "a version that was retired": ({"step": "later", "version": "2"}, 409, "workflow_retired"),
     "a map without a version": ({"step": "later", "map": {"later": "x"}}, 422, "request.invalid"),
-    "a file that there is not": ({"step": "later", "input": {"file": NO_FILE}}, 404, "file_unknown"),
+    "a file that does not exist": ({"step": "later", "input": {"file": NO_FILE}}, 404, "file_unknown"),
     "a file within a text": ({"step": "later", "input": {"file": f"see {NO_FILE}!"}}, 404, "file_unknown"),
     "the key of another run": ({"step": "later", "input": {"customer": "taken"}}, 409, "concurrency_busy"),
     "an unknown part": ({"step": "later", "inputs": {}}, 422, "request.invalid"),
@@ -211,7 +211,7 @@ async def test_a_message_that_interrupts_and_may_start_no_run_stops_nothing(
 MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "the key of another run": ({"customer": "taken"}, "concurrency_busy"),
     "an input that does not fit": ({"n": "x"}, "input.invalid"),
-    "a file that there is not": ({"file": NO_FILE}, "file_unknown"),
+    "a file that does not exist": ({"file": NO_FILE}, "file_unknown"),
 }
 
 
@@ -294,7 +294,7 @@ async def test_a_run_that_was_left_to_one_fork_is_left_to_no_other(
 BRANCHES: Final[dict[str, tuple[dict[str, Any], int, str]]] = {
     "the key of another run": ({"customer": "taken"}, 409, "concurrency_busy"),
     "an input that does not fit": ({"n": "x"}, 422, "input.invalid"),
-    "a file that there is not": ({"file": NO_FILE}, 404, "file_unknown"),
+    "a file that does not exist": ({"file": NO_FILE}, 404, "file_unknown"),
     "a file behind a line break": ({"file": f"see:\n{NO_FILE}"}, 404, "file_unknown"),
     "an unknown workflow": ({"workflow": "nothing"}, 404, "workflow_unknown"),
     "a retired version": ({"workflow": "{flow}@2"}, 409, "workflow_retired"),

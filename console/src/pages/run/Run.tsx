@@ -90,7 +90,7 @@ function Run({ id }: { id: string }) {
   const graph = useGraph(reference, wantsPlan && version !== undefined);
   const place = at ?? newestSeq;
   const then = at === null ? (run?.ended_at ? Date.parse(run.ended_at) : now) : (timeAt(log.events, place) ?? now);
-  // Steps that this view does not ask for stay those of an earlier moment for ever.
+  // The steps of an earlier moment stay in a view that does not ask for any: they must not keep it busy.
   const awaitsSteps = (wantsSteps || tab === "graph") && shownSteps.data !== undefined && (shownSteps.isPlaceholderData || !shownSteps.whole);
   const busy = snapshot.isPlaceholderData || awaitsSteps;
   const wanted = useMemo(
