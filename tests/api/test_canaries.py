@@ -30,6 +30,7 @@ hai: flow/v1
 name: pay
 version: 1
 title: Payments
+queue: till
 input: {type: object, required: [amount], properties: {amount: {type: integer}}}
 roles: {chief: [user:bob, user:cat]}
 tools: {ledger: {python: hai_flow.steps.built_in, effect: external}}
@@ -41,12 +42,13 @@ steps:
       title: Pay ${{ args.arguments.amount }}?
       from: [role:chief]
       edit: [arguments]
+      confirm: true
       reasons: {reject: required}
       remind: [1h]
       on_deadline: [{escalate: {from: [user:dan], deadline: 1d}}, reject]
     on_reject: [{return: {paid: false}}]
   - id: signed
-    approve: {title: "Sign ${{ input.amount }}?", evidence: "${{ input.amount }}", from: [role:chief], quorum: 2}
+    approve: {title: "Sign ${{ input.amount }}?", evidence: "${{ input.amount }}", from: [role:chief], quorum: 2, veto: [role:chief]}
     on_reject: [{return: {paid: false}}]
 """
 SHOWN = (
@@ -59,7 +61,7 @@ SHOWN = (
 def house(postgres_server: Server) -> Iterator[House]:
     with (
         postgres_server.database() as dsn,
-        serving(dsn, environment=KEYS) as process,
+        serving(dsn, environment={**KEYS, "HAI_FLOW_QUEUES": "*"}) as process,
         House((process, People(dsn))) as made,
     ):
         assert made.as_("user:pat", "publisher").post("/v1/workflows", content=PAY, headers=YAML).status_code == 201
@@ -382,6 +384,7 @@ def test_the_input_of_another_s_run_disguises_nothing() -> None:
     input = {"workflow": "pay", "version": 1, "sha256": "no digest", "requester": "user:ceo"}
     canary = RunState("r", workflow=CANARY, requester=ASKER, input=input)
     assert disguise_state(canary).requester == "user:ceo"
+    assert disguise_state(replace(canary, instigators=("user:ceo",))).instigators == ()
     other = replace(canary, requester="user:olga")
     assert disguise_state(other) is other
 

@@ -4,9 +4,12 @@ exactly that text against the latest version; an admin may pass over it with a r
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +19,10 @@ import pytest
 from msgspec.structs import replace
 
 from hai_flow.api.app import create_app
+from hai_flow.api.rest import versions
+from hai_flow.runtime.ops import backtest
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.settings import rehearsal_demand_of
 from hai_flow.settings import Settings
 from hai_flow.store.catalog import rehearsals
 from tests.support.identities import People
@@ -90,6 +96,7 @@ async def test_a_new_version_needs_a_rehearsal_of_its_text_equal_bytes_do_not(
     await office.run()
     assert "exactly this text was not rehearsed" in await office.fault(text(3))
     assert (await office.publish(text(3), dev=True)).status_code == 201, "a dev copy"
+    assert "exactly this text was not rehearsed" in await office.fault(text(3)), "its dev copy proves nothing"
     kept = await office.rehearse(text(3))
     assert (kept.status_code, kept.json()["verdicts"]["same"]) == (200, 1), kept.text
     assert "exactly this text" in await office.fault(text(3, words="Hello!")), "other words"
@@ -108,6 +115,40 @@ async def test_runs_that_would_go_otherwise_are_counted_against_what_is_allowed(
     assert demand is not None
     office.runtime.catalog.demand = replace(demand, differences=2)
     assert (await office.publish(text(2, output=7))).status_code == 201
+
+
+async def test_a_dev_copy_that_has_runs_is_rehearsed_before_its_text_is_published(office: Office) -> None:
+    assert (await office.publish(text(1), dev=True)).status_code == 201
+    await office.run()
+    assert "exactly this text was not rehearsed" in await office.fault(text(1))
+    await office.rehearse(text(1))
+    assert (await office.publish(text(1))).status_code == 201
+
+
+async def test_where_other_databases_may_hold_runs_one_without_any_demands_it_too(office: Office) -> None:
+    cells = [rehearsal_demand_of(Settings(rehearsal_hours=24, cells=each)) for each in (None, Path("cells.yaml"))]
+    assert [each and each.everywhere for each in cells] == [False, True]
+    office.runtime.catalog.demand = cells[1]
+    assert (await office.publish(text(1))).status_code == 201, "the first version has runs nowhere"
+    assert "exactly this text was not rehearsed" in await office.fault(text(2))
+    await office.rehearse(text(2))
+    assert (await office.publish(text(2))).status_code == 201
+
+
+@pytest.mark.parametrize("bound", ["runs", "time"])
+async def test_a_rehearsal_that_one_request_can_not_finish_says_so(
+    office: Office, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    await office.publish(text(1))
+    await office.run()
+    await office.run()
+    if bound == "runs":
+        monkeypatch.setattr(versions, "RUNS_MAX", 1)
+    else:  # 20 s go by with each run
+        monkeypatch.setattr(backtest, "time", SimpleNamespace(monotonic=itertools.count(0, 20).__next__))
+    report = (await office.rehearse(text(2))).json()
+    assert (report["complete"], report["runs"], report["verdicts"]["same"]) == (False, 1, 1)
+    assert "its rehearsal took 1 runs, and there were more. Run `hai-flow backtest FILE" in await office.fault(text(2))
 
 
 async def test_a_rehearsal_that_is_old_short_or_cut_short_does_not_count(office: Office, database_url: str) -> None:

@@ -352,3 +352,18 @@ def test_a_fork_proves_nothing_that_another_run_has_decided() -> None:
         state = evolve(state, event)
         recorder.see(event, event, state)
     assert (recorder.exists, recorder.decided) == (False, False)
+
+
+def test_a_fork_in_front_of_a_gate_takes_no_yes_along_and_looks_anew() -> None:
+    run = Play(BY_STATE)
+    before = run.state.seq
+    run.answer("pay", decision="approve")
+    run.succeed("pay")
+    for answers in ({}, {"pay": {"decision": "approve"}}):
+        fork = run.fork(before, answers)
+        if not answers:
+            assert (fork.open, list(fork.asking)) == ({}, ["pay"])
+            fork.answer("pay", decision="approve")
+        assert (list(fork.open), find_gate_to_check(fork.state, fork.plan.steps["pay"]) is None) == (["pay"], False)
+        check(fork, values={"state.stock": 0, "args.n": 3}, why="still")
+        assert (fork.open, evidence(fork)["changed"]) == ({}, {"state.stock": {"then": 10, "now": 0}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from types import FunctionType
 from typing import Any, cast
 from uuid import UUID
 
@@ -161,10 +162,10 @@ class Tool:
 
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome
-        self.called = 0
+        self.keys: list[str] = []
 
     async def perform(self, attempt: Attempt, stream: Any) -> Any:
-        self.called += 1
+        self.keys.append(attempt.idempotency_key)
         if isinstance(self.outcome, Exception):
             raise self.outcome
         if self.outcome is None:
@@ -179,38 +180,73 @@ class Tool:
 
 
 GATED = """\
+state: {note: {type: string, default: the hush-hush}}
 tools: {shop: {python: acme.shop}, look: {python: acme.shop, effect: read, timeout: 1s}}
 steps:
   - {id: pay, call: shop.pay, timeout: 1s, approval: {from: anyone, still: {call: look.order, expect: response.open}}}
 """
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        StepError("gone", code="tool.unavailable"),
-        AsksPerson("Which one?", {}, state=None),
-        ValueError("no number"),
-        None,
-        {"open": 1},
-        {},
-        "closed",
-    ],
-    ids=["fails", "asks", "raises", "is silent", "says no truth", "says nothing", "says something else"],
-)
-async def test_what_a_tool_does_not_tell_asks_a_person_and_performs_nothing(outcome: Any) -> None:
-    run = Play(GATED)
+async def check_approved(outcome: Any, expect: str = "response.open") -> tuple[Play, Tool, c.GateChecked]:
+    """The look at the gate of a call that was approved, where the tool that it reads comes to `outcome`."""
+    run = Play(GATED.replace("response.open", expect))
     run.do(c.GateChecked(path="pay", attempt=1, values={"response.open": True}))
     run.answer("pay", decision="approve")
     gate, step = run.state.pendings[run.pending("pay")], run.plan.steps["pay"]
-    attempt = Attempt(run.state.run_id, "pay", run.open["pay"], "{}", step)
-    found = await check_gate(
-        Registry({"python": cast("Any", Tool(outcome))}), run.plan, run.state, attempt, run.now, gate
-    )
-    assert found.why == "unknown"
-    assert found.fault
-    run.do(found)
+    attempt, tool = Attempt(run.state.run_id, "pay", run.open["pay"], "{}", step), Tool(outcome)
+    registry = Registry({"python": cast("Any", tool)}, hide=lambda value: values.loads(hide(values.dumps(value))))
+    return run, tool, await check_gate(registry, run.plan, run.state, attempt, run.now, gate)
+
+
+def hide(text: bytes) -> bytes:
+    return text.replace(b"hush-hush", b"***")
+
+
+FAULTS = {
+    "fails": (StepError("gone: hush-hush", code="tool.unavailable"), "failed: gone: ***"),
+    "asks": (AsksPerson("Which one?", {}, state=None), "asks a person itself"),
+    "raises": (ValueError("no number of hush-hush"), "failed: ValueError: no number of ***"),
+    "is silent": (None, "gave no answer within 0.5 s"),  # half of the time-out of the call
+}
+NO_TRUTH = {"says no truth": {"open": 1}, "says nothing": {}, "says something else": "closed"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expect", "fault"),
+    [
+        *[pytest.param(outcome, "response.open", fault, id=name) for name, (outcome, fault) in FAULTS.items()],
+        *[
+            pytest.param(outcome, "true || response.open", fault, id=f"{name}, and the rest may be true")
+            for name, (outcome, fault) in FAULTS.items()
+        ],
+        *[pytest.param(outcome, "response.open", "", id=name) for name, outcome in NO_TRUTH.items()],
+    ],
+)
+async def test_what_a_tool_does_not_tell_asks_a_person_and_performs_nothing(
+    outcome: Any, expect: str, fault: str
+) -> None:
+    run, tool, check = await check_approved(outcome, expect)
+    assert check.why == "unknown"
+    assert check.fault.endswith(fault)
+    assert check.fault
+    assert tool.keys == [f"{run.state.run_id}/pay#still"], "no repetition of the call that was approved"
+    run.do(check)
     assert (run.open, run.status) == ({}, "waiting")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["the hush-hush", "x" * (VALUE_CHARS_MAX - 5) + "hush-hush"],
+    ids=["short", "longer than the bound, but for what is hidden"],
+)
+async def test_a_secret_among_the_evidence_is_hidden(text: str) -> None:
+    _, _, check = await check_approved({"open": text}, 'response.open == ""')
+    assert (check.why, check.values["response.open"]) == ("still", text.replace("hush-hush", "***"))
+
+
+async def test_a_secret_of_the_run_itself_is_hidden_among_the_evidence() -> None:
+    _, _, check = await check_approved({"open": True}, 'state.note == "" || !response.open')
+    assert check.values["state.note"] == "the ***"
 
 
 def test_a_large_value_is_cut_in_the_evidence() -> None:
@@ -222,4 +258,7 @@ def test_a_large_value_is_cut_in_the_evidence() -> None:
 
 def test_the_digest_of_a_function_is_that_of_its_name_and_its_file() -> None:
     assert hash_source(effects.note) != hash_source(effects.keyed)
+    moved = FunctionType(effects.note.__code__, {"__name__": "tests.elsewhere"})
+    moved.__qualname__ = effects.note.__qualname__
+    assert hash_source(moved) != hash_source(effects.note), "another module of the same text"
     assert hash_source(len) is None
