@@ -48,7 +48,12 @@ steps:
       on_deadline: [{escalate: {from: [user:dan], deadline: 1d}}, reject]
     on_reject: [{return: {paid: false}}]
   - id: signed
-    approve: {title: "Sign ${{ input.amount }}?", evidence: "${{ input.amount }}", from: [role:chief], quorum: 2, veto: [role:chief]}
+    approve:
+      title: Sign ${{ input.amount }}?
+      evidence: ${{ input.amount }}
+      from: [role:chief]
+      quorum: 2
+      veto: [role:chief]
     on_reject: [{return: {paid: false}}]
 """
 SHOWN = (

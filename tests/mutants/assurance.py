@@ -57,3 +57,18 @@ late.bug(
         "                raise\n                log.w",
     ),
 )
+
+_LENT = "tests/runtime/test_lent_rights.py"
+children = Room("hai_flow/engine/runs/children.py", _LENT)
+children.bug(
+    "who approves a child run is its requester",
+    (
+        '"requester": state.requester,',
+        '"requester": next((vote.by for each in state.pendings.values() for vote in each.votes), state.requester),',
+    ),
+)
+lending = Room("hai_flow/steps/secrets.py", _LENT)
+lending.bug(
+    "an approved call has the secrets of other workflows",
+    ("source.workflows is not None and use.workflow not in", "False and use.workflow not in"),
+)

@@ -94,6 +94,21 @@ demands.bug(
     "a rehearsal counts however many runs differ",
     ("        if rehearsal.differences > self.differences:\n", "        if False:\n"),
 )
+demands.bug("a dev copy is a publication of its text", ("stored is not None and not stored.dev", "stored is not None"))
+demands.bug(
+    "the text of the latest dev copy is published without",
+    ("latest.sha256 == plan.sha256 and not latest.dev", "latest.sha256 == plan.sha256"),
+)
+demands.bug("runs in another database do not count", ("if not self.everywhere and not await", "if not await"))
+deployed = Room("hai_flow/runtime/settings.py", _PUBLISHING)
+deployed.bug("cells change nothing", ("everywhere = settings.cells is not None", "everywhere = False"))
+_CUT: Final = f"{_PUBLISHING}::test_a_rehearsal_that_one_request_can_not_finish_says_so"
+reading.bug(
+    "runs beyond the bound are all",
+    ("                return result, False\n", "                return result, True\n"),
+    by=_CUT,
+)
+reading.bug("a request takes as long as it likes", ("or time.monotonic() > until:", "or until < 0:"), by=_CUT)
 publishing = Room("hai_flow/runtime/catalog/catalog.py", _PUBLISHING)
 publishing.bug(
     "a dev copy demands a rehearsal",

@@ -109,3 +109,22 @@ addresses.bug(
     "the address of a canary's workflow names the canary's own",
     ("last=await self.access.disguise(last)", "last=last"),
 )
+
+_ALIKE: Final = (
+    "tests/api/test_canaries.py::test_a_decider_can_tell_a_canary_by_no_list_and_no_answer",
+    "tests/api/test_canaries.py::test_an_open_canary_shows_what_the_real_question_shows",
+)
+imitating.bug(
+    "a canary is not asked about twice", ('**({"confirm": True} if rules.confirm else {})', "**{}"), by=_ALIKE
+)
+imitating.bug(
+    "nobody has a veto on a canary",
+    ('**({"veto": list(rules.veto)} if rules.veto else {})', "**{}"),
+    by="tests/api/test_canaries.py::test_an_approval_with_a_quorum_is_imitated_and_told_at_its_last_vote",
+)
+imitating.bug("a canary is in the queue of all", ('        "queue": plan.queue,\n', ""), by=_ALIKE)
+imitating.bug(
+    "who seems to ask stands behind a canary",
+    ("requester=who, instigators=())", "requester=who)"),
+    by="tests/api/test_canaries.py::test_the_input_of_another_s_run_disguises_nothing",
+)

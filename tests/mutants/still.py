@@ -132,6 +132,48 @@ worker.bug(
     ),
 )
 
+look = Room(
+    "hai_flow/runtime/worker/gate_check.py",
+    f"{_RUNTIME}::test_what_a_tool_does_not_tell_asks_a_person_and_performs_nothing",
+)
+look.bug(
+    "a tool that tells nothing is believed where the rest is true",
+    ("    if fault:\n        verdict", "    if False:\n        verdict"),
+)
+look.bug("a look is a repetition of the call", ('key=f"{attempt.idempotency_key}#still"', "key=attempt.key"))
+look.bug(
+    "a look takes all of the call's time",
+    ("_seconds_left(state, attempt.path, now) / 2", "_seconds_left(state, attempt.path, now)"),
+)
+look.bug("a look takes its tool's time", ("        most,\n    )\n    try:", "        READ_SECONDS,\n    )\n    try:"))
+look.bug(
+    "a fault of a look tells a secret",
+    ("registry.hidden(values.storable(verdict.fault))", "values.storable(verdict.fault)"),
+)
+_HIDDEN: Final = f"{_RUNTIME}::test_a_secret_among_the_evidence_is_hidden"
+look.bug(
+    "a secret of a tool is cut in two before it is hidden",
+    (
+        'registry.hidden(await registry.runner_of(step).perform(reading, _Unheard())), ""',
+        'await registry.runner_of(step).perform(reading, _Unheard()), ""',
+    ),
+    by=_HIDDEN,
+)
+look.bug(
+    "a secret of the run is shown among the evidence",
+    ("values=registry.hidden(verdict.values)", "values=verdict.values"),
+    by=f"{_RUNTIME}::test_a_secret_of_the_run_itself_is_hidden_among_the_evidence",
+)
+digests = Room("hai_flow/steps/tools.py", f"{_RUNTIME}::test_the_digest_of_a_function_is_that_of_its_name_and_its_file")
+digests.bug("a tool that moved to another module is the same", ('f"{original.__module__}\\0', 'f"'))
+still.bug(
+    "a fork does not look at its gates",
+    (
+        "    if step.approval is None:\n        return None\n    gate,",
+        "    if step.approval is None or state.forked:\n        return None\n    gate,",
+    ),
+)
+
 definition = Room("hai_flow/definition/verbs/still.py", _DEFINITION)
 definition.bug(
     "a tool that writes may say whether an approval counts", ('    if effect != "read":\n', "    if False:\n")
