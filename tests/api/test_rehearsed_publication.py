@@ -117,7 +117,7 @@ async def test_runs_that_would_go_otherwise_are_counted_against_what_is_allowed(
     assert (await office.publish(text(2, output=7))).status_code == 201
 
 
-async def test_a_dev_copy_that_has_runs_is_rehearsed_before_its_text_is_published(office: Office) -> None:
+async def test_the_text_of_a_dev_copy_with_runs_is_rehearsed_first(office: Office) -> None:
     assert (await office.publish(text(1), dev=True)).status_code == 201
     await office.run()
     assert "exactly this text was not rehearsed" in await office.fault(text(1))
@@ -125,7 +125,7 @@ async def test_a_dev_copy_that_has_runs_is_rehearsed_before_its_text_is_publishe
     assert (await office.publish(text(1))).status_code == 201
 
 
-async def test_where_other_databases_may_hold_runs_one_without_any_demands_it_too(office: Office) -> None:
+async def test_where_others_may_hold_runs_a_database_without_any_demands_it(office: Office) -> None:
     cells = [rehearsal_demand_of(Settings(rehearsal_hours=24, cells=each)) for each in (None, Path("cells.yaml"))]
     assert [each and each.everywhere for each in cells] == [False, True]
     office.runtime.catalog.demand = cells[1]

@@ -62,6 +62,16 @@ steps:
   - {id: few, if: "${{ input.amount == 5 }}", return: few}
   - {id: ask, if: "${{ input.amount > 100 }}", approve: {title: "Pay?", from: "user:ann"}}
 """
+CUT_SHORT = """(() => {
+  const ask = window.fetch;
+  window.fetch = async (...request) => {
+    const answer = await ask(...request);
+    if (!String(request[0].url ?? request[0]).includes("/backtest")) return answer;
+    const report = { ...(await answer.json()), complete: false, unreadable: { personal: 2 } };
+    return new Response(JSON.stringify(report), { status: answer.status, headers: answer.headers });
+  };
+})()"""
+"""The server has judged only a part of the runs."""
 AFTER = """  - {id: more, if: "${{ input.amount == 8 }}", say: more}
   - {id: bad, if: "${{ input.amount == 7 }}", fail: {code: too.little, message: no}}
   - {id: pay, if: "${{ input.amount == 9 }}", call: shop.refund, with: {order: A-1, amount: 9}}
@@ -108,6 +118,17 @@ def test_recorded_runs_are_decided_again_under_another_version(
     picture(shown, "backtest" if english else "backtest-phone")
     assert shown.axe() == []
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert section.locator(".note").count() == 0
+    shown.evaluate(CUT_SHORT)
+    section.locator("button").first().click()
+    section.locator(".note").there()
+    text = section.text()
+    for words, zh in (
+        ("Choose a shorter time, or use hai-flow backtest.", "请缩短时间，或使用 hai-flow backtest。"),
+        ("would fail", "会失败"),
+        ("personal values that you may not see: 2 runs", "其中有您无权查看的个人数据：2"),
+    ):
+        assert (words if english else zh) in text
 
 
 def test_a_refused_start_keeps_its_input_and_names_the_missing_part(page: NewPage) -> None:

@@ -138,7 +138,7 @@ look = Room(
 )
 look.bug(
     "a tool that tells nothing is believed where the rest is true",
-    ("    if fault:\n        verdict", "    if False:\n        verdict"),
+    ("    if fault:\n        verdict", "    if fault and verdict.fault:\n        verdict"),
 )
 look.bug("a look is a repetition of the call", ('key=f"{attempt.idempotency_key}#still"', "key=attempt.key"))
 look.bug(

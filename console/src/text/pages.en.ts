@@ -145,6 +145,7 @@ export const pagesEn = {
         log: "Its log can't be read",
         inputs: "Its log lacks something the backtest needs",
         engine: "This release can't replay it",
+        personal: "It has personal values that you may not see",
       } as Record<string, string>,
       waiting: "Waiting runs",
       movable: (n: number, of: number) => `${n.toLocaleString("en")} of ${many(of, "waiting run", "waiting runs")} could move to this version.`,

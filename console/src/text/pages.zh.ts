@@ -137,6 +137,7 @@ export const pagesZh: PageTexts = {
         log: "无法读取它的日志",
         inputs: "它的日志缺少所需的部分",
         engine: "此发行版无法回放它",
+        personal: "其中有您无权查看的个人数据",
       },
       waiting: "等待中的运行",
       movable: (n, of) => `${of} 个等待中的运行里，有 ${n} 个可以迁移到此版本。`,
