@@ -88,19 +88,24 @@ channels.bug(
 # --- logs of processes ------------------------------------------------------------------------------------------------
 
 logs = Room("hai_flow/runtime/catalog/personal.py", "tests/runtime/test_personal_logs.py")
-logs.bug("an exception is quoted whatever it quotes", ("if plan is not None and not touches(plan, path):", "if True:"))
+logs.bug("an exception is quoted whatever it quotes", ("if not hides_values(plan, state, path):", "if True:"))
 logs.bug(
     "a plan that is not known has nothing personal",
-    ("if plan is not None and not touches(plan, path):", "if plan is None or not touches(plan, path):"),
+    ("return plan is None or touches", "return plan is not None and touches"),
+)
+logs.bug(
+    "what quotes the answer to a tool's form is quoted in the log",
+    ("touches(plan, path) or bool(list_personal_forms(state))", "touches(plan, path)"),
 )
 refusals = Room("hai_flow/runtime/commit/batches.py", "tests/runtime/test_personal_logs.py")
 refusals.bug(
     "a refusal is quoted in the log",
-    ("detail = MASK if hidden else answer.detail", "detail = answer.detail"),
+    ("MASK if hides_values(self.run.plan, self.run.state) else answer.detail", "answer.detail"),
 )
-refusals.bug(
-    "a refusal that quotes the answer to a tool's form is quoted in the log",
-    ("touches(plan) or bool(list_personal_forms(state))", "touches(plan)"),
+back = Room("hai_flow/runtime/worker/worker.py", "tests/runtime/test_unreadable.py")
+back.bug(
+    "why a run was given back quotes its values",
+    ("type(error).__name__ if hidden else str(error) or repr(error)", "str(error) or repr(error)"),
 )
 libraries = Room(
     "hai_flow/steps/mcp/connections.py",

@@ -40,32 +40,34 @@ def run_of(plan: Plan | None, state: RunState | None = None) -> CachedRun:
     return CachedRun(RUN, UUID(int=0), state or RunState(str(RUN)), plan)
 
 
-def test_a_refusal_behind_a_tools_marked_form_is_logged_without_quotes() -> None:
-    with capture_logs() as logs:
-        refused = Rejected(422, "answer.invalid", f"iban: found {IBAN!r}.")
-        entry = CommitEntry(run_of(PLAIN, PLAINLY_ASKED), RunState(str(RUN)))
-        entry.answers.append((Submission(c.Pause(by="user:ann"), 0.0), refused))
-        entry.settle()
-    assert IBAN not in str(logs)
+QUOTED = pytest.mark.parametrize(
+    ("plan", "state", "quotes"),
+    [(PLAIN, None, True), (PERSONAL, None, False), (None, None, False), (PLAIN, PLAINLY_ASKED, False)],
+    ids=["plain", "personal", "unknown", "asked by a tool"],
+)
 
 
-@pytest.mark.parametrize(("plan", "quotes"), [(PLAIN, True), (PERSONAL, False), (None, False)])
-def test_a_refusal_that_nobody_waits_for_is_logged_without_what_it_quotes(plan: Plan | None, quotes: bool) -> None:
+@QUOTED
+def test_a_refusal_that_nobody_waits_for_is_logged_without_what_it_quotes(
+    plan: Plan | None, state: RunState | None, quotes: bool
+) -> None:
     submission = Submission(c.Pause(by="user:ann"), 0.0)
     refused = Rejected(422, "answer.invalid", f"iban: expected another account, found {IBAN!r}.")
     with capture_logs() as logs:
-        CommitEntry(run_of(plan), RunState(str(RUN)), answers=[(submission, refused)]).settle()
+        CommitEntry(run_of(plan, state), RunState(str(RUN)), answers=[(submission, refused)]).settle()
     (entry,) = logs
     assert (entry["event"], entry["code"]) == ("refused", "answer.invalid")
     assert (IBAN in str(entry)) is quotes
 
 
-@pytest.mark.parametrize(("plan", "quotes"), [(PLAIN, True), (PERSONAL, False), (None, False)])
-async def test_a_command_that_fails_is_logged_without_what_the_fault_quotes(plan: Plan | None, quotes: bool) -> None:
+@QUOTED
+async def test_a_command_that_fails_is_logged_without_what_the_fault_quotes(
+    plan: Plan | None, state: RunState | None, quotes: bool
+) -> None:
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     failures = BatchRecovery(Mock())  # of what the others need, nothing is asked here
     with capture_logs() as logs:
-        failures.undecidable(run_of(plan), Submission(c.Pause(by="user:ann"), 0.0, answer=answer), fault())
+        failures.undecidable(run_of(plan, state), Submission(c.Pause(by="user:ann"), 0.0, answer=answer), fault())
     (entry,) = logs
     assert (entry["event"], entry["command"]) == ("command_failed", "Pause")
     assert (IBAN in str(entry)) is quotes

@@ -32,10 +32,16 @@ def touches(plan: Plan, path: str = "") -> bool:
     return personal.of(path).touches
 
 
-def describe_error(plan: Plan | None, error: BaseException, path: str = "") -> dict[str, Any]:
-    """An exception for the log of the process. Its text may quote values of a run or a step: where those may be
-    personal, or `plan` is not known, only its type and place are logged."""
-    if plan is not None and not touches(plan, path):
+def hides_values(plan: Plan | None, state: RunState, path: str = "") -> bool:
+    """Whether the log of a process must quote no value of the run, or of its step at `path`: it may be personal, or
+    `plan` is not known."""
+    return plan is None or touches(plan, path) or bool(list_personal_forms(state))
+
+
+def describe_error(plan: Plan | None, state: RunState, error: BaseException, path: str = "") -> dict[str, Any]:
+    """An exception for the log of the process. Its text may quote values of a run or a step: where those are hidden
+    (`hides_values`), only its type and place are logged."""
+    if not hides_values(plan, state, path):
         return {"exc_info": error}
     frames = traceback.extract_tb(error.__traceback__)
     return {"error": type(error).__name__, "at": [f"{each.filename}:{each.lineno}" for each in frames[-3:]]}

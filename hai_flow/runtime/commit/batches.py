@@ -13,11 +13,10 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.catalog.personal import touches
+from hai_flow.runtime.catalog.personal import hides_values
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.commit.entries import AuditRow, CommandRow, Entry, OutboxRow
-from hai_flow.wire.personal import list_personal_forms
 
 log = structlog.get_logger(__name__)
 
@@ -71,9 +70,7 @@ class CommitEntry(msgspec.Struct, eq=False):
                 submission.leave()
             if submission.answer is None:
                 if isinstance(answer, Rejected) and answer.code not in _EXPECTED:
-                    plan, state = self.run.plan, self.run.state
-                    hidden = plan is None or touches(plan) or bool(list_personal_forms(state))
-                    detail = MASK if hidden else answer.detail
+                    detail = MASK if hides_values(self.run.plan, self.run.state) else answer.detail
                     log.info("refused", run_id=str(self.run.id), code=answer.code, detail=detail)
             elif submission.answer.done():
                 continue

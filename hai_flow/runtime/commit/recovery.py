@@ -103,7 +103,7 @@ class BatchRecovery:
         Without a caller, the run needs attention, else the same would be tried for ever; and its attempt counts as
         lost, so that a person's Retry performs it again.
         """
-        details = describe_error(run.plan, error)
+        details = describe_error(run.plan, run.state, error)
         log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, **details)
         submission.leave()
         if submission.answer is not None and is_unstorable(error):
@@ -140,7 +140,7 @@ class BatchRecovery:
             log.error("run_unreadable", run_id=str(run.id), reason=str(error))
             failure = error
         else:
-            log.error("run_unusable", run_id=str(run.id), **describe_error(run.plan, error))
+            log.error("run_unusable", run_id=str(run.id), **describe_error(run.plan, run.state, error))
             failure = StoreError(f"run {run.id} can't be decided: {type(error).__name__}")
         for submission in (*submissions, *run.drop_work()):
             submission.fail(failure)

@@ -42,7 +42,7 @@ from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.models.calls.text_pieces import TextJoiner
 from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work, run_unless_short
 from hai_flow.runtime.base.tracing import PERFORMED
-from hai_flow.runtime.catalog.personal import describe_error, touches
+from hai_flow.runtime.catalog.personal import describe_error, hides_values
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Written
@@ -59,7 +59,6 @@ from hai_flow.store.postgres.database import RECONNECT_SECONDS_MAX, RECONNECT_SE
 from hai_flow.store.postgres.error_classes import FAILURES, passing
 from hai_flow.store.postgres.tool_transactions import Transaction
 from hai_flow.values import Json
-from hai_flow.wire.personal import list_personal_forms
 
 Found = TypeVar("Found")
 Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost | c.StepAsks | c.GateChecked
@@ -339,16 +338,12 @@ class RunningAttempt:
         stops = self.run.state.status == "stopping" and not is_in_cleanup(self.path)
         return stops and not self._stage.closing
 
-    def _is_personal(self) -> bool:
-        plan = self.run.plan
-        return plan is not None and (touches(plan, self.path) or bool(list_personal_forms(self.run.state)))
-
     def _quote(self, text: str) -> str:
-        return MASK if self._is_personal() else text
+        return MASK if hides_values(self.run.plan, self.run.state, self.path) else text
 
     def _describe_error(self, error: BaseException) -> dict[str, Any]:
         """An exception for the log of the process."""
-        return describe_error(None if self._is_personal() else self.run.plan, error, self.path)
+        return describe_error(self.run.plan, self.run.state, error, self.path)
 
     def _trace(self) -> None:
         """Let all spans of the attempt stand below its place in the run's trace, also those of libraries."""

@@ -29,10 +29,11 @@ from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.jobs import next_ready, open_attempts, order_of, wake_at
-from hai_flow.errors import Rejected, StepError
+from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.queue_selection import NOTHING, QueueSelection
 from hai_flow.runtime.base.service import Service, wait_at_most
+from hai_flow.runtime.catalog.personal import hides_values
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.committer import Committer
@@ -536,7 +537,9 @@ class Worker(Service):
             bool(held.attempts) or run.claim_unproven if held is not None else not fresh or self._claims[run.id].lost
         )
         self._drop(run)
-        reason = (str(error) or repr(error)).replace("\0", "")[:REASON_CHARS_MAX]
+        hidden = not isinstance(error, Unreadable) and hides_values(run.plan, run.state)
+        text = type(error).__name__ if hidden else str(error) or repr(error)
+        reason = text.replace("\0", "")[:REASON_CHARS_MAX]
         self._spawn(self._give_back(worker, run.id, fence, reason, begun=has_begun), "give a run back")
 
     async def _give_back(self, worker: int, run_id: UUID, fence: int | None, reason: str, *, begun: bool) -> None:
