@@ -194,7 +194,8 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     A frontend's ToolMessage fills `content` (its text, uninterpreted) or `error`; REST fills `result`, or `decision`
     with `reason`, `values` and `edits`, or `values` alone. Which of them fits depends on the pending's kind. `digest`,
-    if given, must be the pending's.
+    if given, must be the pending's. `superseded`: it stands in the client's history beside a newer answer to the same
+    question, and if it doesn't fit the question it is an attempt that was refused.
     """
 
     id: str
@@ -206,6 +207,7 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     values: Json | msgspec.UnsetType = msgspec.UNSET
     edits: Json | msgspec.UnsetType = msgspec.UNSET
     digest: str | None = None
+    superseded: bool = False
 
 
 class Answer(Command, frozen=True):

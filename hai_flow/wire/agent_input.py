@@ -78,6 +78,7 @@ class _Reader:
         self._resumes = resumes
         self._findings: list[dict[str, str]] = []
         self._beside: tuple[str, ...] = ()  # parts of an answer that stand beside all messages
+        self._edits: tuple[str, ...] = ()  # edits among the application's own properties
 
     def read(self, body: bytes) -> AgentInput:
         document = posted_json.load(body, self._limits)
@@ -85,8 +86,8 @@ class _Reader:
             raise posted_json.invalid([{"path": "", "message": "expected a JSON object, a RunAgentInput"}])
         if self._resumes:
             document = self._camel(document, _OF_THE_INPUT)
-        edits = list_misplaced_edits(document.get("forwardedProps"))
-        self._beside = (*list_misplaced_members(document), *edits)
+        self._beside = list_misplaced_members(document)
+        self._edits = list_misplaced_edits(document.get("forwardedProps"))
         messages = self._records(document, "messages", self._limits.messages_max)
         tools = self._records(document, "tools", self._limits.tools_max)
         posted = AgentInput(
@@ -145,7 +146,7 @@ class _Reader:
             self._find("expected resolved or cancelled", *at, "status")
         payload = entry.get("payload", msgspec.UNSET)
         misplaced = (*list_misplaced_members(entry), *self._beside)
-        return ResumeEntry(self._id(entry, "interruptId", *at), status == "cancelled", payload, misplaced)
+        return ResumeEntry(self._id(entry, "interruptId", *at), status == "cancelled", payload, misplaced, self._edits)
 
     def _user_messages(self, messages: list[tuple[_Place, dict[str, Json]]]) -> tuple[UserMessage, ...]:
         ids: set[str] = set()
@@ -203,7 +204,7 @@ class _Reader:
         if content is None and error is None:
             self._find("expected the answer to a call as text, found none", *at, "content")
         misplaced = (*list_misplaced_members(message, "digest"), *self._beside)
-        return ToolMessage(str(message.get("id")), call, content, error, message.get("digest"), misplaced)
+        return ToolMessage(str(message.get("id")), call, content, error, message.get("digest"), misplaced, self._edits)
 
     def _join_text(self, parts: list[Json]) -> str:
         """The text of content parts. A list with anything else stays JSON text, so that nothing is lost."""

@@ -106,8 +106,8 @@ class _RequestReader:
                     self._find(str(error), *place)
                     continue
                 misplaced = (*answer.list_misplaced_parts(message, part, data), *beside)
-                id, digest = self._message_id(at, message), data.get("digest")
-                answers.append(ToolMessage(id, call, content, digest=digest, misplaced=misplaced))
+                id, digest, text = self._message_id(at, message), data.get("digest"), _list_text(message)
+                answers.append(ToolMessage(id, call, content, digest=digest, misplaced=misplaced, beside_decision=text))
         return tuple(answers)
 
     def _data(self, at: int, message: Object) -> list[tuple[int, Object, Object]]:
@@ -214,11 +214,16 @@ class _Answer(NamedTuple):
 
     def list_misplaced_parts(self, message: Object, part: Object, data: Object) -> tuple[str, ...]:
         """The parts of an answer that stand where they are not read."""
-        content = message.get("content")
-        parts = content if isinstance(content, list) else []
-        texts = ("text",) if any(isinstance(each, dict) and each.get("text") for each in parts) else ()
-        beside = (*list_misplaced_members(message), *list_misplaced_members(part), *texts)
+        beside = (*list_misplaced_members(message), *list_misplaced_members(part))
         return beside if self.whole else (*beside, *list_misplaced_members(data, "digest"))
+
+
+def _list_text(message: Object) -> tuple[str, ...]:
+    """`text`, if the message has one beside its data. A frontend tool may describe its result so, but what a person
+    writes beside a decision may change it."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return ("text",) if any(isinstance(each, dict) and each.get("text") for each in parts) else ()
 
 
 def _output(data: Object) -> str:

@@ -28,6 +28,9 @@ _RESULTS: Final = (
     ("resume", "*", "payload"),  # AG-UI
     ("body", "resume", "*", "payload"),  # CopilotKit
     ("input", "*", "content", "*", "data", "output"),  # Agent API
+    ("params", "arguments", "result"),  # MCP
+    ("message", "parts", "*", "data", "hai.pending", "result"),  # A2A
+    ("params", "message", "parts", "*", "data", "hai.pending", "result"),  # A2A in JSON-RPC
 )
 """The places of posted results of frontend tools."""
 

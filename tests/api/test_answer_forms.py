@@ -59,6 +59,18 @@ steps:
       form: {type: object, required: [amount], properties: {amount: {type: integer}}}
 output: "${{ steps.ask.output.amount }}"
 """,
+    "words": """\
+hai: flow/v1
+name: forms_words
+version: 1
+steps:
+  - id: ask
+    ask:
+      title: What?
+      from: anyone
+      form: {type: object, properties: {message: {type: string}, text: {type: string}, amount: {type: integer}}}
+output: "${{ steps.ask.output }}"
+""",
     "file": """\
 hai: flow/v1
 name: forms_file
@@ -97,6 +109,7 @@ output: "${{ steps.ask.output }}"
 """,
 }
 ZEROS: Final = "0" * 64
+EDITS: Final = {"edits": {"amount": 90}}
 Asked = dict[str, Any]
 Post = Callable[[httpx2.Client, Asked, dict[str, Any]], httpx2.Response]
 
@@ -421,8 +434,10 @@ def _command(asked: Asked) -> dict[str, Any]:
 async def test_parts_of_an_answer_beside_its_content_refuse_it(http: httpx2.Client, protocol: str) -> None:
     asked = await ask(http, "gate")
     edited = {"order": "A-1", "amount": 90}
-    edits = {"edits": {"amount": 90}, "Edit": {"amount": 90}, "editedArgs": edited, "edited_args": edited}
-    for name, value in edits.items():
+    parts: dict[str, Any] = {**EDITS, "Edit": {"amount": 90}, "editedArgs": '{"amount": 90}', "edited_args": edited}
+    if not any(each in protocol for each in ("forwardedProps", "metadata", "beside")):  # the application's own objects
+        parts["Digest"] = ZEROS
+    for name, value in parts.items():
         detail = refused(http, asked, BESIDE[protocol](http, asked, {name: value}))
         assert name.replace("_", "").lower() in detail.replace("_", "").lower(), detail
 
@@ -445,6 +460,8 @@ async def test_data_of_the_agent_api_that_is_no_object_refuses_its_message(http:
         {"payload": {"interrupt_id": "call_other"}},
         {"payload": {"session_id": "other"}},
         {"editedArguments": {"amount": 90}},
+        {"Edited_amount": 90},
+        {"Digest": ZEROS},
         {"data": {"edits": {"amount": 90}}},
         {"label": "reject"},
     ],
@@ -461,7 +478,6 @@ async def test_an_answer_on_auis_socket_that_would_lose_a_part_is_refused(
     assert http.get(f"/v1/pendings/{asked['id']}").json()["status"] == "open"
 
 
-EDITS: Final = {"edits": {"amount": 90}}
 A2A_PARTS: Final[dict[str, Callable[[str], tuple[list[Any], dict[str, Any]]]]] = {
     "edits in a second part": lambda id: ([{"data": {"hai.pending": {"id": id, **APPROVE}}}, {"data": EDITS}], {}),
     "edits beside the question": lambda id: ([{"data": {"hai.pending": {"id": id, **APPROVE}, **EDITS}}], {}),
@@ -531,6 +547,43 @@ async def test_a_form_asks_for_a_file_and_takes_the_id_of_an_upload_alone(http: 
     assert await output(http, asked) == file
 
 
+OWN: Final = {"edit": False, "edits": {}, "Edits": "{}", "editedArgs": "", "edited_args": [90]}
+"""Properties of an application that are no edits."""
+
+
+@pytest.mark.parametrize("protocol", [each for each in BESIDE if each.endswith(("forwardedProps", "'s metadata"))])
+async def test_an_application_s_own_properties_refuse_no_answer(http: httpx2.Client, protocol: str) -> None:
+    asked = await ask(http, "gate")
+    response = BESIDE[protocol](http, asked, OWN)
+    assert response.status_code == 200, response.text
+    assert await output(http, asked) == 180
+
+
+@pytest.mark.parametrize("path", ["/awp", "/ag-ui", "/cpk/agent/forms_tool/run"])
+async def test_edits_of_an_application_refuse_no_result_of_its_tool(http: httpx2.Client, path: str) -> None:
+    asked = await ask(http, "tool")
+    message = {"id": unique("m"), "role": "tool", "toolCallId": asked["id"], "content": "7"}
+    body = _turn(asked, messages=[message], forwardedProps={"edits": {"amount": 90}})
+    assert http.post(path, json=body).status_code == 200
+    assert await output(http, asked) == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "beside"),
+    [({"approved": True, "edits": {"order": "B-2"}}, {}), ({"approved": True}, EDITS), ({}, {})],
+    ids=["unfit edits", "edits beside", "nothing"],
+)
+async def test_a_refused_message_in_the_history_does_not_refuse_resume(
+    http: httpx2.Client, content: Any, beside: Any
+) -> None:
+    asked = await ask(http, "gate")
+    messages = [_tool_message(asked, content, **beside)]
+    refused(http, asked, http.post("/ag-ui", json=_turn(asked, messages=messages)))
+    body = _turn(asked, messages=messages, resume=_resume(asked, {"approved": True, "edits": {"amount": 90}}))
+    assert http.post("/ag-ui", json=body).status_code == 200
+    assert await output(http, asked) == 90
+
+
 async def test_two_answers_to_a_question_in_one_post_refuse_it(http: httpx2.Client) -> None:
     asked = await ask(http, "gate")
     edited = {"approved": True, "edits": {"amount": 90}}
@@ -543,6 +596,20 @@ async def test_a_text_beside_the_data_of_an_approval_refuses_it(http: httpx2.Cli
     message = _approval_of(asked, {"type": "text", "text": "but only 90"})
     body = {"session_id": asked["thread_id"], "input": [message]}
     assert "text" in refused(http, asked, http.post("/process", json=body))
+
+
+@pytest.mark.parametrize("type", ["function_call_output", "plugin_call_output"])
+async def test_a_text_beside_a_result_of_the_agent_api_is_its_own(http: httpx2.Client, type: str) -> None:
+    text = {"type": "text", "text": "picked"}
+    for kind, value in (("tool", 7), ("gate", {"approved": True})):
+        asked = await ask(http, kind)
+        data = {"type": "data", "data": {"call_id": asked["id"], "output": json.dumps(value)}}
+        message = {"id": unique("m"), "type": type, "content": [text, data]}
+        response = http.post("/process", json={"session_id": asked["thread_id"], "input": [message]})
+        if kind == "gate":
+            assert "text" in refused(http, asked, response)
+        else:
+            assert await output(http, asked) == 7, response.text
 
 
 async def test_a_payload_that_contradicts_its_action_is_refused(http: httpx2.Client) -> None:
@@ -559,6 +626,41 @@ async def test_an_answer_beside_a_message_of_aui_refuses_both(http: httpx2.Clien
     asked = await ask(http, "gate")
     body = {"session_id": asked["thread_id"], "action": action, "payload": {"message": "fine", **payload}}
     assert "interrupt_id" in refused(http, asked, http.post("/api/aui/input", json=body))
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [("ask", {"message": "fine", "amount": 7}), ("ask", {"text": "fine"}), ("tool", {"message": "fine", "result": 7})],
+    ids=["field", "action", "result"],
+)
+async def test_a_form_of_aui_is_not_lost_beside_a_message(http: httpx2.Client, kind: str, payload: Any) -> None:
+    asked = await ask(http, kind)
+    action = "answer" if kind == "tool" else "submit"
+    body = {"session_id": asked["thread_id"], "action": action, "payload": payload}
+    assert "interrupt_id" in refused(http, asked, http.post("/api/aui/input", json=body))
+
+
+@pytest.mark.parametrize("name", ["message", "text"])
+async def test_a_field_of_an_open_form_of_aui_is_no_message(http: httpx2.Client, name: str) -> None:
+    asked = await ask(http, "words")
+    fields = {"action": "submit", "payload": {name: "fine", "amount": 7}}
+    response = http.post("/api/aui/input", json={"session_id": asked["thread_id"], **fields})
+    assert response.status_code == 200, response.text
+    assert await output(http, asked) == {name: "fine", "amount": 7}
+
+
+@pytest.mark.parametrize("kind", ["gate", "ask"])
+async def test_a_member_of_a_frame_of_aui_that_is_no_part_of_it_is_taken(
+    http: httpx2.Client, server: ServerProcess, kind: str
+) -> None:
+    asked = await ask(http, kind)
+    own = {"component_id": "c1", "source": "card", "client_ts": 5, **({"client": {"v": 1}} if kind == "ask" else {})}
+    answer = {"action": "approve"} if kind == "gate" else {"payload": {"amount": 7}}
+    client = AuiClient(server.url, asked["workflow"], session_id=asked["thread_id"])
+    client.until("aui_interrupt")
+    client.send(type="input", **own, **answer)
+    assert client.until("aui_action_ack")["status"] == "accepted"
+    assert await output(http, asked) == (180 if kind == "gate" else 7)
 
 
 async def test_a_cancelled_interrupt_with_edits_is_refused(http: httpx2.Client) -> None:
@@ -640,12 +742,12 @@ async def test_a_result_with_the_digest_of_its_call_counts(http: httpx2.Client, 
     assert await output(http, asked) == 7
 
 
-@pytest.mark.parametrize("protocol", [*DIALECTS, "REST"])
+@pytest.mark.parametrize("protocol", EVERYWHERE)
 async def test_a_result_with_an_id_of_64_bits_is_taken_and_no_digit_is_lost(http: httpx2.Client, protocol: str) -> None:
     asked, big = await ask(http, "ids"), {"id": 1234567890123456789}
     match protocol:
-        case "REST":
-            response = rest(http, asked, {"result": big})
+        case "REST" | "REST, several" | "A2A" | "MCP":
+            response = EVERYWHERE[protocol](http, asked, {"result": big})
         case "AUI":
             response = _aui(http, asked, None, {"result": big})
         case "Agent API":

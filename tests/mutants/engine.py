@@ -167,7 +167,7 @@ admission.bug(
 )
 admission.bug(
     "of two different answers to one question in one request the first counts",
-    ("            if same[1].sha != entry[1].sha:\n", "            if False:\n"),
+    ("if read.setdefault(answer.id, entry)[1].sha != entry[1].sha:", "if read.setdefault(answer.id, entry) is None:"),
     by=(f"{_T}answers.py", f"{_T}approvals.py"),
 )
 deciders = Room("hai_flow/engine/pendings/deciders.py", *_PEOPLE)

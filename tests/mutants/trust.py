@@ -107,21 +107,36 @@ guard.bug("a tunnel's end is not judged", (" or _is_isatap(address)", ""))
 _SOCKET: Final = f"{_FORMS}::test_an_answer_on_auis_socket_that_would_lose_a_part_is_refused"
 sessions_of_aui = Room("hai_flow/api/protocols/aui_session.py", _SOCKET)
 sessions_of_aui.bug(
-    "edits beside the payload are dropped", ("if name not in _MEMBERS and value is not None", "if not name")
+    "parts of an answer beside the payload are dropped",
+    ("for name in list_misplaced_members(given):", "for name in ():"),
+)
+sessions_of_aui.bug(
+    "what may be edits beside the payload is dropped",
+    ("for name in _list_near_edits(given, pending):", "for name in ():"),
+)
+sessions_of_aui.bug(
+    "a field of an open form is a message",
+    ("if not _is_filled_in(questions, payload):", "if True:"),
+    by=f"{_FORMS}::test_a_field_of_an_open_form_of_aui_is_no_message",
+)
+sessions_of_aui.bug(
+    "an action that the server offers is dropped beside a message",
+    ("action in aui.list_actions(each) for", "action in each.options for"),
+    by=f"{_FORMS}::test_a_form_of_aui_is_not_lost_beside_a_message",
 )
 sessions_of_aui.bug(
     "a label of another option is dropped", ("if label != action and label", "if label is action and label")
 )
 sessions_of_aui.bug(
     "an answer beside a message of AUI is dropped",
-    ("            await self._demand_no_answer(action, payload)\n", ""),
+    ("                self._demand_no_answer(questions, action, payload)\n", ""),
     by=f"{_FORMS}::test_an_answer_beside_a_message_of_aui_refuses_both",
 )
 sessions_of_aui.bug("an action in the payload is dropped", ("(payload.get(name) or outer) != outer", "False"))
 requests_of_agents = Room("hai_flow/wire/agent_request.py", _FORMS)
 requests_of_agents.bug(
     "edits beside the data of a content are dropped",
-    ("*list_misplaced_members(part), *texts)", "*texts)"),
+    ("(*list_misplaced_members(message), *list_misplaced_members(part))", "list_misplaced_members(message)"),
     by=f"{_FORMS}::test_parts_of_an_answer_beside_its_content_refuse_it",
 )
 _BESIDE: Final = f"{_FORMS}::test_parts_of_an_answer_beside_its_content_refuse_it"
@@ -132,7 +147,7 @@ requests_of_agents.bug(
 )
 requests_of_agents.bug(
     "a text beside the data of an approval is dropped",
-    ('texts = ("text",) if', "texts = () if"),
+    ('return ("text",) if', "return () if"),
     by=f"{_FORMS}::test_a_text_beside_the_data_of_an_approval_refuses_it",
 )
 requests_of_agents.bug(
@@ -141,27 +156,49 @@ requests_of_agents.bug(
     by=f"{_FORMS}::test_an_approval_response_that_is_not_read_whole_is_refused",
 )
 posts = Room("hai_flow/wire/agent_input.py", _BESIDE)
-posts.bug("edits beside all messages are dropped", ("(*list_misplaced_members(document), *edits)", "edits"))
+posts.bug(
+    "edits beside all messages are dropped", ("self._beside = list_misplaced_members(document)", "self._beside = ()")
+)
 posts.bug(
     "edits in forwardedProps are dropped",
-    ("(*list_misplaced_members(document), *edits)", "list_misplaced_members(document)"),
+    ('self._edits = list_misplaced_edits(document.get("forwardedProps"))', "self._edits = ()"),
 )
 words = Room("hai_flow/wire/dialects/dialect.py", _BESIDE)
 words.bug(
     "edits in another spelling are dropped",
     ('name.replace("_", "").replace("-", "").lower() in names', "name in names"),
 )
+words.bug("a digest in another spelling is dropped", ("if name not in taken)", "if name.lower() not in taken)"))
+words.bug(
+    "properties of an application that are no edits refuse an answer",
+    ("if _holds_edits(record[name]))", "if True)"),
+    by=f"{_FORMS}::test_an_application_s_own_properties_refuse_no_answer",
+)
 commands = Room("hai_flow/wire/dialects/agui.py", _BESIDE)
 commands.bug(
     "edits beside an older frontend's answer are dropped",
-    ("(*list_misplaced_members(command), *list_misplaced_edits(forwarded))", "()"),
+    (
+        "misplaced, edits = list_misplaced_members(command), list_misplaced_edits(forwarded)",
+        "misplaced, edits = (), ()",
+    ),
 )
 of_posts = Room(
     "hai_flow/api/protocols/posted_answers.py", f"{_FORMS}::test_two_answers_to_a_question_in_one_post_refuse_it"
 )
 of_posts.bug(
     "of two answers to one question in a post the second is dropped",
-    ("for each in state.open_questions}\n", "for each in state.open_questions} - {each.id for each in resumed}\n"),
+    ("if each.tool_call_id in open_questions\n", "if each.tool_call_id in open_questions.keys() - resumed_ids\n"),
+)
+of_posts.bug(
+    "edits of an application refuse the result of its tool",
+    ('decides = pending.opened.kind not in ("tool", "ask")', "decides = True"),
+    by=f"{_FORMS}::test_edits_of_an_application_refuse_no_result_of_its_tool",
+)
+validated = Room("hai_flow/engine/pendings/validate_answers.py", _FORMS)
+validated.bug(
+    "a refused message in the history refuses resume",
+    ("if not (answer.superseded and rejected.status == 422):", "if True:"),
+    by=f"{_FORMS}::test_a_refused_message_in_the_history_does_not_refuse_resume",
 )
 messages_of_a2a = Room("hai_flow/wire/a2a/__init__.py", _BESIDE)
 messages_of_a2a.bug(

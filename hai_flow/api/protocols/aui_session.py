@@ -11,7 +11,9 @@ from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.conversation import Conversation
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.events import PendingOpened, UserMessage
+from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.store.runs import threads
 from hai_flow.store.runs.run_lists import RunSummary
@@ -25,6 +27,8 @@ Object: TypeAlias = dict[str, Json]
 # Fields of a payload that name the question and the action. The others are the answer.
 _ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})
 _MEMBERS: Final = _ADDRESS | {"type", "id", "timestamp", "label", "payload"}
+_TEXTS: Final = frozenset({"message", "text"})
+_INSIDE: Final = "expected inside of payload, found beside it, where it would be ignored"
 _ANSWER_OR_MESSAGE: Final = "send the answer with its interrupt_id, or the message alone"
 
 
@@ -44,23 +48,26 @@ class AuiSession:
             payload = {}
         if not isinstance(payload, dict):
             raise invalid("/payload", "expected an object")
-        for name in (name for name, value in given.items() if name not in _MEMBERS and value is not None):
-            raise invalid(f"/{name}", "expected inside of payload, found beside it, where it would be ignored")
+        for name in list_misplaced_members(given):
+            raise invalid(f"/{name}", _INSIDE)
         action = text_in(given, "action") or text_in(given, "label") or text_in(payload, "action")
         interrupt = text_in(given, "interrupt_id") or text_in(payload, "interrupt_id")
         if interrupt is None and (message := text_in(payload, "message") or text_in(payload, "text")):
-            await self._demand_no_answer(action, payload)
-            return await self._say(message, payload)
+            questions = await self._list_open_questions()
+            if not _is_filled_in(questions, payload):
+                self._demand_no_answer(questions, action, payload)
+                return await self._say(message, payload)
         self._demand_agreement(given, payload)
         interrupt = interrupt or await self._find_only_interrupt()
         payload = {name: value for name, value in payload.items() if name not in _ADDRESS}
-        return await self._answer(interrupt, action, text_in(given, "label"), payload)
+        return await self._answer(interrupt, action, given, payload)
 
-    async def _demand_no_answer(self, action: str | None, payload: Object) -> None:
+    def _demand_no_answer(self, questions: list[PendingOpened], action: str | None, payload: Object) -> None:
         """Raises Rejected 422 if an answer stands beside a message, which would be taken alone."""
-        for name in list_misplaced_members(payload):
+        fields = {name for each in questions for name in aui.list_fields(each) if name in payload}
+        for name in (*list_misplaced_members(payload), *sorted(fields)):
             raise invalid(f"/payload/{name}", f"a message is beside it; {_ANSWER_OR_MESSAGE}")
-        if action is not None and any(action in each.options for each in await self._list_open_questions()):
+        if action is not None and any(action in aui.list_actions(each) for each in questions):
             raise invalid("/action", f"{action!r} answers an open question; {_ANSWER_OR_MESSAGE}")
 
     def _demand_agreement(self, given: Object, payload: Object) -> None:
@@ -80,7 +87,7 @@ class AuiSession:
         )
         return {"message_id": id}
 
-    async def _answer(self, id: str, action: str | None, label: str | None, payload: Object) -> Object:
+    async def _answer(self, id: str, action: str | None, given: Object, payload: Object) -> Object:
         run_id = run_of_pending(id)
         state = None if run_id is None else await self.access.find_state(run_id)
         pending = None if state is None else state.pendings.get(id)
@@ -91,8 +98,11 @@ class AuiSession:
             or id not in (await self.access.seen(state)).questions
         ):
             raise Rejected(404, "pending_unknown", f"there is no interrupt {id[:100]!r} in this session.")
+        label = text_in(given, "label")
         if label != action and label in pending.opened.options:
             raise invalid("/label", f"expected that of the action {action!r}, found another option")
+        for name in _list_near_edits(given, pending):
+            raise invalid(f"/{name}", _INSIDE)
         answer = aui.answer_message(pending, action, payload)
         await self._post(uuid4().hex, tool_messages=(answer,), history=((answer.id, "tool"),))
         return {"interrupt_id": id}
@@ -129,6 +139,26 @@ class AuiSession:
     async def last_run(self) -> RunSummary | None:
         """The session's newest run; None: it has none, or the caller sees nothing of it."""
         return await self.access.last_run(self.id)
+
+
+def _is_filled_in(questions: list[PendingOpened], payload: Object) -> bool:
+    """Whether the text in the payload is a field of the only open question, a form."""
+    return len(questions) == 1 and any(text_in(payload, name) for name in _TEXTS & aui.list_fields(questions[0]))
+
+
+def _list_near_edits(given: Object, pending: PendingState) -> list[str]:
+    """The members beside the payload of a gate's answer that may have been meant as edits: those with such a name and,
+    where the workflow allows edits, objects."""
+    if pending.opened.kind != "gate":
+        return []
+    edits = bool(derive_rules(pending).edit)
+    return [
+        name
+        for name, value in given.items()
+        if name not in _MEMBERS
+        and value is not None
+        and (name.lower().startswith("edit") or (edits and isinstance(value, dict) and value))
+    ]
 
 
 def text_in(record: Object, name: str) -> str | None:

@@ -243,8 +243,8 @@ class Conversation:
         newest = find_newest_answer(self.posted)
         if answers or newest is None:
             return answers
-        if newest.tool_call_id in state.questions:
-            return (to_pending_answer(newest),)
+        if (question := state.questions.get(newest.tool_call_id)) is not None:
+            return (to_pending_answer(newest, question),)
         if newest.tool_call_id not in state.tool_calls:
             await self._refuse_foreign(newest)
         return ()

@@ -10,19 +10,30 @@ import structlog
 
 from hai_flow import values
 from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.answers import answer_refusal
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.errors import Rejected
 from hai_flow.wire.dialects.dialect import Posted, ResumeEntry, ToolMessage
 
 log = structlog.get_logger(__name__)
 
 
 def open_answers(posted: Posted, state: RunState, *, stale: bool = False) -> tuple[c.PendingAnswer, ...]:
-    """The answers to the questions that are open in `state`; `stale` as in `_read_answers_of_resume`."""
+    """The answers to the questions that are open in `state`; `stale` as in `_read_answers_of_resume`.
+
+    A client keeps a ToolMessage that was refused in its history, so one that would be refused doesn't count beside an
+    answer of `resume` to the same question.
+    """
     resumed = _read_answers_of_resume(posted, state, stale=stale) or []
-    open_ids = {each.opened.id for each in state.open_questions}
-    return (*resumed, *(to_pending_answer(each) for each in call_answers(posted) if each.tool_call_id in open_ids))
+    resumed_ids = {each.id for each in resumed}
+    open_questions = {each.opened.id: each for each in state.open_questions}
+    messages = [
+        to_pending_answer(each, open_questions[each.tool_call_id], superseded=each.tool_call_id in resumed_ids)
+        for each in call_answers(posted)
+        if each.tool_call_id in open_questions
+        and not (each.tool_call_id in resumed_ids and _list_misplaced(each, open_questions[each.tool_call_id]))
+    ]
+    return (*resumed, *messages)
 
 
 def find_newest_answer(posted: Posted) -> ToolMessage | None:
@@ -65,21 +76,29 @@ def asker(answer: c.PendingAnswer) -> UUID:
     return run_id
 
 
-def to_pending_answer(message: ToolMessage) -> c.PendingAnswer:
-    """A ToolMessage as the answer to its question. Raises Rejected 422 if parts of an answer stand beside its content,
-    where nobody would read them."""
-    _demand_inside(message.tool_call_id, message.misplaced)
-    return c.PendingAnswer(id=message.tool_call_id, content=message.content, error=message.error, digest=message.digest)
+def to_pending_answer(message: ToolMessage, pending: PendingState, *, superseded: bool = False) -> c.PendingAnswer:
+    """A ToolMessage as the answer to its question; `superseded` as in `PendingAnswer`. Raises Rejected 422 if parts of
+    an answer stand beside its content, where nobody would read them."""
+    _demand_inside(message, pending)
+    return c.PendingAnswer(
+        id=message.tool_call_id,
+        content=message.content,
+        error=message.error,
+        digest=message.digest,
+        superseded=superseded,
+    )
 
 
-def _demand_inside(id: str, misplaced: tuple[str, ...]) -> None:
-    if misplaced:
-        names = ", ".join(misplaced)
-        raise Rejected(
-            422,
-            "answer.invalid",
-            f"{id}: expected {names} inside of the answer, found beside it, where it would be ignored. The question is "
-            "still open.",
+def _list_misplaced(answer: ToolMessage | ResumeEntry, pending: PendingState) -> tuple[str, ...]:
+    decides = pending.opened.kind not in ("tool", "ask")
+    return (*answer.misplaced, *answer.beside_decision) if decides else answer.misplaced
+
+
+def _demand_inside(answer: ToolMessage | ResumeEntry, pending: PendingState) -> None:
+    if names := _list_misplaced(answer, pending):
+        raise answer_refusal(
+            pending.opened,
+            f"expected {', '.join(names)} inside of the answer, found beside it, where it would be ignored.",
         )
 
 
@@ -91,7 +110,7 @@ def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
 
 def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
     """A `resume` entry as an answer, in the form of any other frontend (docs/language.md#people)."""
-    _demand_inside(entry.interrupt_id, entry.misplaced)
+    _demand_inside(entry, pending)
     payload: Any = None if entry.payload is msgspec.UNSET else entry.payload
     if entry.cancelled:
         beside = payload if isinstance(payload, dict) else {} if payload is None else {"payload": payload}

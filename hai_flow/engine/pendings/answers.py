@@ -99,7 +99,9 @@ _INQUIRY_PARTS: Final = _PARTS["ask"] | {"decision", "reason", "error"}
 def _demand_parts(opened: PendingOpened, answer: PendingAnswer) -> None:
     """Raises Rejected(422) if the answer has a part that this kind of question does not take."""
     present = (
-        name for name in answer.__struct_fields__ if name != "id" and getattr(answer, name) not in (None, msgspec.UNSET)
+        name
+        for name in answer.__struct_fields__
+        if name not in ("id", "superseded") and getattr(answer, name) not in (None, msgspec.UNSET)
     )
     expected = _PARTS[opened.kind] if opened.inquiry is None else _INQUIRY_PARTS
     if opened.kind == "ask" and answer.decision in _SUBMITS:

@@ -29,11 +29,13 @@ def readings(draft: Draft, command: c.Answer) -> list[tuple[PendingState, Readin
     for answer in command.answers:
         try:
             entry = _reading(draft, answer, command.by)
-            same = read.setdefault(answer.id, entry)
-            if same[1].sha != entry[1].sha:
-                raise Rejected(422, "answer.invalid", f"{answer.id}: answered twice, and differently, in one request.")
         except Rejected as rejected:
-            refusals.append(rejected)
+            if not (answer.superseded and rejected.status == 422):
+                refusals.append(rejected)
+            continue
+        if read.setdefault(answer.id, entry)[1].sha != entry[1].sha:
+            detail = f"{answer.id}: answered twice, and differently, in one request."
+            refusals.append(Rejected(422, "answer.invalid", detail))
     if len(refusals) == 1:
         raise refusals[0]
     if refusals:

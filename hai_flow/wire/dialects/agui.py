@@ -124,8 +124,8 @@ def _parse_answers_of_command(forwarded: dict[str, Json], limits: Limits) -> tup
     id = event.get("id")
     if not isinstance(id, str) or not 0 < len(id) <= limits.id_chars_max:
         return ()
-    misplaced = (*list_misplaced_members(command), *list_misplaced_edits(forwarded))
-    return (ResumeEntry(id, payload=command["resume"], misplaced=misplaced),)
+    misplaced, edits = list_misplaced_members(command), list_misplaced_edits(forwarded)
+    return (ResumeEntry(id, payload=command["resume"], misplaced=misplaced, beside_decision=edits),)
 
 
 def _version(said: str | None) -> str:

@@ -76,6 +76,20 @@ def answer_message(pending: PendingState, action: str | None, payload: Object) -
     return ToolMessage(f"{opened.id}:answer", opened.id, content, digest=digest)
 
 
+def list_actions(opened: e.PendingOpened) -> tuple[str, ...]:
+    """The actions that answer the question, as its `aui_interrupt` lists them."""
+    results = tuple(_map_results(opened)) if opened.kind == "tool" else ()
+    return opened.options or results or _USUAL.get(opened.kind, ())
+
+
+def list_fields(opened: e.PendingOpened) -> frozenset[str]:
+    """The members of a payload that answer this question and no other: the fields of a form, the result of a tool."""
+    properties = opened.schema.get("properties") if isinstance(opened.schema, dict) else None
+    if opened.kind == "ask":
+        return frozenset(properties if isinstance(properties, dict) else ())
+    return frozenset({"result"} if opened.kind == "tool" else ())
+
+
 _YES_NO: Final[dict[str, Json]] = {"yes": True, "no": False}
 
 
@@ -287,10 +301,8 @@ class AuiEncoder(TurnEncoder):
     def _details(self, opened: e.PendingOpened) -> Object:
         """The question and the actions that answer it."""
         question = as_shown(self.profile, opened)
-        chosen = opened.options or tuple(_map_results(opened) if opened.kind == "tool" else ())
-        options = [{"action": option, "label": option} for option in chosen or _USUAL.get(opened.kind, ())]
         payload = {
-            "options": options,
+            "options": [{"action": action, "label": action} for action in list_actions(opened)],
             "session_id": self.state.thread_id,
             "tool": opened.tool,
             "arguments": None if opened.args is None else values.loads(opened.args),

@@ -11,6 +11,7 @@ Deliberately absent are sockets, clocks, new ids, and every decision about peopl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -55,7 +56,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 class ToolMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A client's answer to one call. `content` is its text, uninterpreted; `error` is set if the tool failed at the
     client. `digest` is the content that the answer was given to. `misplaced` names parts of an answer that stand beside
-    its content."""
+    its content, and `beside_decision` members that would be part of a decision, but not of a result or a form."""
 
     id: str
     tool_call_id: str
@@ -63,16 +64,18 @@ class ToolMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
     digest: Json = None
     misplaced: tuple[str, ...] = ()
+    beside_decision: tuple[str, ...] = ()
 
 
 class ResumeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A client's answer to one interrupt. `payload` is UNSET if the client gave none; null, false and "" are
-    payloads. `misplaced` as in `ToolMessage`."""
+    payloads. `misplaced` and `beside_decision` as in `ToolMessage`."""
 
     interrupt_id: str
     cancelled: bool = False
     payload: Json | msgspec.UnsetType = msgspec.UNSET
     misplaced: tuple[str, ...] = ()
+    beside_decision: tuple[str, ...] = ()
 
 
 _EDITS: Final = frozenset({"edits", "edit", "editedargs"})
@@ -81,14 +84,24 @@ _ANSWER_MEMBERS: Final = _EDITS | {"approved", "approve", "decision", "reason", 
 
 def list_misplaced_members(record: Mapping[str, Json], *taken: str) -> tuple[str, ...]:
     """The parts of an answer that stand in `record` itself, beside the member which holds the answer, in any spelling.
-    `taken` are those that the protocol reads there. Other members are none of ours: clients add fields of their own."""
-    return _list_members(record, _ANSWER_MEMBERS.difference(taken))
+    `taken` are those that the protocol reads there, in this spelling alone. Other members are none of ours: clients add
+    fields of their own."""
+    return tuple(name for name in _list_members(record, _ANSWER_MEMBERS) if name not in taken)
 
 
 def list_misplaced_edits(record: Json) -> tuple[str, ...]:
-    """The edits in an object that belongs to the application, in any spelling. Its other members are its own, even if
-    they have the name of a part of an answer."""
-    return _list_members(record, _EDITS) if isinstance(record, Mapping) else ()
+    """The edits in an object that belongs to the application, in any spelling: objects, also as JSON text, that are not
+    empty. Its other members are its own, even if they have the name of a part of an answer."""
+    if not isinstance(record, Mapping):
+        return ()
+    return tuple(name for name in _list_members(record, _EDITS) if _holds_edits(record[name]))
+
+
+def _holds_edits(value: Json) -> bool:
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(values.NotJson):
+            value = values.loads(value)
+    return isinstance(value, Mapping) and bool(value)
 
 
 def _list_members(record: Mapping[str, Json], names: frozenset[str]) -> tuple[str, ...]:
