@@ -5,6 +5,7 @@ The bounds are what was reached: a change may lower them, and never raises them 
 
 from __future__ import annotations
 
+import ast
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -47,6 +48,18 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_names_are_no_vaguer_than_they_were() -> None:
     measures = house.measure(PACKAGE)
     assert house.worse(measures) == {}
+
+
+def test_no_field_of_the_log_is_named_as_its_message() -> None:
+    """`structlog` names that `event`, so that the call of the log would raise TypeError."""
+    calls = [
+        (path.name, each.lineno, each.keywords)
+        for path in PACKAGE.rglob("*.py")
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.Call) and ast.unparse(each.func).startswith("log.")
+    ]
+    assert len(calls) > 100
+    assert [(name, line) for name, line, fields in calls if any(each.arg == "event" for each in fields)] == []
 
 
 def test_names_of_tests_fit_a_line() -> None:

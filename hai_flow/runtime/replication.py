@@ -91,12 +91,12 @@ class Spreading:
                 except Rejected as rejected:
                     if rejected.code == "cell_away":
                         continue
-                    log.error("event_not_relayed", event=relay.id, cell=cell, reason=rejected.detail)
+                    log.error("event_not_relayed", relay=relay.id, cell=cell, reason=rejected.detail)
                     if cell == seat.cell:
                         await event_relays.drop(seat.database.api, relay)
                         return
                 except (StoreError, *FAILURES) as error:
-                    log.warning("event_waits_for_cell", event=relay.id, cell=cell, error=str(error) or repr(error))
+                    log.warning("event_waits_for_cell", relay=relay.id, cell=cell, error=str(error) or repr(error))
                     if cell == seat.cell:
                         return
                     continue

@@ -89,6 +89,11 @@ posted_json.bug(
     ("        value = _with_results(value, _RESULTS)", "        value = foreign.take(value).value"),
     by="tests/api/test_answer_forms.py::test_big_integers_are_taken_in_results_alone",
 )
+posted_json.bug(
+    "a body has any number of lists",
+    (" and _count_lists(body) > LISTS_MAX:", " and False:"),
+    by="tests/attacks/test_loop_time_of_bodies.py::test_a_body_of_very_many_lists_is_refused",
+)
 http = Room("hai_flow/steps/http/runner.py", _HTTP)
 http.bug(
     "what came of a body that did not come whole is not told",

@@ -12,6 +12,7 @@ import functools
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from hashlib import sha256
 from typing import Any, Final
 
 from fastapi import Request
@@ -22,6 +23,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hai_flow import values
 from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.load_shedding import BodyRoom
 from hai_flow.api.permissions.principals import get_principal, rights_for
@@ -209,6 +211,11 @@ def _write(result: Any) -> _WrittenJson:
     return _WrittenJson(
         json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=jsonable_encoder)
     )
+
+
+async def hash_content(content: Any) -> bytes:
+    """The SHA-256 of the text of a JSON value: what tells one body from another under the same key."""
+    return await run_if_large(content, lambda: sha256(values.dumps(content)).digest())
 
 
 class _CheckedRequest(Request):

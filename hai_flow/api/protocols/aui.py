@@ -75,9 +75,7 @@ async def ping() -> Response:
 @router.post("/input", Right.SPEAK, Right.ANSWER, answer=_TAKEN, refusals=(404, 409, 410))
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """An input without a socket: any client of the session may post one. The response comes when it is committed."""
-    receipt = await AuiSession(await access.find_at_thread(body.session_id), body.session_id, None).take(
-        body.model_dump()
-    )
+    receipt = await AuiSession(await access.find_at_thread(body.session_id), body.session_id, None).take(dict(body))
     return JSONResponse({"accepted": True, **receipt})
 
 

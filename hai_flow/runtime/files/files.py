@@ -24,6 +24,7 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
 from hai_flow.primitives import file_ids
+from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.files.blobs import IN_POSTGRES, Contents, MissingContent, PostgresContents
 from hai_flow.steps.files import Content, kind_of
 from hai_flow.steps.secrets import hide_secrets
@@ -118,27 +119,33 @@ class Files:
 
         Raises Rejected 404 where it refers to a file that is not there, or that the principal may not read.
         """
-        sha256s = file_ids.files_in(value)
-        if not sha256s:
-            return
-        _demand_all(sha256s, await files.record_files(self._database.api, tenant, sha256s, principal, run_id, viewer))
+        await self._use(tenant, principal, run_id, file_ids.files_in(value), viewer)
+
+    async def _use(
+        self, tenant: UUID, principal: str, run_id: UUID, sha256s: set[bytes], viewer: Viewer | None
+    ) -> None:
+        if sha256s:
+            readable = await files.record_files(self._database.api, tenant, sha256s, principal, run_id, viewer)
+            _demand_all(sha256s, readable)
 
     async def use_all(
         self, tenant: UUID, principal: str, run_id: UUID, command: c.Command, viewer: Viewer | None
     ) -> None:
         """The files of all values that come in with the principal's command to the run: as `use`."""
         if not isinstance(command, _WITHOUT_VALUES):
-            await self.use(tenant, principal, run_id, values.dumps(_list_values(command)), viewer)
+            await self._use(tenant, principal, run_id, await _find_files(command), viewer)
 
     async def demand_all(self, tenant: UUID, principal: str, command: c.Command, viewer: Viewer | None) -> None:
         """Raises Rejected as `use_all` would; nothing is noted."""
         if not isinstance(command, _WITHOUT_VALUES):
-            await self.demand(tenant, principal, values.dumps(_list_values(command)), viewer)
+            await self._demand(tenant, principal, await _find_files(command), viewer)
 
     async def demand(self, tenant: UUID, principal: str, value: bytes, viewer: Viewer | None = None) -> None:
         """The JSON text `value`, which the principal sends, is about to be kept for runs that are not known yet: each
         refers to its files when it takes it. Raises Rejected as `use`."""
-        sha256s = file_ids.files_in(value)
+        await self._demand(tenant, principal, file_ids.files_in(value), viewer)
+
+    async def _demand(self, tenant: UUID, principal: str, sha256s: set[bytes], viewer: Viewer | None) -> None:
         if sha256s:
             _demand_all(
                 sha256s, await files.filter_readable_files(self._database.api, tenant, sha256s, principal, viewer)
@@ -266,6 +273,11 @@ def _list_values(command: c.Command) -> Any:
         return command
     edits = command.edits or c.Edits()
     return [command.answer, *(each for each in (edits.input, edits.state) if each is not msgspec.UNSET)]
+
+
+async def _find_files(command: c.Command) -> set[bytes]:
+    content = _list_values(command)
+    return await run_if_large(content, lambda: file_ids.files_in(values.dumps(content)))
 
 
 def _demand_all(wanted: set[bytes], found: set[bytes]) -> None:

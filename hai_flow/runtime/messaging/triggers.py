@@ -441,7 +441,7 @@ class Triggers(Service):
                     unreached = _map_failures(started) | dict(await self.delivery.offer(signal))
                     await self.delivery.settle(signal, unreached)
                 except Exception as error:  # delivery of some process does it all again
-                    log.warning("event_not_offered", event=id, error=str(error) or repr(error))
+                    log.warning("event_not_offered", signal=id, error=str(error) or repr(error))
         return Received(signal, already, started)
 
     async def _hear(self, signal: Signal, only: Collection[str] | None) -> Unreached:
@@ -450,7 +450,7 @@ class Triggers(Service):
         for each in started:
             if each.refused is not None and each.failed is None:
                 code, reason = each.refused.code, each.refused.detail
-                log.warning("event_refused", event=signal.id, workflow=each.workflow, code=code, reason=reason)
+                log.warning("event_refused", signal=signal.id, workflow=each.workflow, code=code, reason=reason)
         return _map_failures(started)
 
     async def _deliver(self, signal: Signal, only: Collection[str] | None = None) -> list[Started]:

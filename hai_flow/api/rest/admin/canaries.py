@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from hashlib import sha256
 from typing import Annotated, Any, Final
 
 import msgspec
 from pydantic import Field
 
-from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible
-from hai_flow.api.http.bodies import Body
+from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
@@ -91,7 +89,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
             imitation,
             start,
             command_id=f"start:{start_id}",
-            body_sha=sha256(values.dumps(start.input)).digest(),
+            body_sha=await hash_content(start.input),
             asked=access.asked,
         )
     except Rejected:

@@ -73,7 +73,7 @@ class ApprovalBody(Body):
 
     def input(self) -> dict[str, Any]:
         """The input of the workflow: what the body has of it."""
-        return self.model_dump(exclude={"workflow", "webhook"}, exclude_none=True)
+        return {name: part for name, part in self if name not in ("workflow", "webhook") and part is not None}
 
 
 class ConsumeBody(Body):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -11,7 +10,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import Visible
-from hai_flow.api.http.bodies import Body
+from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.views import render_canary, render_pending
@@ -101,7 +100,7 @@ async def decide(
         UUID(run.run_id),
         c.Answer(answers=(body.answer(pending_id),), by=access.principal.who, via=via),
         command_id=key,
-        body_sha=sha256(values.dumps([pending_id, body.sent()])).digest(),
+        body_sha=await hash_content([pending_id, body.sent()]),
     )
     return {**await render_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
 

@@ -249,7 +249,7 @@ async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: Co
     async def outcome(item: BulkItem) -> dict[str, Any]:
         async with room:
             try:
-                body = DecideBody(**item.model_dump(exclude_unset=True, exclude={"id"}))
+                body = DecideBody(**{name: part for name, part in item.sent().items() if name != "id"})
                 of = run_of_pending(item.id)
                 cell = access if of is None else await access.find_at_run(of)
                 pending = await decide(cell, item.id, body, key and f"{key}/{item.id}")

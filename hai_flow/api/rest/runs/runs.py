@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
 from uuid import UUID
 
@@ -15,9 +14,8 @@ from fastapi import Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
-from hai_flow.api.http.bodies import Body
+from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests import schemas
@@ -128,7 +126,7 @@ async def begin(
             plan,
             start,
             command_id=key or f"start:{run_id}",
-            body_sha=sha256(values.dumps([body.workflow, body.input, body.thread_id, *words])).digest(),
+            body_sha=await hash_content([body.workflow, body.input, body.thread_id, *words]),
             is_new=body.thread_id is not None and last is None,
         )
     except Rejected as rejected:

@@ -4,7 +4,6 @@ that go on from one (docs/decisions/0064)."""
 from __future__ import annotations
 
 import asyncio
-from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
@@ -12,9 +11,8 @@ import msgspec
 from fastapi import Query, Response
 from pydantic import Field
 
-from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.http.bodies import Body
+from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -294,7 +292,7 @@ class _Forking:
 
     async def bear(self) -> RunRow:
         """Stop the thread's active run, if there is one, and begin the fork."""
-        access, body = self.access, sha256(values.dumps(self.body.model_dump(mode="json"))).digest()
+        access, body = self.access, await hash_content(dict(self.body))
         fork, command_id = self.command, self.key or f"fork:{self.command.run_id}"
         options: dict[str, Any] = {"command_id": command_id, "body_sha": body, "branch": self.branch}
         if self.left is not None and not self.known:
