@@ -164,22 +164,6 @@ ROWS: Final[dict[str, Row]] = {
 }  # fmt: skip
 
 
-async def _begin(client: httpx2.AsyncClient) -> dict[str, str]:
-    """The ids of a run, of its thread, its gate and its question."""
-    run = (await client.post("/v1/runs", json={"workflow": "work", "input": {"x": 1}})).json()
-    assert "id" in run, run
-
-    async def find(path: str) -> str:
-        async def look() -> list[str]:
-            items = (await client.get("/v1/pendings", params={"run_id": run["id"]})).json()["items"]
-            return [each["id"] for each in items if each["path"] == path]
-
-        (id,) = await until(look)
-        return id
-
-    return {"run": run["id"], "thread": run["thread_id"], "gate": await find("a")}
-
-
 async def _find(client: httpx2.AsyncClient, run: str, path: str) -> str:
     """The id of the question that the run asks at this step."""
 
