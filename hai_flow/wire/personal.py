@@ -9,6 +9,7 @@ names or amounts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -56,11 +57,11 @@ class Mask:
         self.personal = personal
         self.reader = reader
         self._is_fork = False
-        self._answered: tuple[tuple[object, object], frozenset[str]] = ((None, None), frozenset())
+        self._forms: tuple[int, frozenset[str]] = (0, frozenset())  # of how many of the run's questions: marked ones
 
     def event(self, event: e.Event, whole: RunState) -> e.Event:
         """The event as the reader sees it; `whole` is the run after it, unmasked."""
-        personal = self._personal(whole)
+        personal = self._personal(whole, event)
         hide = _EVENTS.get(type(event)) if personal.anything else None
         return event if hide is None else hide(self, event, whole, personal)
 
@@ -112,7 +113,7 @@ class Mask:
             edits=mask_value(pending.edits, bool(of.args)),
         )
 
-    def _personal(self, whole: RunState) -> Personal:
+    def _personal(self, whole: RunState, event: e.Event | None = None) -> Personal:
         """The personal values of the run's present version: it may have gone on with another version since its marks
         were made."""
         self._is_fork = self.reader is not None and whole.requester in ids_of(self.reader)
@@ -120,9 +121,14 @@ class Mask:
             return WHOLE
         if not self.personal.depends_on_answers:
             return self.personal
-        if self._answered[0][0] is not whole.pendings or self._answered[0][1] is not whole.relayed:
-            self._answered = (whole.pendings, whole.relayed), list_personal_forms(whole)
-        return self.personal.after_answers(self._answered[1])
+        count, forms = self._forms
+        questions = len(whole.pendings) + len(whole.relayed)  # never taken out of a state
+        if questions != count:
+            opened = event.opened if isinstance(event, e.ChildAsked) else event
+            is_next = isinstance(opened, e.PendingOpened) and questions == count + 1
+            forms = forms | _list_forms((opened,)) if is_next else list_personal_forms(whole)
+            self._forms = questions, forms
+        return self.personal.after_answers(forms, is_limited=True)
 
     def _asks(self, pending: PendingState) -> bool:
         """Whether the question asks the reader. In a fork of another person's run it asks nobody: forking a run must
@@ -320,11 +326,13 @@ class Mask:
 
 def list_personal_forms(whole: RunState) -> frozenset[str]:
     """The paths of the run's steps whose tools have asked people for personal values, by forms of their own."""
-    questions = [*whole.pendings.values(), *(each.pending for each in whole.relayed.values())]
+    questions = chain(whole.pendings.values(), (each.pending for each in whole.relayed.values()))
+    return _list_forms(each.opened for each in questions)
+
+
+def _list_forms(questions: Iterable[e.PendingOpened]) -> frozenset[str]:
     return frozenset(
-        plan_path(each.opened.path)
-        for each in questions
-        if each.opened.inquiry is not None and mark_of_schema(each.opened.schema)
+        plan_path(each.path) for each in questions if each.inquiry is not None and mark_of_schema(each.schema)
     )
 
 

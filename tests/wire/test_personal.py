@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
+import pytest
 
 from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal, derive_personal
 from hai_flow.definition.personal.pii_marks import MASK, mask_value
@@ -15,6 +16,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.wire import DIALECTS
+from hai_flow.wire import personal as masking
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
 from hai_flow.wire.personal import _EVENTS, SHOWN_WHOLE, Mask, list_personal_forms, mask_opened
@@ -182,27 +184,69 @@ def test_a_vote_with_the_values_of_a_form_that_a_tool_marked_is_masked() -> None
     assert (shown.values, shown.digest) == ({"name": MASK, "size": "S"}, None)
 
 
-def test_values_of_a_tools_marked_form_are_masked_and_what_they_become() -> None:
-    """In a workflow without marks; the form is the tool's. A follower and a later reader are told the same."""
-    last = "{id: told, say: '${{ steps.pay.output.name }}'}"
-    steps = f"[{{say: Hello}}, {{id: pay, call: erp.pay, with: {{order: A-1}}}}, {last}]"
-    play = Play(f"tools: {{erp: {{mcp: 'https://erp.test/mcp'}}}}\nsteps: {steps}\n"
+FORM = {"type": "object", "properties": {"name": {"type": "string", "pii": True}, "size": {"type": "string"}}}
+
+
+def play_asking(steps: int = 1) -> Play:
+    """A workflow without marks; its form is the tool's."""
+    calls = "{id: pay, call: erp.pay, with: {order: A-1}}, {id: told, say: '${{ steps.pay.output.name }}'}"
+    calls += ", {id: more, call: erp.pay}, {id: again, say: '${{ steps.more.output.name }}'}"
+    rest = "".join(f", {{say: Step {n}}}" for n in range(steps - 1))
+    return Play(f"tools: {{erp: {{mcp: 'https://erp.test/mcp'}}}}\nsteps: [{{say: Hello}}, {calls}{rest}]\n"
                 "output: '${{ steps.pay.output }}'\n")  # fmt: skip
-    form = {"type": "object", "properties": {"name": {"type": "string", "pii": True}, "size": {"type": "string"}}}
-    play.do(c.StepAsks(path="pay", attempt=1, message="Whose?", form=form, keys=("k",)))
-    play.answer("pay", values={"name": "Ada", "size": "S"})
-    play.succeed("pay", {"name": "Ada"})
-    assert play.status == "finished"
+
+
+def ask(play: Play, path: str, name: str) -> None:
+    play.do(c.StepAsks(path=path, attempt=1, message="Whose?", form=FORM, keys=("k",)))
+    play.answer(path, values={"name": name, "size": "S"})
+    play.succeed(path, {"name": name})
+
+
+def test_values_of_a_tools_marked_form_are_masked_and_what_they_become() -> None:
+    """A follower, also one who comes between two questions, and a later reader are told the same."""
+    play = play_asking()
     personal = derive_personal(play.plan, lambda run: None)
     assert not personal.anything
-    snapshot, stream = str(Mask(personal, None).state(play.state)), ""
-    for dialect in (LOG, *DIALECTS.values()):
-        encoder = dialect.encoder(Profile(dialect=dialect.name, personal=personal), RunState(play.state.run_id))
-        frames = "".join(frame.data.decode() for event in play.events for frame in encoder.encode(event))
-        stream += frames
-        assert "Hello" in frames or dialect.name == "agent-api", dialect.name
-    assert ("Ada" in snapshot, "Ada" in stream, "A-1" in snapshot) == (False, False, True)
-    assert personal.after_answers(list_personal_forms(play.state)).of("told").words
+    ask(play, "pay", "Ada")
+    between, before = play.state, len(play.events)
+    ask(play, "more", "Bobby")
+    assert play.status == "finished"
+    derived = personal.after_answers(list_personal_forms(between))
+    for each, state, events in ((personal, RunState(play.state.run_id), play.events),
+                                (derived, between, play.events[before:])):  # fmt: skip
+        stream = ""
+        for dialect in (LOG, *DIALECTS.values()):
+            encoder = dialect.encoder(Profile(dialect=dialect.name, personal=each), state)
+            frames = "".join(frame.data.decode() for event in events for frame in encoder.encode(event))
+            stream += frames
+            assert each is derived or "Hello" in frames or dialect.name == "agent-api", dialect.name
+        snapshot = str(Mask(each, None).state(play.state))
+        for name in ("Ada", "Bobby"):
+            assert (name in snapshot, name in stream, "A-1" in snapshot) == (False, False, True)
+    assert (derived.of("told").words, derived.of("again").words) == (True, False)
+
+
+def test_of_large_workflows_a_stream_masks_all_that_it_would_wait_for() -> None:
+    play = play_asking(200)
+    personal = derive_personal(play.plan, lambda run: None)
+    ask(play, "pay", "Ada")
+    answered = list_personal_forms(play.state)
+    exact = personal.after_answers(answered)
+    assert ("A-1" in str(Mask(personal, None).state(play.state)), "A-1" in str(Mask(exact, None).state(play.state))) \
+        == (False, True)  # fmt: skip
+    assert personal.after_answers(answered, is_limited=True) is WHOLE
+
+
+def test_a_stream_looks_at_each_question_of_a_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = play_asking()
+    ask(play, "pay", "Ada")
+    ask(play, "more", "Bobby")
+    looks: list[RunState] = []
+    monkeypatch.setattr(masking, "list_personal_forms", lambda whole: looks.append(whole) or frozenset())
+    profile = Profile(dialect=LOG.name, personal=derive_personal(play.plan, lambda run: None))
+    encoder = LOG.encoder(profile, RunState(play.state.run_id))
+    frames = str([frame.data for event in play.events for frame in encoder.encode(event)])
+    assert (looks, "Ada" in frames, "Bobby" in frames, "A-1" in frames) == ([], False, False, True)
 
 
 def test_a_personal_partial_answer_is_masked_in_the_doubts_question() -> None:

@@ -236,7 +236,8 @@ class RunVisibility(TenantScope):
             return _Seen(Sight.ALL if principal.sees_all else Sight.CONVERSATION, who)
         if principal.sees_all:
             personal = await self._personal_in(run, state)
-            return _Seen(Sight.ALL, await self._build_reader(run.workflow) if personal.anything else who, personal)
+            may_hide = personal.anything or personal.depends_on_answers
+            return _Seen(Sight.ALL, await self._build_reader(run.workflow) if may_hide else who, personal)
         visibility = await workflows.visibility_of(self.reads, self.tenant, run.workflow)
         reader = await self._build_reader(run.workflow)
         sight = find_sight(who, run.started_by, visibility)

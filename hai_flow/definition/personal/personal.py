@@ -8,7 +8,7 @@ the readers of the run may see the branch. A value of unknown origin counts as p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +23,9 @@ from hai_flow.primitives.json_pointers import unescape
 
 Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
 """Finds the workflow that a `run` step starts; None: it is not known."""
+Derive: TypeAlias = Callable[[frozenset[str], bool], "Personal"]
+"""Derives the personal values after the tools of the steps at these paths have asked people for some. True: a stream
+waits for them."""
 
 
 class OfStep(msgspec.Struct, frozen=True):
@@ -54,7 +57,9 @@ EVERYTHING: Final = OfStep(True, True, True, True, True, True, True, True, True)
 
 
 class Personal:
-    """The personal parts of the runs of the workflow `sha256` (in hex; "": of any workflow). Equal ones mask alike."""
+    """The personal parts of the runs of the workflow `sha256` (in hex; "": of any workflow). Equal ones mask alike.
+    `derive` makes those of the same runs after more tools have asked people; `answered`: the steps of those that
+    have."""
 
     def __init__(
         self,
@@ -67,6 +72,8 @@ class Personal:
         key: bool = False,
         steps: Mapping[str, OfStep] | None = None,
         whole: bool = False,
+        derive: Derive | None = None,
+        answered: frozenset[str] = frozenset(),
     ) -> None:
         self.sha256 = sha256
         self.input, self.state, self.output = input, state, output
@@ -74,14 +81,15 @@ class Personal:
         self.key = key  # the concurrency key
         self.steps: Mapping[str, OfStep] = steps or {}
         self.whole = whole  # nothing is known of the workflow
-        self._derive: Callable[[frozenset[str]], Personal] | None = None
+        self._derive, self._answered = derive, answered
 
     @cached_property
     def _key(self) -> str:
         steps = sorted((path, each) for path, each in self.steps.items())
         return repr(
-            (self.sha256, *map(_mark_text, (self.input, self.state, self.output)), self.message, self.key, steps)
-        )
+            (self.sha256, *map(_mark_text, (self.input, self.state, self.output)), self.message, self.key, steps,
+             self.depends_on_answers)
+        )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Personal) and (self is other or self._key == other._key)
@@ -101,10 +109,13 @@ class Personal:
         """Whether tools of the workflow may ask people, by forms of their own: see `after_answers`."""
         return self._derive is not None
 
-    def after_answers(self, paths: frozenset[str]) -> Personal:
+    def after_answers(self, paths: frozenset[str], *, is_limited: bool = False) -> Personal:
         """The personal values of a run in which the tools of the steps at `paths` have asked people for some: a tool
-        may put what it is told into its output."""
-        return self if self._derive is None or not paths else self._derive(paths)
+        may put what it is told into its output. `is_limited`: within milliseconds, and all values where it would take
+        longer."""
+        if self._derive is None or paths <= self._answered:
+            return self
+        return self._derive(self._answered | paths, is_limited)
 
     def of(self, path: str | None) -> OfStep:
         """The personal parts of the step at `path` in a run. For a path that no step of the workflow has, and for the
@@ -136,17 +147,18 @@ WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=T
 
 def derive_personal(workflow: plan.Plan, children: Children) -> Personal:
     """The personal parts of a workflow's runs. `children` finds the workflows of its child runs."""
-    personal = _derive_personal(workflow, children, False, ())
-    if not personal.whole and any(map(_may_ask, _iter_steps(workflow))):
+    if not any(map(_may_ask, _iter_steps(workflow))):
+        return _derive_personal(workflow, children, False, ())
 
-        @lru_cache(maxsize=16)
-        def derive(paths: frozenset[str]) -> Personal:
-            if len(workflow.steps) > _STEPS_MAX:
-                return WHOLE
-            return Flow(workflow, children, around=(workflow.sha256,), answered=paths).resolve()
+    @lru_cache(maxsize=16)
+    def derive(paths: frozenset[str], is_limited: bool) -> Personal:
+        budget = Budget(_LOOKS_MAX) if is_limited else None
+        if budget is not None and not budget.spend(_TO_READ * len(workflow.steps)):
+            return WHOLE
+        flow = Flow(workflow, children, around=(workflow.sha256,), answered=paths, budget=budget)
+        return flow.resolve(derive)
 
-        personal._derive = derive
-    return personal
+    return _derive_personal(workflow, children, False, (), derive=derive)
 
 
 def _may_ask(step: plan.Step) -> bool:
@@ -159,7 +171,16 @@ def _may_ask(step: plan.Step) -> bool:
     )
 
 
-def _derive_personal(workflow: plan.Plan, children: Children, passed: Mark, around: tuple[bytes, ...]) -> Personal:
+def _derive_personal(
+    workflow: plan.Plan,
+    children: Children,
+    passed: Mark,
+    around: tuple[bytes, ...],
+    budget: Budget | None = None,
+    derive: Derive | None = None,
+) -> Personal:
+    if budget is not None and not budget.spend(_TO_READ * len(workflow.steps)):
+        return WHOLE
     if workflow.sha256 in around:  # a workflow that runs itself, somewhere
         return WHOLE if passed or declares(workflow) else Personal(workflow.sha256.hex())
     if (
@@ -167,8 +188,8 @@ def _derive_personal(workflow: plan.Plan, children: Children, passed: Mark, arou
         and not declares(workflow)
         and not any(isinstance(each.verb, plan.Run) for each in _iter_steps(workflow))
     ):
-        return Personal(workflow.sha256.hex())
-    return Flow(workflow, children, passed, (*around, workflow.sha256)).resolve()
+        return Personal(workflow.sha256.hex(), derive=derive)
+    return Flow(workflow, children, passed, (*around, workflow.sha256), budget=budget).resolve(derive)
 
 
 def declares(workflow: plan.Plan) -> bool:
@@ -242,7 +263,20 @@ def reads(part: Any) -> Iterator[tuple[str | int, ...]]:
 
 
 _ROUNDS_MAX: Final = 200
-_STEPS_MAX: Final = 200  # of a workflow whose marks are found again while it is read
+_LOOKS_MAX: Final = 300  # at steps, while a stream waits for the marks: a few milliseconds
+_TO_READ: Final = 2  # looks that it costs to find out what a step reads
+
+
+class Budget:
+    """How many more steps may be looked at."""
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+
+    def spend(self, looks: int) -> bool:
+        """Whether there is enough for that many."""
+        self._looks -= looks
+        return self._looks >= 0
 
 
 class Flow:
@@ -255,9 +289,11 @@ class Flow:
         children: Children | None = None,
         passed: Mark = False,
         around: tuple[bytes, ...] = (),
-        answered: Collection[str] = (),
+        answered: frozenset[str] = frozenset(),
+        budget: Budget | None = None,
     ) -> None:
         self.workflow = workflow
+        self.paths, self.budget = answered, budget
         self.answered = set(filter(None, (find_step(workflow.steps, each) for each in answered)))
         self.children = children
         self.around = around
@@ -271,8 +307,10 @@ class Flow:
         self.steps: dict[str, OfStep] = dict.fromkeys(workflow.steps, NOTHING)
         self.reads = {path: tuple(reads(step)) for path, step in workflow.steps.items()}
 
-    def resolve(self) -> Personal:
+    def resolve(self, derive: Derive | None = None) -> Personal:
         for _ in range(_ROUNDS_MAX):
+            if self.budget is not None and not self.budget.spend(len(self.steps)):
+                return WHOLE
             before = (dict(self.steps), self.state, self.output)
             for path, step in self.workflow.steps.items():
                 self.steps[path] = self._step(step)
@@ -290,6 +328,8 @@ class Flow:
             message=self.message,
             key=slot is not None and bool(self.mark(slot.key, None)),
             steps=self.steps,
+            derive=derive,
+            answered=self.paths,
         )
 
     def _output(self) -> Mark:
@@ -423,7 +463,7 @@ class Flow:
         if self.children is None:
             return Personal()
         child = self.children(run)
-        return WHOLE if child is None else _derive_personal(child, self.children, passed, self.around)
+        return WHOLE if child is None else _derive_personal(child, self.children, passed, self.around, self.budget)
 
     def _is_declared(self, step: plan.Step) -> bool:
         return any(mark_of_schema(schema) for schema in _schemas(step))

@@ -56,7 +56,7 @@ class Personals:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._known: OrderedDict[tuple[UUID, bytes, tuple[str, ...]], Personal] = OrderedDict()
+        self._known: OrderedDict[tuple[UUID, bytes, tuple[str, ...], frozenset[str]], Personal] = OrderedDict()
 
     async def has_children(self, tenant: UUID, workflow: bytes) -> bool:
         """Whether its runs start others: then their pins belong to the question. An unreadable one has none."""
@@ -65,13 +65,23 @@ class Personals:
         except Unreadable:
             return False
 
-    async def of(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
-        """The personal values in the runs of a workflow whose children are pinned so. All values, where this release
-        can't read the workflow."""
-        key = (tenant, workflow, tuple(sorted(pin.sha256 for pin in pins.values())))
+    async def of_run(self, tenant: UUID, workflow: bytes, state: RunState) -> Personal:
+        """The personal values of a run of the workflow, with those that its tools have asked people for."""
+        return await self.of(tenant, workflow, state.pins, list_personal_forms(state))
+
+    async def of(
+        self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin], answered: frozenset[str] = frozenset()
+    ) -> Personal:
+        """The personal values in the runs of a workflow whose children are pinned so, after the tools of the steps
+        `answered` have asked people. All values, where this release can't read the workflow."""
+        key = (tenant, workflow, tuple(sorted(pin.sha256 for pin in pins.values())), answered)
         personal = self._known.get(key)
         if personal is None:
-            personal = self._known[key] = await self._find(tenant, workflow, pins)
+            if answered:
+                personal = await _derive((await self.of(tenant, workflow, pins)), answered)
+            else:
+                personal = await self._find(tenant, workflow, pins)
+            self._known[key] = personal
             while len(self._known) > _KNOWN_MAX:
                 self._known.popitem(last=False)
         else:
@@ -97,3 +107,7 @@ class Personals:
         if len(plan.steps) <= _FEW_STEPS:
             return derive_personal(plan, child)
         return await compiling.make(derive_personal, plan, child)
+
+
+async def _derive(personal: Personal, answered: frozenset[str]) -> Personal:
+    return await compiling.make(personal.after_answers, answered) if personal.depends_on_answers else personal
