@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,11 @@ from structlog.testing import capture_logs
 
 from hai_flow import values
 from hai_flow.api.app import create_app
-from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.api.permissions.principals import Principal as Caller
+from hai_flow.api.requests.run_visibility import RunVisibility
+from hai_flow.cells import TenantCells
+from hai_flow.engine import commands as c
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.wire import DIALECTS
 from tests.runtime.conftest import Make, is_now, start, state_of
@@ -251,6 +256,23 @@ async def test_of_a_call_with_personal_values_no_answer_is_logged(
         with capture_logs() as logs, caplog.at_level("WARNING"):
             await ended(make, tmp_path, Script(answers=(*lines, last)), way, marked)
         assert "7715443" not in str(logs) + caplog.text
+
+
+def access_of(runtime: Runtime, id: str, role: str) -> RunVisibility:
+    caller: Any = Caller(c.Principal(id, roles=(role,)), LOCAL_TENANT, "key")
+    cells: Any = SimpleNamespace(at=lambda cell: runtime)
+    return RunVisibility(caller, cells, 0, TenantCells.in_one(0))
+
+
+async def test_an_operator_has_a_workflows_roles_before_its_tool_asks(make: Make, tmp_path: Path) -> None:
+    """Nothing is personal yet when they begin to follow; a later gate is not hidden from who is asked."""
+    async with catalogue(tmp_path, Script(), "stdio") as file:
+        runtime = await make(mcp=file)
+        run_id = (await start(runtime, "roles: {boss: ['user:oli']}\n" + CALLING)).run_id
+        access = access_of(runtime, "user:oli", "operator")
+        assert await access.find_state(run_id) is not None
+        assert "boss" in access.reader(run_id).roles
+        await runtime.stop()
 
 
 # --- answers without an end -------------------------------------------------------------------------------------------

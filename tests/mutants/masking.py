@@ -68,14 +68,24 @@ wire.bug(
 )
 wire.bug(
     "what a tool's form marks is shown where the workflow marks nothing",
-    ("return self.personal.after_answers(self._answered[1])", "return self.personal"),
+    ("return self.personal.after_answers(forms, is_limited=True)", "return self.personal"),
     by="tests/wire/test_personal.py::test_values_of_a_tools_marked_form_are_masked_and_what_they_become",
+)
+derived = Room(
+    "hai_flow/definition/personal/personal.py",
+    "tests/wire/test_personal.py::test_values_of_a_tools_marked_form_are_masked_and_what_they_become",
+)
+derived.bug(
+    "after one marked form the next one's values are shown",
+    ("            derive=derive,\n            answered", "            answered"),
 )
 runs = Room(
     "hai_flow/runtime/catalog/personal.py",
     "tests/attacks/test_mcp_servers.py::test_what_a_servers_form_marks_is_hidden_from_viewers_everywhere",
 )
-runs.bug("a list of runs shows what a tool's form marks", (".after_answers(list_personal_forms(state))", ""))
+runs.bug(
+    "a list of runs shows what a tool's form marks", (", state.pins, list_personal_forms(state))", ", state.pins)")
+)
 channels = Room(
     "hai_flow/runtime/people/notifier.py",
     "tests/runtime/test_notifier.py::test_what_a_servers_form_marks_is_in_no_shared_channel",

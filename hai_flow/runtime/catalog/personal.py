@@ -65,10 +65,6 @@ class Personals:
         except Unreadable:
             return False
 
-    async def of_run(self, tenant: UUID, workflow: bytes, state: RunState) -> Personal:
-        """The personal values of a run of the workflow, with those that its tools have asked people for."""
-        return await self.of(tenant, workflow, state.pins, list_personal_forms(state))
-
     async def of(
         self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin], answered: frozenset[str] = frozenset()
     ) -> Personal:
@@ -78,7 +74,7 @@ class Personals:
         personal = self._known.get(key)
         if personal is None:
             if answered:
-                personal = await _derive((await self.of(tenant, workflow, pins)), answered)
+                personal = await _derive(await self.of(tenant, workflow, pins), answered)
             else:
                 personal = await self._find(tenant, workflow, pins)
             self._known[key] = personal
@@ -90,7 +86,7 @@ class Personals:
 
     async def of_run(self, tenant: UUID, workflow: bytes, state: RunState) -> Personal:
         """The personal values of a run of the workflow, with those that its tools have asked people for."""
-        return (await self.of(tenant, workflow, state.pins)).after_answers(list_personal_forms(state))
+        return await self.of(tenant, workflow, state.pins, list_personal_forms(state))
 
     async def _find(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
         children: dict[str, Plan] = {}
