@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -160,6 +161,30 @@ async def test_the_runs_of_each_tenant_live_whole_in_its_cell(database_url: str)
         found = [await _runs_in(dsn) for dsn in (database_url, one.dsn, two.dsn)]
         assert [{cell_of(id) for id in ids} for ids in found] == [{HOME}, {1}, {2}]
         assert [len(ids) for ids in found] == [2, 2, 2]
+
+
+async def test_a_rehearsal_decides_the_runs_of_every_cell_and_is_demanded_of_all(database_url: str) -> None:
+    demanding = {"rehearsal_hours": 24, "cells": Path("cells.yaml")}
+    async with (
+        support.schemas(database_url, 1, 2) as (one, two),
+        deployed(database_url, one, two, **demanding) as there,
+    ):
+        who = await there.tenant("acme", one, two)
+        runs = {(await there.started(who))["id"] for _ in range(8)}
+        for run in runs:
+            await there.asked(who, run)
+        assert {cell_of(UUID(run)) for run in runs} == {1, 2}
+        headers = {**who, **YAML}
+        for version, text in ((2, SOURCE), (3, SOURCE.replace("Sure?", "Really sure?"))):
+            text = text.replace("version: 1", f"version: {version}")
+            refused = await there.http.post("/v1/workflows", content=text, headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (409, "rehearsal_required"), refused.text
+            path = "/v1/workflows/paying/backtest?keep=true"
+            report = (await there.http.post(path, content=text, headers=headers)).json()
+            assert (report["runs"], report["complete"]) == (len(runs), True)
+            published = await there.http.post("/v1/workflows", content=text, headers=headers)
+            assert published.status_code == (201 if version == 2 else 409), published.text
+        assert f"{len(runs)} of the {len(runs)} runs of its rehearsal" in published.json()["detail"]
 
 
 async def test_a_tenant_finds_nothing_in_a_cell_that_is_not_its_own(database_url: str) -> None:

@@ -124,3 +124,11 @@ keeping.bug(
     "a rehearsal of another workflow's text is kept",
     ("    if keep and plan.name != name:\n", "    if False:\n"),
 )
+keeping.bug(
+    "a rehearsal of one cell's runs is one of all",
+    (
+        "    for cell in access.everywhere:\n        request",
+        "    for cell in list(access.everywhere)[:1]:\n        request",
+    ),
+    by="tests/api/test_cells.py::test_a_rehearsal_decides_the_runs_of_every_cell_and_is_demanded_of_all",
+)
