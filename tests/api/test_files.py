@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -285,6 +286,56 @@ def test_a_signal_or_an_event_may_bring_a_file_of_its_senders_own_alone(
     assert http.post(path, json=signal, headers=ANN).status_code == 201, "nothing was stored of it"
     nowhere = {**signal, "id": unique("s"), "data": f"file_{'0' * 64}"}
     assert code(http.post(path, json=nowhere, headers=ANN)) == (404, "file_unknown")
+
+
+def _a2a(part: dict[str, Any]) -> dict[str, Any]:
+    message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [part]}
+    return {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+
+
+DOORS: dict[str, tuple[str, Any]] = {
+    "an input": ("/v1/runs", lambda id: {"workflow": "attach", "input": {"photo": id}}),
+    "a fork's input": ("/v1/runs/{run}/fork", lambda id: {"step": "more", "input": {"photo": id}}),
+    "a rehearsed fork": ("/v1/runs/{run}/fork", lambda id: {"step": "more", "input": {"photo": id}, "dry_run": True}),
+    "an answer": ("/v1/pendings/{pending}/decide", lambda id: {"values": {"scan": id}}),
+    "answers": ("/v1/inbox/decide", lambda id: {"items": [{"id": "{pending}", "values": {"scan": id}}]}),
+    "an approval": ("/v1/approvals", lambda id: {"action": "a", "arguments": {"x": id}, "policy": {"from": "role:a"}}),
+    "AUI": ("/api/aui/input", lambda id: {"session_id": "{thread}", "interrupt_id": "{pending}",
+        "action": "submit", "payload": {"values": {"scan": id}}}),
+    "a part of A2A": ("/workflows/attach/a2a", lambda id: _a2a({"data": {"photo": id}})),
+    "MCP": ("/mcp", lambda id: {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "attach", "arguments": {"photo": id}}}),
+    "AG-UI": ("/workflows/attach/ag-ui", lambda id: {"threadId": unique("t"), "runId": unique("r"), "state": None,
+        "messages": [{"id": unique("m"), "role": "user", "content": "hi"}], "tools": [], "context": [],
+        "forwardedProps": {"input": {"photo": id}}}),
+    "HAI": ("/workflows/attach/awp", lambda id: {"threadId": unique("t"), "runId": unique("r"), "state": None,
+        "messages": [{"id": unique("m"), "role": "user", "content": "hi"}], "tools": [], "context": [],
+        "forwardedProps": {"input": {"photo": id}}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("behind", ["", "see:\n"])
+@pytest.mark.parametrize("door", DOORS)
+def test_a_strangers_file_is_refused_at_every_door_before_anything_happens(
+    server: ServerProcess, http: Checked, door: str, behind: str
+) -> None:
+    attached(http)
+    anns = put(http, some_bytes())["id"]
+    run = start(http, "attach")
+    (pending,) = wait_for_pendings(http, run["id"])
+    ids = {"run": run["id"], "thread": run["thread_id"], "pending": pending["id"]}
+    path, body = DOORS[door]
+    text = json.dumps(body(behind + anns))
+    for name, id in ids.items():
+        text = text.replace("{" + name + "}", id)
+    count = len(http.get("/v1/runs", params={"limit": 200}).json()["items"])
+    headers = {"Content-Type": "application/json", "A2A-Version": "1.0", **BOB}
+    headers["Accept"] = "application/json, text/event-stream"
+    answer = httpx2.post(server.url + path.format(**ids), content=text, headers=headers, timeout=30)
+    assert "file_unknown" in answer.text, answer.text[:500]
+    assert len(http.get("/v1/runs", params={"limit": 200}).json()["items"]) == count
+    assert [each["id"] for each in wait_for_pendings(http, run["id"])] == [pending["id"]]
+    assert code(get(server, anns, BOB)) == (404, "file_unknown")
 
 
 def attached(http: httpx2.Client) -> None:

@@ -28,8 +28,10 @@ steps:
   - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
 """
 LISTS = ("/v1/inbox", "/v1/inbox/counts", "/v1/inbox/decided", "/v1/pendings", "/v1/runs", "/v1/threads",
-  "/v1/workflows", "/v1/schedules", "/v1/notifications")  # fmt: skip
-OF_RUN = ("/v1/runs/{id}", "/v1/threads/{thread}", "/v1/threads/{thread}/messages", "/v1/threads/{thread}/queue")
+  "/v1/workflows", "/v1/schedules", "/v1/notifications", "/v1/oversight", "/v1/oversight/me", "/v1/rules",
+  "/v1/canaries", "/v1/overview", "/v1/runs/counts", "/v1/inbox?text=Sure", "/v1/audit")  # fmt: skip
+OF_RUN = ("/v1/runs/{id}", "/v1/threads/{thread}", "/v1/threads/{thread}/messages", "/v1/threads/{thread}/queue",
+  "/v1/threads/{thread}/feedback")  # fmt: skip
 STRANGE_BODY = (
     "UPDATE pendings SET body = convert_to(replace(convert_from(body, 'UTF8'), $2, $3), 'UTF8') WHERE run_id = $1"
 )
