@@ -167,10 +167,18 @@ def test_a_room_of_one_reader_has_evidence_and_a_read_only_one_no_buttons(chat: 
     assert "Approved by user:ann" in asked.result()
 
 
-def test_personal_values_are_masked_where_anybody_may_read(chat: Chat) -> None:
+@pytest.mark.parametrize("workflow", ["iban", "served"])
+def test_personal_values_are_masked_where_anybody_may_read(chat: Chat, workflow: str) -> None:
+    """Marked by the workflow, or by the form of a tool that puts the answer into its output."""
     if not chat.platform.takes_rooms:
         pytest.skip("the platform has no rooms")
-    asked, room = chat.ask("iban"), chat.platform.room
+    asked, room = chat.ask(workflow), chat.platform.room
+    if workflow == "served":
+        page = f"/v1/pendings?run_id={asked.run}"
+        pendings = wait_for(lambda: chat.http.get(page, headers=chat.requester).json()["items"])
+        answer = {"values": {"amount": "DE-4711"}}
+        answered = chat.http.post(f"/v1/pendings/{pendings[0]['id']}/decide", json=answer, headers=chat.requester)
+        assert answered.status_code == 200, answered.text
     wait_for(lambda: len(chat.platform.of(asked.mark)) == 2)
     texts = {each.place.removeprefix(room): each.text for each in chat.platform.of(asked.mark)}
     assert "DE-4711" not in texts[""]

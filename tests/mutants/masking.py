@@ -95,6 +95,18 @@ channels.bug(
     ("self._personals.of_run(given.tenant, workflow, state)", "self._personals.of(given.tenant, workflow, state.pins)"),
 )
 
+cards = Room(
+    "hai_flow/runtime/people/chat_cards.py",
+    "tests/api/test_chat.py::test_personal_values_are_masked_where_anybody_may_read",
+)
+cards.bug(
+    "a card in a room shows what a tool's form marks",
+    (
+        "self._personals.of_run(row.tenant, bytes.fromhex(state.sha256), state)",
+        "self._personals.of(row.tenant, bytes.fromhex(state.sha256), state.pins)",
+    ),
+)
+
 # --- logs of processes ------------------------------------------------------------------------------------------------
 
 logs = Room("hai_flow/runtime/catalog/personal.py", "tests/runtime/test_personal_logs.py")

@@ -29,6 +29,7 @@ from tests.support.chats import (
 from tests.support.chats.platform import SECONDS_MAX
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
+from tests.support.mcp_lines import ROOT, Script, command
 from tests.support.postgres import Server, run_apart
 from tests.support.server import PATH, YAML, ServerProcess, serving
 
@@ -145,6 +146,18 @@ steps:
     call: fx.echo
     with: {value: "${{ input.iban }}"}
     approval: {title: "Pay ${{ input.mark }}?", from: [role:boss], notify: [chat, own], deadline: 1d}
+---
+hai: flow/v1
+name: served
+version: 1
+input: {type: object, properties: {mark: {type: string, default: x}}}
+tools: {files: {mcp: {use: files}}}
+steps:
+  - {id: told, call: files.add}
+  - id: pay
+    approve:
+      {title: "Pay ${{ input.mark }}?", message: "To ${{ steps.told.output }}", from: [role:boss], notify: [chat, own],
+       deadline: 1d}
 ---
 hai: flow/v1
 name: long
@@ -316,11 +329,16 @@ def settings_of(platform: Platform, folder: Path) -> dict[str, str]:
     }
     file = folder / "notify.json"
     file.write_text(json.dumps(notify))
+    script = Script(questions=("To whom?",), amount={"type": "string", "pii": True})
+    program = {"command": command(folder, script), "env": {"PYTHONPATH": str(ROOT)}}
+    servers = folder / "mcp.yaml"
+    servers.write_text(f"hai: mcp/v1\nservers: {{files: {json.dumps(program)}}}\n")
     return {
         **KEYS,
         **{f"HAI_FLOW_SECRET_{name}": text for name, text in platform.secrets.items()},
         PATH: os.pathsep.join(install(folder)),
         "HAI_FLOW_NOTIFY": str(file),
+        "HAI_FLOW_MCP": str(servers),
         "HAI_FLOW_PUBLIC_URL": "https://flow.example.com",
     }
 
