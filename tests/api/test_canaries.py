@@ -368,6 +368,21 @@ def test_a_question_that_none_can_look_like_is_refused(
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
 
 
+def test_a_question_whose_asking_is_not_in_the_log_is_refused(house: House, real: dict[str, Any]) -> None:
+    def move(by: int) -> None:
+        moved = f"UPDATE pendings SET opened_seq = opened_seq + {by} WHERE path = 'transfer'"
+        house.people.do(lambda connection: connection.execute(moved))
+
+    body = {"workflow": "pay", "path": "transfer", "reason": "too much", "arguments": {"action": "a", "arguments": {}}}
+    move(1_000_000)
+    try:
+        answer = house.as_("user:root", "admin").post("/v1/canaries", json=body)
+    finally:
+        move(-1_000_000)
+    assert (answer.status_code, answer.json()["code"]) == (422, "canary_invalid"), answer.text
+    assert "log" in answer.json()["detail"]
+
+
 def test_nobody_starts_or_forks_a_run_that_passes_for_a_canary(
     house: House, bob: httpx2.Client, real: dict[str, Any]
 ) -> None:

@@ -61,26 +61,25 @@ class Side:
     def _get(self, path: str, **more: Any) -> httpx2.Response:
         return self.desk.api.get(path, headers=self.desk.ann, **more)
 
-    def _follow(self, method: str, path: str, **more: Any) -> str:
-        """A stream until it ends, or nothing comes any more."""
+    def _follow(self, method: str, path: str, *, last: str | None = None, **more: Any) -> str:
+        """A stream until it ends or, where it goes on while the question is open, until the frame with `last`."""
         headers = {"Accept": "text/event-stream", "A2A-Version": "1.0", **self.desk.ann}
         text = ""
-        try:
-            with httpx2.stream(method, f"{self.desk.url}{path}", headers=headers, timeout=1.0, **more) as response:
-                for piece in response.iter_text():
-                    text += piece
-        except httpx2.ReadTimeout:
-            pass
+        with httpx2.stream(method, f"{self.desk.url}{path}", headers=headers, timeout=30.0, **more) as response:
+            for piece in response.iter_text():
+                text += piece
+                if last is not None and last in text and text.endswith("\n\n"):
+                    break
         return text
 
     def surfaces(self) -> Iterator[tuple[str, str]]:
         run, flow, desk = self.run, f"/workflows/{self.workflow}", self.desk
         yield "an entry of the inbox", json.dumps(self.item)
-        yield "the log as it grows", self._follow("GET", f"/v1/runs/{run}/events")
+        yield "the log as it grows", self._follow("GET", f"/v1/runs/{run}/events", last="turn_ended")
         for dialect in DIALECTS:
             if dialect != "log":
                 yield f"a stream of {dialect}", self._follow("GET", f"/v1/runs/{run}/events?dialect={dialect}")
-        yield "a social stream", self._follow("GET", f"/api/v1/agent/runs/{run}/events")
+        yield "a social stream", self._follow("GET", f"/api/v1/agent/runs/{run}/events", last="RUN_FINISHED")
         turn = {"threadId": run, "runId": "r-1", "state": None, "messages": [], "tools": [], "context": []}
         said = {**turn, "messages": [{"id": unique("m"), "role": "user", "content": "Well?"}]}
         for path in ("/awp", "/ag-ui", f"{flow}/awp", f"{flow}/ag-ui", f"/cpk/agent/{self.workflow}/connect"):
@@ -90,7 +89,8 @@ class Side:
         for path in (f"{flow}/a2a", "/a2a"):
             for method in ("GetTask", "SubscribeToTask"):
                 call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": run}}
-                yield f"{method} at {path}", self._follow("POST", path, json=call)
+                text = self._follow("POST", path, json=call, last=self.item["digest"])  # the task, with the question
+                yield f"{method} at {path}", text
         caller = Caller(desk.api, WITH_TASKS, **desk.ann)
         yield "a task of MCP", json.dumps(caller.result("tasks/get", {"taskId": run}))
         yield "a run over MCP", json.dumps(caller.call("get_run", {"run_id": run})["structuredContent"])

@@ -98,6 +98,12 @@ imitating.bug(
     "a form that is given is not shown", ("opened.schema if form is None else form", "opened.schema"), by=_FORMS
 )
 
+models_of_canaries = Room("hai_flow/api/rest/admin/canaries.py", "tests/api/test_canaries.py")
+models_of_canaries.bug(
+    "a question whose asking is not in the log is imitated",
+    ('raise NotImitable("the event that asked it is no longer in the log of its run")', "return 0"),
+    by="tests/api/test_canaries.py::test_a_question_whose_asking_is_not_in_the_log_is_refused",
+)
 _SURFACES = "tests/api/test_canaries_everywhere.py::test_a_decider_tells_a_canary_on_no_surface"
 seeding.bug(
     "the question of a canary comes too early in its run",

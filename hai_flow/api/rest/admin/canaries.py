@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from typing import Annotated, Any, Final
+from uuid import UUID
 
 import msgspec
 from pydantic import Field
@@ -25,6 +26,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.canaries import ASKER, CANARY, CONTENT, NotImitable, write_input, write_workflow
 from hai_flow.engine.events import PendingOpened
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.catalog import built_in
 from hai_flow.store.people import canaries, pendings
 from hai_flow.store.people.canaries import CanaryRow
@@ -150,9 +152,7 @@ async def _imitate(
             opened = state.pendings[id].opened
             plan = await cell.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
             typed = {"evidence": None, **content} if opened.kind == "approve" else content
-            (row, *_) = await pendings.history_of(cell.reads, access.tenant, run_id, id, 0, 1)
-            at_row = [getattr(event, "id", None) for event in e.decode_events(row.events)]
-            source = write_workflow(plan, opened, path, typed, form, row.first_seq + at_row.index(id))
+            source = write_workflow(plan, opened, path, typed, form, await _find_opening(cell, run_id, id))
             return cell, _ImitatedQuestion(plan, opened, state.requester, typed, source)
         except (NotImitable, Unreadable) as error:
             obstacle = obstacle or error
@@ -164,6 +164,16 @@ async def _imitate(
         f"{workflow[:100]} has asked nothing at {path[:100]!r} lately; a canary looks like a question that was asked."
     )
     raise Rejected(404, "canary_model_unknown", detail)
+
+
+async def _find_opening(cell: Access, run_id: UUID, id: str) -> int:
+    """The seq of the event that opened the pending. Raises NotImitable."""
+    for row in await pendings.history_of(cell.reads, cell.tenant, run_id, id, 0, 1):
+        events = await run_by_size(len(row.events), e.decode_events, row.events)
+        for seq, event in enumerate(events, row.first_seq):
+            if isinstance(event, PendingOpened) and event.id == id:
+                return seq
+    raise NotImitable("the event that asked it is no longer in the log of its run")
 
 
 async def _publish(access: Access, model: _ImitatedQuestion) -> Plan:
