@@ -21,6 +21,8 @@ from hai_flow.cells import TenantCells
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
+from hai_flow.store.people import pendings
+from hai_flow.store.runs import run_lists
 from hai_flow.wire import DIALECTS
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.runtime.conftest import make as make
@@ -264,6 +266,17 @@ def access_of(runtime: Runtime, id: str, role: str) -> RunVisibility:
     return RunVisibility(caller, cells, 0, TenantCells.in_one(0))
 
 
+class Spy:
+    """A function, and the arguments that it was called with."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.calls = function, list[Any]()
+
+    async def __call__(self, *args: Any) -> Any:
+        self.calls.append(args)
+        return await self.function(*args)
+
+
 async def test_an_operator_has_a_workflows_roles_before_its_tool_asks(make: Make, tmp_path: Path) -> None:
     """Nothing is personal yet when they begin to follow; a later gate is not hidden from who is asked."""
     async with catalogue(tmp_path, Script(), "stdio") as file:
@@ -273,6 +286,26 @@ async def test_an_operator_has_a_workflows_roles_before_its_tool_asks(make: Make
         assert await access.find_state(run_id) is not None
         assert "boss" in access.reader(run_id).roles
         await runtime.stop()
+
+
+async def test_a_list_reads_the_states_of_those_runs_alone_that_asked(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One statement finds them, for a page of runs of a workflow with a tool that may ask."""
+    scripts = (Script(answers=(DONE,)), Script(questions=("?",), amount={"type": "integer"}),
+               Script(questions=("?",), amount={"type": "integer", "pii": True}))  # fmt: skip
+    ids = [UUID((await ended(make, tmp_path, script, "stdio")).run_id) for script in scripts]
+    runtime = await make()
+    vic = access_of(runtime, "user:vic", "viewer")
+    page = await run_lists.list_runs(vic.reads, LOCAL_TENANT, limit=9)
+    states, statements = Spy(runtime.fanout.state_at), Spy(pendings.find_runs_with_marked_forms)
+    monkeypatch.setattr(runtime.fanout, "state_at", states)
+    monkeypatch.setattr(pendings, "find_runs_with_marked_forms", statements)
+    assert len(await vic.redact_rows(page)) == 3
+    assert ([call[1] for call in states.calls], len(statements.calls)) == ([ids[-1]], 1)
+    await runtime.database.pool.execute("UPDATE runs SET copied = 1 WHERE id = $1", ids[0])
+    assert await vic.find_asked(page) == {ids[0], ids[-1]}, "what a fork has copied are questions of the other run"
+    await runtime.stop()
 
 
 # --- answers without an end -------------------------------------------------------------------------------------------

@@ -86,6 +86,12 @@ runs = Room(
 runs.bug(
     "a list of runs shows what a tool's form marks", (", state.pins, list_personal_forms(state))", ", state.pins)")
 )
+forms = Room(
+    "hai_flow/store/people/pendings.py",
+    "tests/attacks/test_mcp_servers.py::test_a_list_reads_the_states_of_those_runs_alone_that_asked",
+)
+forms.bug("a list passes over the run whose tool asked", ("(r.copied > 0 OR asked.marked OR", "(r.copied > 0 OR"))
+forms.bug("a list passes over what a fork has copied", ("(r.copied > 0 OR asked.marked", "(asked.marked"))
 channels = Room(
     "hai_flow/runtime/people/notifier.py",
     "tests/runtime/test_notifier.py::test_what_a_servers_form_marks_is_in_no_shared_channel",

@@ -13,13 +13,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 import structlog
 
 from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.run_visibility import RunFacts
 from hai_flow.errors import Rejected
 from hai_flow.store.postgres.error_classes import FAILURES
-from hai_flow.store.runs.run_lists import RunRow
+from hai_flow.store.runs.run_lists import RunRow, RunSummary
 
 T = TypeVar("T")
 
@@ -103,7 +105,16 @@ async def page(
 
 async def redact_rows(rows: Sequence[tuple[Access, RunRow]]) -> list[RunRow]:
     """Rows of a list of runs, each without the personal values that are kept from the principal."""
-    return [row for access, run in rows for row in await access.redact_rows([run])]
+    asked = await find_asked(rows)
+    return [row for access, run in rows for row in await access.redact_rows([run], asked)]
+
+
+async def find_asked(rows: Iterable[tuple[Access, RunSummary | RunFacts]]) -> set[UUID]:
+    """Those of the runs whose tools may have asked people for personal values, by a statement for each cell."""
+    cells: dict[int, tuple[Access, list[RunSummary | RunFacts]]] = {}
+    for access, run in rows:
+        cells.setdefault(access.cell, (access, []))[1].append(run)
+    return {id for access, runs in cells.values() for id in await access.find_asked(runs)}
 
 
 def whole(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], Any]:

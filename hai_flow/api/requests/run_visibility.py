@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
@@ -27,6 +27,7 @@ from hai_flow.runtime.commit.submission import Begin, Outcome
 from hai_flow.store.catalog import workflows
 from hai_flow.store.commit.projection import read_thread_entry
 from hai_flow.store.ops.replicas import History
+from hai_flow.store.people import pendings
 from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Message
@@ -166,26 +167,39 @@ class RunVisibility(TenantScope):
         sight = self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who, WHOLE))
         return None if sight.personal is None else Mask(sight.personal, sight.reader)
 
-    async def personal(self, run: RunSummary | RunFacts) -> Personal | None:
-        """The personal values of a run that are kept from the principal; None: nothing is kept."""
+    async def find_asked(self, runs: Sequence[RunSummary | RunFacts]) -> set[UUID]:
+        """Those of the runs whose tools may have asked people for personal values, by one statement: of these alone the
+        states are read. The values that are masked by it must have been read before."""
+        if self.principal.is_anybody:
+            return set()
+        personals = self.runtime.personals
+        of = {each: await personals.of(self.tenant, each, {}) for each in {run.workflow for run in runs}}
+        ids = {run.id for run in runs if of[run.workflow].depends_on_answers}
+        return await pendings.find_runs_with_marked_forms(self.reads, self.tenant, ids) if ids else ids
+
+    async def personal(self, run: RunSummary | RunFacts, asked: Container[UUID] | None = None) -> Personal | None:
+        """The personal values of a run that are kept from the principal; None: nothing is kept. `asked`: of a page with
+        this run (`find_asked`)."""
         if self.principal.is_anybody:
             return None
-        return None if await self._is_own(run) else await self._personal_in(run)
+        return None if await self._is_own(run) else await self._personal_in(run, asked=asked)
 
-    async def personal_of_run(self, run: RunSummary | RunFacts) -> Personal:
+    async def personal_of_run(self, run: RunSummary | RunFacts, asked: Container[UUID] | None = None) -> Personal:
         """The personal values of a run, whoever reads it."""
-        return await self._personal_in(run)
+        return await self._personal_in(run, asked=asked)
 
-    async def redact_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
+    async def redact_rows(self, runs: Sequence[RunRow], asked: Container[UUID] | None = None) -> list[RunRow]:
         """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
-        return [
-            await run_by_size(len(run.input or b"") + len(run.result or b""), strip_row, run, await self.personal(run))
-            for run in runs
-        ]
+        asked = await self.find_asked(runs) if asked is None else asked
+        rows: list[RunRow] = []
+        for run in runs:
+            size, personal = len(run.input or b"") + len(run.result or b""), await self.personal(run, asked)
+            rows.append(await run_by_size(size, strip_row, run, personal))
+        return rows
 
-    async def redact_question(self, run: RunFacts, opened: PendingOpened) -> PendingOpened:
+    async def redact_question(self, run: RunFacts, opened: PendingOpened, asked: Container[UUID]) -> PendingOpened:
         """A question of a list, without the personal values that are kept from the principal."""
-        personal = await self.personal(run)
+        personal = await self.personal(run, asked)
         if personal is None:
             return opened
         forked = run.started_by in ids_of(self.principal.who)
@@ -198,7 +212,8 @@ class RunVisibility(TenantScope):
         if self.principal.is_anybody or not stored:
             return entries
         runs = await run_lists.get_runs(self.reads, self.tenant, {each.run_id for each in stored})
-        personal = {run.id: await self.personal(run) for run in runs}
+        asked = await self.find_asked(runs)
+        personal = {run.id: await self.personal(run, asked) for run in runs}
         return [
             (each, await run_if_large(entry, strip_entry, entry, personal.get(each.run_id, WHOLE)))
             for each, entry in entries
@@ -293,11 +308,15 @@ class RunVisibility(TenantScope):
                 current = await run_lists.get_run(self.reads, self.tenant, current.branch_of)
         return False
 
-    async def _personal_in(self, run: RunSummary | RunFacts, state: RunState | None = None) -> Personal:
+    async def _personal_in(
+        self, run: RunSummary | RunFacts, state: RunState | None = None, asked: Container[UUID] | None = None
+    ) -> Personal:
         personals = self.runtime.personals
         if not await personals.has_children(self.tenant, run.workflow):
             personal = await personals.of(self.tenant, run.workflow, {})
             if not personal.depends_on_answers:
+                return personal
+            if state is None and run.id not in (await self.find_asked([run]) if asked is None else asked):
                 return personal
         try:
             state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -83,6 +83,16 @@ FROM asked WHERE asked.status = 'reject' OR EXISTS (
   SELECT FROM votes v WHERE v.run_id = asked.run_id AND v.pending_id = asked.id AND v.decision = 'reject')
 """
 LOOKED_AT_MAX: Final = 1000
+_FORMS_MAX: Final = 100  # questions of one run in which marks are looked for
+# What a fork has copied stands among the questions of the other run.
+_RUNS_WITH_MARKED_FORMS: Final = f"""
+SELECT r.id FROM runs r CROSS JOIN LATERAL (
+  SELECT count(*) AS questions, bool_or(position('"inquiry"' IN text) > 0 AND position('"pii"' IN text) > 0) AS marked
+  FROM (SELECT convert_from(body, 'UTF8') AS text FROM pendings WHERE run_id = r.id LIMIT {_FORMS_MAX + 1}) p
+) asked
+WHERE r.tenant = $1 AND r.id = ANY ($2::uuid[])
+  AND (r.copied > 0 OR asked.marked OR asked.questions > {_FORMS_MAX})
+"""
 Place: TypeAlias = tuple[datetime, str]  # opened_at, id
 
 
@@ -109,6 +119,12 @@ async def find_refused_in_forks(
     """The questions with a no of a run, of the runs that are forks of each other with it, and of those below them; of
     several at one path the newest counts."""
     return [Refused(*row) for row in await connection.fetch(_REJECTED, tenant, thread_id, run_id)]
+
+
+async def find_runs_with_marked_forms(connection: Connection | Pool, tenant: UUID, runs: Collection[UUID]) -> set[UUID]:
+    """Those of the runs whose tools may have asked people for personal values by forms of their own: all where they
+    have, and few others."""
+    return {row[0] for row in await connection.fetch(_RUNS_WITH_MARKED_FORMS, tenant, list(runs))}
 
 
 async def find_why_nobody(connection: Connection | Pool, run_id: UUID, pending_id: str) -> str | None:

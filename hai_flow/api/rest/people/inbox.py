@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Container, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal, TypeAlias
+from uuid import UUID
 
 from fastapi import Header, Query, Response
 from pydantic import Field
@@ -76,11 +77,11 @@ async def _is_shown(access: Access, item: InboxEntry) -> bool:
     return access.principal.is_for(item.asked.thread_id, item.asked.workflow_name) and await _still_open(access, item)
 
 
-async def _filter_question(access: Access, item: InboxEntry) -> PendingState:
+async def _filter_question(access: Access, item: InboxEntry, asked: Container[UUID] | None) -> PendingState:
     """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
     if item.shows_evidence:
         return item.pending
-    personal = await access.personal(_run_of(item))
+    personal = await access.personal(_run_of(item), asked)
     if personal is None:
         return item.pending
     return await run_if_large(item.opened, Mask(personal, None).pending, item.pending, personal)
@@ -91,22 +92,22 @@ def _run_of(item: InboxEntry) -> RunFacts:
     return RunFacts(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
 
 
-async def _view(access: Access, item: InboxEntry) -> dict[str, Any]:
-    return render_inbox_item(item, await _filter_question(access, item), sees_all=access.principal.sees_all)
+async def _view(access: Access, item: InboxEntry, asked: Container[UUID] | None = None) -> dict[str, Any]:
+    return render_inbox_item(item, await _filter_question(access, item, asked), sees_all=access.principal.sees_all)
 
 
-async def _is_found(access: Access, item: InboxEntry, filters: Filters) -> bool:
+async def _is_found(access: Access, item: InboxEntry, filters: Filters, asked: Container[UUID]) -> bool:
     """Whether a search may find the question. If its words are hidden from the caller, no search finds it: they could
     learn the words by searching. Personal values of its arguments and its evidence are found by nobody."""
     if not await _is_shown(access, item):
         return False
     if not filters.words:
         return True
-    if await _filter_question(access, item) is not item.pending:
+    if await _filter_question(access, item, asked) is not item.pending:
         return False
     if filters.words in words_of(item.pending.opened):
         return True
-    personal = await access.personal_of_run(_run_of(item))
+    personal = await access.personal_of_run(_run_of(item), asked)
     opened = (await run_if_large(item.opened, Mask(personal, None).pending, item.pending, personal)).opened
     if not (item.shows_evidence or access.principal.sees_all):
         opened = strip_evidence_of(opened)
@@ -151,7 +152,7 @@ async def read_inbox(
     filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
     page = await _page(access, filters, limit, _decode(cursor))
     return {
-        "items": [await _view(cell, each) for cell, each in page.rows if await _is_found(cell, each, filters)],
+        "items": list((await _load_views(page, filters)).values()),
         "next_cursor": None if page.following is None else encode_cursor(*page.following),
         "missing": page.missing,
     }
@@ -163,6 +164,15 @@ async def _page(access: Access, filters: Filters, limit: int, after: Place | Non
         return (items[:limit], items[limit - 1].asked.place) if len(items) > limit else (items, following)
 
     return await cross_cell.page(access, ask, lambda item: item.asked.place, limit, newest_first=False)
+
+
+async def _load_views(page: cross_cell.Page[InboxEntry], filters: Filters) -> live_lists.Items:
+    asked = await cross_cell.find_asked((cell, _run_of(each)) for cell, each in page.rows)
+    return {
+        each.asked.id: await _view(cell, each, asked)
+        for cell, each in page.rows
+        if await _is_found(cell, each, filters, asked)
+    }
 
 
 @router.get("/counts", answer=schemas.InboxCounts)
@@ -217,8 +227,7 @@ async def _begin(access: Access, filters: Filters, limit: int, last: str | None)
 
 
 async def _load_first_page(access: Access, filters: Filters, limit: int) -> live_lists.Items:
-    page = await _page(access, filters, limit, None)
-    return {each.asked.id: await _view(cell, each) for cell, each in page.rows if await _is_found(cell, each, filters)}
+    return await _load_views(await _page(access, filters, limit, None), filters)
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------------
