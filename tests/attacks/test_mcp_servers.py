@@ -303,8 +303,8 @@ async def test_a_list_reads_the_states_of_those_runs_alone_that_asked(
     monkeypatch.setattr(pendings, "find_runs_with_marked_forms", statements)
     assert len(await vic.redact_rows(page)) == 3
     assert ([call[1] for call in states.calls], len(statements.calls)) == ([ids[-1]], 1)
-    await runtime.database.api.execute("UPDATE runs SET copied = 1 WHERE id = $1", ids[0])
-    assert await vic.find_asked(page) == {ids[0], ids[-1]}, "what a fork has copied are questions of the other run"
+    await runtime.database.api.execute("UPDATE runs SET copied = 1, branch_of = id WHERE id = $1", ids[0])
+    assert await vic.find_with_forms(page) == {ids[0], ids[-1]}, "what a fork has copied are questions of the other run"
     await runtime.stop()
 
 

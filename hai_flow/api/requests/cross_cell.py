@@ -105,16 +105,16 @@ async def page(
 
 async def redact_rows(rows: Sequence[tuple[Access, RunRow]]) -> list[RunRow]:
     """Rows of a list of runs, each without the personal values that are kept from the principal."""
-    asked = await find_asked(rows)
-    return [row for access, run in rows for row in await access.redact_rows([run], asked)]
+    with_forms = await find_with_forms(rows)
+    return [row for access, run in rows for row in await access.redact_rows([run], with_forms)]
 
 
-async def find_asked(rows: Iterable[tuple[Access, RunSummary | RunFacts]]) -> set[UUID]:
+async def find_with_forms(rows: Iterable[tuple[Access, RunSummary | RunFacts]]) -> set[UUID]:
     """Those of the runs whose tools may have asked people for personal values, by a statement for each cell."""
     cells: dict[int, tuple[Access, list[RunSummary | RunFacts]]] = {}
     for access, run in rows:
         cells.setdefault(access.cell, (access, []))[1].append(run)
-    return {id for access, runs in cells.values() for id in await access.find_asked(runs)}
+    return {id for access, runs in cells.values() for id in await access.find_with_forms(runs)}
 
 
 def whole(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], Any]:

@@ -167,7 +167,7 @@ class RunVisibility(TenantScope):
         sight = self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who, WHOLE))
         return None if sight.personal is None else Mask(sight.personal, sight.reader)
 
-    async def find_asked(self, runs: Sequence[RunSummary | RunFacts]) -> set[UUID]:
+    async def find_with_forms(self, runs: Sequence[RunSummary | RunFacts]) -> set[UUID]:
         """Those of the runs whose tools may have asked people for personal values, by one statement: of these alone the
         states are read. The values that are masked by it must have been read before."""
         if self.principal.is_anybody:
@@ -177,29 +177,29 @@ class RunVisibility(TenantScope):
         ids = {run.id for run in runs if of[run.workflow].depends_on_answers}
         return await pendings.find_runs_with_marked_forms(self.reads, self.tenant, ids) if ids else ids
 
-    async def personal(self, run: RunSummary | RunFacts, asked: Container[UUID] | None = None) -> Personal | None:
-        """The personal values of a run that are kept from the principal; None: nothing is kept. `asked`: of a page with
-        this run (`find_asked`)."""
+    async def personal(self, run: RunSummary | RunFacts, with_forms: Container[UUID] | None = None) -> Personal | None:
+        """The personal values of a run that are kept from the principal; None: nothing is kept. `with_forms`: of a
+        page with this run (`find_with_forms`)."""
         if self.principal.is_anybody:
             return None
-        return None if await self._is_own(run) else await self._personal_in(run, asked=asked)
+        return None if await self._is_own(run) else await self._personal_in(run, with_forms=with_forms)
 
-    async def personal_of_run(self, run: RunSummary | RunFacts, asked: Container[UUID] | None = None) -> Personal:
+    async def personal_of_run(self, run: RunSummary | RunFacts, with_forms: Container[UUID] | None = None) -> Personal:
         """The personal values of a run, whoever reads it."""
-        return await self._personal_in(run, asked=asked)
+        return await self._personal_in(run, with_forms=with_forms)
 
-    async def redact_rows(self, runs: Sequence[RunRow], asked: Container[UUID] | None = None) -> list[RunRow]:
+    async def redact_rows(self, runs: Sequence[RunRow], with_forms: Container[UUID] | None = None) -> list[RunRow]:
         """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
-        asked = await self.find_asked(runs) if asked is None else asked
+        with_forms = await self.find_with_forms(runs) if with_forms is None else with_forms
         rows: list[RunRow] = []
         for run in runs:
-            size, personal = len(run.input or b"") + len(run.result or b""), await self.personal(run, asked)
+            size, personal = len(run.input or b"") + len(run.result or b""), await self.personal(run, with_forms)
             rows.append(await run_by_size(size, strip_row, run, personal))
         return rows
 
-    async def redact_question(self, run: RunFacts, opened: PendingOpened, asked: Container[UUID]) -> PendingOpened:
+    async def redact_question(self, run: RunFacts, opened: PendingOpened, with_forms: Container[UUID]) -> PendingOpened:
         """A question of a list, without the personal values that are kept from the principal."""
-        personal = await self.personal(run, asked)
+        personal = await self.personal(run, with_forms)
         if personal is None:
             return opened
         forked = run.started_by in ids_of(self.principal.who)
@@ -212,8 +212,8 @@ class RunVisibility(TenantScope):
         if self.principal.is_anybody or not stored:
             return entries
         runs = await run_lists.get_runs(self.reads, self.tenant, {each.run_id for each in stored})
-        asked = await self.find_asked(runs)
-        personal = {run.id: await self.personal(run, asked) for run in runs}
+        with_forms = await self.find_with_forms(runs)
+        personal = {run.id: await self.personal(run, with_forms) for run in runs}
         return [
             (each, await run_if_large(entry, strip_entry, entry, personal.get(each.run_id, WHOLE)))
             for each, entry in entries
@@ -309,14 +309,16 @@ class RunVisibility(TenantScope):
         return False
 
     async def _personal_in(
-        self, run: RunSummary | RunFacts, state: RunState | None = None, asked: Container[UUID] | None = None
+        self, run: RunSummary | RunFacts, state: RunState | None = None, with_forms: Container[UUID] | None = None
     ) -> Personal:
         personals = self.runtime.personals
         if not await personals.has_children(self.tenant, run.workflow):
             personal = await personals.of(self.tenant, run.workflow, {})
             if not personal.depends_on_answers:
                 return personal
-            if state is None and run.id not in (await self.find_asked([run]) if asked is None else asked):
+            if state is None and run.id not in (
+                await self.find_with_forms([run]) if with_forms is None else with_forms
+            ):
                 return personal
         try:
             state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)

@@ -77,11 +77,11 @@ async def _is_shown(access: Access, item: InboxEntry) -> bool:
     return access.principal.is_for(item.asked.thread_id, item.asked.workflow_name) and await _still_open(access, item)
 
 
-async def _filter_question(access: Access, item: InboxEntry, asked: Container[UUID] | None) -> PendingState:
+async def _filter_question(access: Access, item: InboxEntry, with_forms: Container[UUID] | None) -> PendingState:
     """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
     if item.shows_evidence:
         return item.pending
-    personal = await access.personal(_run_of(item), asked)
+    personal = await access.personal(_run_of(item), with_forms)
     if personal is None:
         return item.pending
     return await run_if_large(item.opened, Mask(personal, None).pending, item.pending, personal)
@@ -92,22 +92,22 @@ def _run_of(item: InboxEntry) -> RunFacts:
     return RunFacts(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
 
 
-async def _view(access: Access, item: InboxEntry, asked: Container[UUID] | None = None) -> dict[str, Any]:
-    return render_inbox_item(item, await _filter_question(access, item, asked), sees_all=access.principal.sees_all)
+async def _view(access: Access, item: InboxEntry, with_forms: Container[UUID] | None = None) -> dict[str, Any]:
+    return render_inbox_item(item, await _filter_question(access, item, with_forms), sees_all=access.principal.sees_all)
 
 
-async def _is_found(access: Access, item: InboxEntry, filters: Filters, asked: Container[UUID]) -> bool:
+async def _is_found(access: Access, item: InboxEntry, filters: Filters, with_forms: Container[UUID]) -> bool:
     """Whether a search may find the question. If its words are hidden from the caller, no search finds it: they could
     learn the words by searching. Personal values of its arguments and its evidence are found by nobody."""
     if not await _is_shown(access, item):
         return False
     if not filters.words:
         return True
-    if await _filter_question(access, item, asked) is not item.pending:
+    if await _filter_question(access, item, with_forms) is not item.pending:
         return False
     if filters.words in words_of(item.pending.opened):
         return True
-    personal = await access.personal_of_run(_run_of(item), asked)
+    personal = await access.personal_of_run(_run_of(item), with_forms)
     opened = (await run_if_large(item.opened, Mask(personal, None).pending, item.pending, personal)).opened
     if not (item.shows_evidence or access.principal.sees_all):
         opened = strip_evidence_of(opened)
@@ -167,11 +167,11 @@ async def _page(access: Access, filters: Filters, limit: int, after: Place | Non
 
 
 async def _load_views(page: cross_cell.Page[InboxEntry], filters: Filters) -> live_lists.Items:
-    asked = await cross_cell.find_asked((cell, _run_of(each)) for cell, each in page.rows)
+    with_forms = await cross_cell.find_with_forms((cell, _run_of(each)) for cell, each in page.rows)
     return {
-        each.asked.id: await _view(cell, each, asked)
+        each.asked.id: await _view(cell, each, with_forms)
         for cell, each in page.rows
-        if await _is_found(cell, each, filters, asked)
+        if await _is_found(cell, each, filters, with_forms)
     }
 
 

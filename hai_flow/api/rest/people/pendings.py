@@ -54,7 +54,7 @@ def _run_of(row: pendings.PendingSummary) -> RunFacts:
     return RunFacts(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
 
 
-async def _view(access: Access, row: pendings.PendingSummary, asked: Container[UUID]) -> dict[str, Any] | None:
+async def _view(access: Access, row: pendings.PendingSummary, with_forms: Container[UUID]) -> dict[str, Any] | None:
     """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet; or
     it is not for the caller, or of a release that this one can't read."""
     try:
@@ -63,18 +63,18 @@ async def _view(access: Access, row: pendings.PendingSummary, asked: Container[U
         return None
     run = _run_of(row)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
-        view = render_pending_in_list(row, await access.redact_question(run, opened, asked))
+        view = render_pending_in_list(row, await access.redact_question(run, opened, with_forms))
         return view if row.nobody is None else {**view, "nobody_decides": row.nobody}
     try:
         state, pending = await find_pending(access, row.id)
     except Rejected:
         return None
     except Unreadable:  # nobody here can judge what of it is for the caller
-        return render_pending_in_list(row, await access.redact_question(run, strip_evidence_of(opened), asked))
+        return render_pending_in_list(row, await access.redact_question(run, strip_evidence_of(opened), with_forms))
     if pending.status != "open":
         return None
     opened = pending.opened if access.sees_evidence(state, pending) else strip_evidence_of(pending.opened)
-    return render_pending_in_list(row, await access.redact_question(run, opened, asked))
+    return render_pending_in_list(row, await access.redact_question(run, opened, with_forms))
 
 
 @router.get("", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.PendingPage)
@@ -106,8 +106,8 @@ async def list_pendings(
         return page.rows, page.following
 
     page_found = await cross_cell.page(access, ask, lambda row: (row.opened_at, row.id), limit)
-    asked = await cross_cell.find_asked((cell, _run_of(row)) for cell, row in page_found.rows)
-    views = [await _view(cell, row, asked) for cell, row in page_found.rows]
+    with_forms = await cross_cell.find_with_forms((cell, _run_of(row)) for cell, row in page_found.rows)
+    views = [await _view(cell, row, with_forms) for cell, row in page_found.rows]
     following = None if page_found.following is None else encode_cursor(*page_found.following)
     return {
         "items": [each for each in views if each is not None],

@@ -127,7 +127,7 @@ async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> di
 
 async def _personal_in(access: Access, queued: QueuedMessage) -> Personal | None:
     return await access.personal(
-        RunFacts(queued.run_id, queued.principal, queued.workflow, "", queued.thread_id, False), asked=()
+        RunFacts(queued.run_id, queued.principal, queued.workflow, "", queued.thread_id, False), with_forms=()
     )
 
 
