@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
-from hai_flow.api.http.bodies import Body
+from hai_flow.api.http.bodies import Body, demand_few
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.principals import reject_missing_right
 from hai_flow.api.permissions.rights import Right
@@ -65,7 +65,9 @@ class MigrateBody(Body):
     from_: str = Field(alias="from", pattern=_VERSION, description="`1`, or `1+3f2a9c11` for a dev copy")
     to: str = Field(pattern=_VERSION)
     runs: list[str] | None = Field(default=None, max_length=RUNS_MAX)
-    map: dict[str, Annotated[str, Field(max_length=500, pattern=NO_CONTROL_CHARACTERS)]] = Field(default={})
+    map: Annotated[
+        dict[str, Annotated[str, Field(max_length=500, pattern=NO_CONTROL_CHARACTERS)]], BeforeValidator(demand_few)
+    ] = Field(default={})
     dry_run: bool = False
 
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import msgspec
 from fastapi import Query, Response
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.http.bodies import Body, hash_content
+from hai_flow.api.http.bodies import Body, demand_few, hash_content
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -58,7 +58,7 @@ class ForkBody(Body):
     input: dict[str, Any] | None = None
     state: dict[str, Any] | None = None
     version: str | None = Field(default=None, pattern=_VERSION)
-    map: dict[str, Annotated[str, _NAMED]] = Field(default={})
+    map: Annotated[dict[str, Annotated[str, _NAMED]], BeforeValidator(demand_few)] = Field(default={})
     reason: str = Field(default="", max_length=2000)
     dry_run: bool = False
 
