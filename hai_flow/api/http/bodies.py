@@ -46,7 +46,7 @@ MEMBERS_MAX: Final = 1_000
 
 
 def demand_few(value: Any) -> Any:
-    """The value; Raises PydanticCustomError where it has too many members."""
+    """The value. Raises PydanticCustomError where it has too many members."""
     if isinstance(value, dict) and len(value) > MEMBERS_MAX:
         counts = {"most": MEMBERS_MAX, "count": len(value)}
         raise PydanticCustomError("members", "expected at most {most} members, found {count}", counts)
