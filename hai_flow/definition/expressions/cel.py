@@ -67,8 +67,8 @@ from hai_flow.values import Json
 
 COMPREHENSIONS_MAX: Final = 3
 PARTS_MAX: Final = 100_000
-"""Items and members of what an expression reads: the library takes them over in one call, and keeps the interpreter's
-lock meanwhile."""
+"""Of what an expression reads, by items and members (`MEMBER_PARTS` each): the library takes them over in one call, and
+keeps the interpreter's lock meanwhile."""
 
 _OVER_BUDGET: Final = "Iteration budget"
 
