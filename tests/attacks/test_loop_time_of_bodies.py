@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -216,3 +216,58 @@ async def test_a_body_of_very_many_lists_is_refused(client: httpx2.AsyncClient) 
         assert answer.status_code == status, answer.text[:300]
     answer = await client.post("/v1/tokens", content=json.dumps("[{" * LISTS_MAX), headers=JSON)
     assert answer.status_code == 422, "brackets in a text are none"
+
+
+async def _send_frames(client: httpx2.AsyncClient, path: str, frames: Sequence[str], stalls: Stalls) -> list[str]:
+    """Send frames to a socket, each when the one before is answered, and close it. Returns the answers to inputs."""
+    transport = client._transport
+    assert isinstance(transport, httpx2.ASGITransport)
+    answers: asyncio.Queue[str] = asyncio.Queue()
+    incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    incoming.put_nowait({"type": "websocket.connect"})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if "aui_action_ack" in (text := message.get("text", "")):
+            answers.put_nowait(text)
+
+    scope = {
+        "type": "websocket", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "ws", "path": path,
+        "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": [(b"host", b"127.0.0.1:8000")],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000), "subprotocols": [], "state": {},
+    }  # fmt: skip
+    connected = asyncio.create_task(transport.app(scope, incoming.get, send))
+    result = []
+    for frame in frames:
+        await asyncio.sleep(0)
+        stalls.forget()
+        incoming.put_nowait({"type": "websocket.receive", "text": frame})
+        if "params" not in frame[:20]:
+            result.append(await asyncio.wait_for(answers.get(), 60))
+    incoming.put_nowait({"type": "websocket.disconnect", "code": 1000})
+    await connected
+    return result
+
+
+FRAMES: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "message": lambda x: {"payload": {"text": x if isinstance(x, str) else json.dumps(x)}},
+    "message beside others": lambda x: {"payload": {"text": "hi", "x": x}},
+    "payload": lambda x: {"payload": _object(x)},
+    "edits": lambda x: {"interrupt_id": "{gate}", "action": "approve", "payload": {"edits": {"/value": x}}},
+    "edits of many": lambda x: {"interrupt_id": "{gate}", "action": "approve", "payload": {"edits": _object(x)}},
+    "beside": lambda x: {"interrupt_id": "{gate}", "action": "reject", **_object(x)},
+}
+
+
+@pytest.mark.timeout(300)
+async def test_a_large_frame_is_worked_on_for_long_on_no_socket(client: httpx2.AsyncClient, stalls: Stalls) -> None:
+    answer = await client.post("/v1/workflows", content=FLOW.encode(), headers=YAML)
+    assert answer.status_code == 201, answer.text
+    for name, build in sample(FRAMES.items(), 3):
+        for shape in sample(SHAPES, 3, name):
+            ids = await _begin(client, ROWS["aui input"])
+            params = json.dumps({"type": "params", "data": {"session_id": ids["thread"]}})
+            frame = json.dumps({"type": "input", **build(SHAPES[shape](BYTES_MAX))}, separators=(",", ":"))
+            frame = frame.replace("{gate}", ids["gate"])
+            small = json.dumps({"type": "input", "interrupt_id": "none"})
+            await _send_frames(client, "/api/aui/ws/work", (params, small, frame), stalls)
+            assert stalls.longest < STALL_SECONDS, (name, shape, stalls.longest, stalls.what)

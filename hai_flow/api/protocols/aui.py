@@ -33,6 +33,7 @@ from hai_flow.api.requests.run_visibility import thread_unknown
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.store.runs import threads
 from hai_flow.store.runs.threads import Position
 from hai_flow.values import Json
@@ -286,7 +287,7 @@ class _AuiConnection:
         except TimeoutError:
             return parameters
         try:
-            anew = self._parse_params(self._read(self._first))
+            anew = self._parse_params(await self._read(self._first))
         except Rejected:
             return parameters  # `_up` reads it again, and answers with the mistake
         if anew is None:
@@ -314,7 +315,7 @@ class _AuiConnection:
             text = await self._receive() if self._first is None else self._first
             self._first = None
             try:
-                frame = self._read(text)
+                frame = await self._read(text)
                 if (anew := self._parse_params(frame)) is not None:
                     return anew
             except Rejected as rejected:
@@ -370,11 +371,12 @@ class _AuiConnection:
         it."""
         await self._socket.app.state.sign_ins.record_denial(self._socket, self.access.principal, rejected)
 
-    def _read(self, text: str | bytes) -> Object:
+    async def _read(self, text: str | bytes) -> Object:
         """The frame as an object. Raises Rejected."""
         if isinstance(text, bytes):
             raise Rejected(415, "body.not_json", "expected a text frame with JSON, found a binary one.")
-        frame = posted_json.load(text.encode("utf-8", "surrogatepass"), self._limits)
+        body = text.encode("utf-8", "surrogatepass")
+        frame = await run_by_size(len(body), posted_json.load, body, self._limits)
         if not isinstance(frame, dict):
             raise invalid("", "expected a frame that is a JSON object")
         return frame
