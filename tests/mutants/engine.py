@@ -71,8 +71,9 @@ expression_values = Room(
 expression_values.bug(
     "a long list is converted on the loop",
     ("    spend(len(value))\n    parts = [convert(", "    parts = [convert("),
-    ("    spend(count)\n", ""),
+    ("    spend(count if listed else MEMBER_PARTS * count)\n", ""),
 )
+expression_values.bug("a member counts as an item", ("MEMBER_PARTS: Final = 2", "MEMBER_PARTS: Final = 1"))
 schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_schema_work.py")
 schemas.bug(
     "integers of many digits are compared without end",
