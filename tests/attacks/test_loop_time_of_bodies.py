@@ -235,7 +235,7 @@ async def _send_frames(client: httpx2.AsyncClient, path: str, frames: Sequence[s
         "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": [(b"host", b"127.0.0.1:8000")],
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000), "subprotocols": [], "state": {},
     }  # fmt: skip
-    connected = asyncio.create_task(transport.app(scope, incoming.get, send))
+    connected = asyncio.ensure_future(transport.app(scope, incoming.get, send))
     result = []
     for frame in frames:
         await asyncio.sleep(0)
