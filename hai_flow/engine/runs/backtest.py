@@ -139,10 +139,10 @@ def _compare_questions(
 def _is_passed(state: RunState, plan: Plan, path: str) -> bool:
     """Whether the run will not come to a question at this step any more: there is none, or the step is done, or its
     effect has begun."""
-    step, known = plan.steps.get(plan_path(path)), state.steps.get(path)
+    step, progress = plan.steps.get(plan_path(path)), state.steps.get(path)
     if step is None or (step.approval is None and step.verb_name not in ("ask", "approve")):
         return True
-    return known is not None and (known.attempt > 0 or known.outcome is not None)
+    return progress is not None and (progress.attempt > 0 or progress.outcome is not None)
 
 
 def _explain_unknown(rehearsal: RunRehearsal, end: RunState, pairing: Pairing) -> Iterable[str]:

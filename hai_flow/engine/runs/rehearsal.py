@@ -584,10 +584,10 @@ class RunRehearsal:
         questions = self._find_questions(each, command)
         if not questions:
             return False
-        given = [msgspec.structs.replace(a, id=questions[a.id]) for a in command.answers if a.id in questions]
-        places = [self.state.pendings[answer.id].opened.path for answer in given]
+        answers = [msgspec.structs.replace(a, id=questions[a.id]) for a in command.answers if a.id in questions]
+        places = [self.state.pendings[answer.id].opened.path for answer in answers]
         try:
-            done = self._decide(msgspec.structs.replace(command, answers=tuple(given)), now, each.log_bytes)
+            done = self._decide(msgspec.structs.replace(command, answers=tuple(answers)), now, each.log_bytes)
         except Rejected as refusal:
             for path in places:
                 self.refused[path] = f"the recorded answer to {path} would be refused: {_explain(refusal)}"
