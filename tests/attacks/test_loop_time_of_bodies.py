@@ -98,8 +98,9 @@ def _rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
-_AGUI: Final = "/workflows/work/ag-ui"
-_PROCESS: Final = "/workflows/work/process"
+_NAME: Final = "work"  # that of HEAD
+_AGUI: Final = f"/workflows/{_NAME}/ag-ui"
+_PROCESS: Final = f"/workflows/{_NAME}/process"
 _DECIDE: Final = "/v1/pendings/{gate}/decide"
 _CHECK: Final = "/v1/pendings/{gate}/check"
 _ANYONE: Final = {"from": "anyone", "exclude": []}
@@ -120,7 +121,7 @@ ROWS: Final[dict[str, Row]] = {
     "fork with state": Row("/v1/runs/{run}/fork", lambda x: {"at": 2, "state": {"v": x}}),
     "fork with any state": Row("/v1/runs/{run}/fork", lambda x: {"at": 2, "state": _object(x)}),
     "fork with a map": Row("/v1/runs/{run}/fork", lambda x: {"at": 2, "map": _object(x)}),
-    "migrate": Row("/v1/workflows/work/migrate", lambda x: {"from": "1", "to": "1", "map": _object(x)}),
+    "migrate": Row(f"/v1/workflows/{_NAME}/migrate", lambda x: {"from": "1", "to": "1", "map": _object(x)}),
     "several runs": Row("/v1/runs/bulk", lambda x: {"action": "stop", "runs": x}),
     "edits": Row(_DECIDE, lambda x: _yes({"/value": x})),
     "edits of many": Row(_DECIDE, lambda x: _yes(_object(x))),
@@ -145,12 +146,12 @@ ROWS: Final[dict[str, Row]] = {
     "agui tools": Row(_AGUI, lambda x: _hi(tools=[{"name": "t", "description": "", "parameters": _object(x)}])),
     "agui user": Row(_AGUI, lambda x: _agui(messages=[_user(json.dumps(x))])),
     "agui resume": Row(_AGUI, lambda x: _agui(threadId="{thread}", resume=[_resolved(x)])),
-    "hai": Row("/workflows/work/awp", lambda x: _hi(state={"v": x})),
-    "copilotkit": Row("/cpk/agent/work/run", lambda x: _hi(state={"v": x})),
+    "hai": Row(f"/workflows/{_NAME}/awp", lambda x: _hi(state={"v": x})),
+    "copilotkit": Row(f"/cpk/agent/{_NAME}/run", lambda x: _hi(state={"v": x})),
     "copilotkit envelope": Row("/cpk", lambda x: _ENVELOPE | {"body": _agui(state=x)}),
     "aui input": Row("/api/aui/input", lambda x: {"session_id": "{thread}", "payload": _object(x)}),
     "a2a": Row(
-        "/workflows/work/a2a",
+        f"/workflows/{_NAME}/a2a",
         lambda x: _rpc("SendMessage", {"message": {**_MESSAGE, "parts": [{"data": {"x": x}}]}}),
         headers={"A2A-Version": "1.0"},
     ),

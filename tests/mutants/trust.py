@@ -187,7 +187,10 @@ of_posts = Room(
 )
 of_posts.bug(
     "of two answers to one question in a post the second is dropped",
-    ("if each.tool_call_id in open_questions\n", "if each.tool_call_id in open_questions.keys() - resumed_ids\n"),
+    (
+        "if question is None or (superseded and _list_misplaced(message, question)):",
+        "if question is None or superseded:",
+    ),
 )
 of_posts.bug(
     "edits of an application refuse the result of its tool",

@@ -27,13 +27,13 @@ def open_answers(posted: Posted, state: RunState, *, stale: bool = False) -> tup
     resumed = _read_answers_of_resume(posted, state, stale=stale) or []
     resumed_ids = {each.id for each in resumed}
     open_questions = {each.opened.id: each for each in state.open_questions}
-    messages = [
-        to_pending_answer(each, open_questions[each.tool_call_id], superseded=each.tool_call_id in resumed_ids)
-        for each in call_answers(posted)
-        if each.tool_call_id in open_questions
-        and not (each.tool_call_id in resumed_ids and _list_misplaced(each, open_questions[each.tool_call_id]))
-    ]
-    return (*resumed, *messages)
+    answers = list(resumed)
+    for message in call_answers(posted):
+        question, superseded = open_questions.get(message.tool_call_id), message.tool_call_id in resumed_ids
+        if question is None or (superseded and _list_misplaced(message, question)):
+            continue
+        answers.append(to_pending_answer(message, question, superseded=superseded))
+    return tuple(answers)
 
 
 def find_newest_answer(posted: Posted) -> ToolMessage | None:

@@ -6,16 +6,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
-from hashlib import sha256
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import Query
 from pydantic import BeforeValidator, Field
 
-from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
-from hai_flow.api.http.bodies import Body, demand_few
+from hai_flow.api.http.bodies import Body, demand_few, hash_content
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.principals import reject_missing_right
 from hai_flow.api.permissions.rights import Right
@@ -240,7 +238,7 @@ async def _migrate(
     command = c.Migrate(
         to=plan, by=access.principal.id, who=access.principal.who, paths=mapping, dev=stored.dev, pins=pins
     )
-    body = sha256(values.dumps([stored.sha256.hex(), mapping])).digest()
+    body = await hash_content([stored.sha256.hex(), mapping])
     try:
         async with access.runtime.slots.moving(access.tenant, plan, await access.state(run.id)) as seat:
             outcome = await access.submit(run.id, command, command_id=key, body_sha=body, seat=seat)

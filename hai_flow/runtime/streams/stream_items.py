@@ -36,5 +36,7 @@ def item_of_event(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: U
 def is_slow_to_encode(events: Sequence[e.Event], profiles: Iterable[Profile]) -> bool:
     """Whether events are encoded beside the loop for readers of these profiles: large ones, and a change of the state,
     of which all is masked anew for those from whom a part of it is kept."""
-    changes = any(isinstance(event, e.StateChanged) for event in events)
-    return is_large(events) or (changes and any(profile.personal is not None for profile in profiles))
+    return is_large(events) or (
+        any(profile.personal is not None for profile in profiles)
+        and any(isinstance(event, e.StateChanged) for event in events)
+    )

@@ -16,8 +16,8 @@ from uuid import UUID, uuid4
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from hai_flow import addresses, values
-from hai_flow.api.http.bodies import Body
+from hai_flow import addresses
+from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -190,7 +190,7 @@ class _Lost(Exception):
 
 
 async def _submit(access: Access, state: RunState, command: c.Answer, key: str | None) -> bool:
-    body_sha = sha256(values.dumps([state.run_id, *(each.result for each in command.answers)])).digest()
+    body_sha = await hash_content([state.run_id, *(each.result for each in command.answers)])
     try:
         command_id = None if key is None else f"consume:{key}"  # the key may be that of the start, too
         outcome = await access.submit(UUID(state.run_id), command, command_id=command_id, body_sha=body_sha)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid5
 
@@ -15,7 +14,7 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
-from hai_flow.api.http.bodies import Body
+from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -162,7 +161,7 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
             asking,
             start,
             command_id=f"rule:{row.id}",
-            body_sha=sha256(values.dumps(document)).digest(),
+            body_sha=await hash_content(document),
             asked=access.asked,
         )
     except Rejected as rejected:

@@ -7,15 +7,13 @@ nothing twice. A client that lost its connection names the same runs once more (
 from __future__ import annotations
 
 import asyncio
-from hashlib import sha256
 from typing import Any, Final, Literal
 from uuid import UUID
 
 from pydantic import Field
 
-from hai_flow import values
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
-from hai_flow.api.http.bodies import Body
+from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -149,7 +147,7 @@ async def _find_in_cell(access: Access, wanted: run_lists.Filter) -> list[run_li
 async def _perform(
     access: Access, body: ControlRunsBody, chosen: list[tuple[UUID, str]], key: str | None
 ) -> list[dict[str, Any]]:
-    sha = sha256(values.dumps([body.action, body.reason])).digest()
+    sha = await hash_content([body.action, body.reason])
     some = asyncio.Semaphore(AT_ONCE)
 
     async def one(id: UUID, status: str) -> dict[str, Any]:

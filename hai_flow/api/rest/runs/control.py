@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Any
 
 from pydantic import Field
 
-from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.http.bodies import Body
+from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -47,7 +45,7 @@ async def _view(access: Access, row: RunRow) -> dict[str, Any]:
 async def _control(access: Access, run_id: str, command: c.Command, key: str | None) -> dict[str, Any]:
     row = await access.run(run_id)
     content = [type(command).__name__, getattr(command, "reason", "")]
-    outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(content)).digest())
+    outcome = await access.submit(row.id, command, command_id=key, body_sha=await hash_content(content))
     extra = {"in_flight": outcome.value["in_flight"]} if "in_flight" in (outcome.value or {}) else {}
     return {**await _view(access, row), **extra}
 
@@ -110,7 +108,7 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
         below=await access.catalog.find_asking_by_input(access.tenant, plan, state),
     )
     content = ["Skip", body.step, body.output, body.reason]
-    await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(content)).digest())
+    await access.submit(row.id, command, command_id=key, body_sha=await hash_content(content))
     return {**await _view(access, row), "in_flight": 0}
 
 
@@ -129,7 +127,7 @@ async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: Comm
         raise Rejected(422, "request.invalid", f"for: {error}.", findings=[finding]) from None
     row = await access.run(run_id)
     command = c.Jump(by=access.principal.id, ms=ms)
-    outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(["Jump", ms])).digest())
+    outcome = await access.submit(row.id, command, command_id=key, body_sha=await hash_content(["Jump", ms]))
     state = await access.state(row.id)
     return {
         **await _view(access, row),
