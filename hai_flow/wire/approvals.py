@@ -17,15 +17,23 @@ CONSUME: Final = "consume"  # the frontend tool that a workflow of approvals cal
 
 
 def call_of(state: RunState) -> PendingState | None:
-    """The newest call of `consume`."""
+    """The call of `consume` that was answered; else the newest, unless it is over and people are asked anew."""
     calls = [each for each in state.pendings.values() if each.opened.kind == "tool" and each.opened.tool == CONSUME]
-    return calls[-1] if calls else None
+    call = max(calls, key=lambda each: (each.status == "answered", *_order(each)), default=None)
+    gate = find_gate(state)
+    if call is None or gate is None or call.status in ("open", "answered") or _order(gate) < _order(call):
+        return call
+    return None
 
 
 def find_gate(state: RunState) -> PendingState | None:
     """The newest question to people."""
-    gates = [each for each in state.pendings.values() if each.opened.kind in ("approve", "gate")]
-    return gates[-1] if gates else None
+    gates = (each for each in state.pendings.values() if each.opened.kind in ("approve", "gate"))
+    return max(gates, key=_order, default=None)
+
+
+def _order(pending: PendingState) -> tuple[int, str]:
+    return pending.opened.at, pending.opened.id
 
 
 def status_of(state: RunState) -> str:

@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import os
+import re
+import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,7 +24,7 @@ from hai_flow.wire.mcp import IDEMPOTENCY_KEY
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import ROOT, YAML, ServerProcess, serving
 
 ROLES: Final = {
     "agent:bot": ["requester"],
@@ -29,9 +32,12 @@ ROLES: Final = {
     "user:ann": ["decider", "boss"],
     "user:bob": ["decider", "boss"],
     "user:cfo": ["decider", "cfo"],
+    "user:fay": ["decider", "finance"],
+    "user:fin": ["decider", "finance"],
     "user:oli": ["operator"],
     "user:pat": ["publisher"],
 }
+PAGE: Final = (ROOT / "docs" / "approvals.md").read_text()
 BOSS: Final = {"from": ["role:boss"]}
 TRANSFER: Final = {"to": "DE-4711", "amount": 82000}
 
@@ -120,6 +126,24 @@ def test_approval_is_asked_decided_and_consumed_once(house: House) -> None:
         assert refusal(house.consume(asked["id"], digest=decided["digest"])) == (409, "approval_over")
     run = wait(lambda: (r := house.call("agent:bot", "GET", f"/v1/runs/{asked['id']}").json())["ended_at"] and r)
     assert (run["status"], run["output"]) == ("finished", {"outcome": "consumed"})
+
+
+def test_curl_commands_of_the_page_ask_wait_and_consume_as_they_stand(house: House) -> None:
+    request, look, consume = re.findall(r"^curl (?:.*\\\n)*.*", PAGE, re.MULTILINE)
+    key = house.people.key("agent:bot", roles=ROLES["agent:bot"])[1]
+    environment = os.environ | {"HAI_FLOW_URL": house.server.url, "HAI_FLOW_KEY": key, "NO_PROXY": "*"}
+
+    def run(command: str, id: str = "") -> dict[str, Any]:
+        shell = ["sh", "-c", command.replace("0194...", id)]
+        return json.loads(subprocess.run(shell, env=environment, capture_output=True, check=True).stdout)
+
+    asked = run(request)
+    assert run(request)["id"] == asked["id"]
+    for person in ("user:fay", "user:fin"):
+        house.decide(asked, person)
+    assert run(look, asked["id"])["status"] == "approved"
+    assert run(consume, asked["id"])["status"] == "consumed"
+    assert run(consume, asked["id"])["code"] == "approval_over"
 
 
 def test_same_key_asks_once_and_consumes_once_however_often_it_is_sent(house: House) -> None:
@@ -294,30 +318,14 @@ def test_events_of_an_approval_stream_as_those_of_every_run(house: House) -> Non
 
 
 def test_workflow_of_ones_own_takes_the_place_of_the_built_in_one(house: House) -> None:
-    source = """
-hai: flow/v1
-name: transfers
-version: 1
-input: {type: object, required: [action, arguments], properties: {action: {type: string}, arguments: {type: object}}}
-tools:
-  consume:
-    frontend:
-      description: Go
-      parameters: {type: object, properties: {action: {type: string}, arguments: {type: object}}}
-      result: {type: object}
-steps:
-  - id: review
-    approve: {title: Pay?, evidence: {arguments: "${{ input.arguments }}"}, from: role:cfo}
-    on_reject: [{return: null}]
-  - call: consume
-    with: {action: "${{ input.action }}", arguments: "${{ input.arguments }}"}
-"""
+    [source] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     published = house.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML)
     assert published.status_code == 201, published.text
     asked = house.ask(workflow="transfers", policy=None, expires_in=None)
     assert asked["workflow"] == "transfers"
-    house.decide(asked, "user:cfo")
-    assert house.consume(house.look(asked["id"], 30)["id"], arguments=TRANSFER).status_code == 200
+    house.decide(asked, "user:fay", edits={"arguments": {"amount": 80000}})
+    house.decide(asked, "user:fin")
+    assert house.consume(house.look(asked["id"], 30)["id"], arguments={"amount": 80000}).status_code == 200
     plain = source.replace("name: transfers", "name: no_tool").replace("consume", "other")
     assert house.call("user:pat", "POST", "/v1/workflows", content=plain, headers=YAML).status_code == 201
     body = {"action": "a", "arguments": {}, "workflow": "no_tool"}
@@ -325,6 +333,46 @@ steps:
     run = house.call("agent:bot", "POST", "/v1/runs", json={"workflow": "no_tool", "input": body | {"x": 1}})
     if run.status_code == 201:
         assert refusal(house.call("agent:bot", "GET", f"/v1/approvals/{run.json()['id']}"))[0] == 404
+
+
+ASKS_AGAIN: Final = """
+hai: flow/v1
+name: asks_again
+version: 1
+input: {type: object, required: [action, arguments], properties: {action: {type: string}, arguments: {type: object}}}
+tools:
+  consume:
+    frontend: {description: Go, parameters: {type: object, properties: {action: {type: string}, arguments: {type: object}}},
+      result: {type: object}}
+steps:
+  - {id: a, approve: {title: Pay?, from: role:boss}}
+  - {id: b, approve: {title: Pay?, from: role:boss}}
+  - call: consume
+    with: {action: "${{ input.action }}", arguments: "${{ input.arguments }}"}
+    catch: [{errors: [tool.declined], steps: [{id: c, approve: {title: Pay?, from: role:boss}}]}]
+  - {call: consume, with: {action: "${{ input.action }}", arguments: "${{ input.arguments }}"}}
+  - {call: consume, with: {action: "${{ input.action }}", arguments: "${{ input.arguments }}"}}
+"""
+
+
+def test_approval_of_several_questions_shows_the_newest_and_is_consumed_once(house: House) -> None:
+    assert house.call("user:pat", "POST", "/v1/workflows", content=ASKS_AGAIN, headers=YAML).status_code == 201
+    for _ in range(4):  # in each run the ids of its questions are in another order
+        asked = house.ask(workflow="asks_again", policy=None, expires_in=None)
+        id, seen = asked["id"], {asked["pending_id"]}
+        house.decide(asked)
+        second = wait(lambda id=id, seen=seen: (now := house.look(id))["pending_id"] not in seen and now)
+        house.decide(second)
+        assert house.look(id, 30)["status"] == "approved"
+        [call] = house.call("agent:bot", "GET", f"/v1/pendings?run_id={id}").json()["items"]
+        house.decide({"pending_id": call["id"]}, "agent:bot", None, error="not now")
+        seen.add(second["pending_id"])
+        third = wait(lambda id=id, seen=seen: (now := house.look(id))["pending_id"] not in seen and now)
+        assert third["status"] == "pending"
+        house.decide(third)
+        assert house.look(id, 30)["status"] == "approved"
+        assert house.consume(id, arguments=TRANSFER).status_code == 200
+        assert refusal(house.consume(id, arguments=TRANSFER)) == (409, "approval_over")
 
 
 def test_mcp_client_asks_and_consumes_by_tools(house: House) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import httpx2
 import pytest
 
 from tests.support.chats import FeishuPlatform, SlackPlatform, Wrong
-from tests.support.chats.world import BOSS, FLOWS, PLATFORMS, Chat, chatting, settings_of, wait_for
+from tests.support.chats.world import BOSS, FLOWS, PLATFORMS, Asked, Chat, chatting, settings_of, wait_for
 from tests.support.postgres import Server, run_apart
 from tests.support.server import YAML, serving
 
@@ -133,6 +134,35 @@ def test_who_decides_elsewhere_is_named_on_the_card(chat: Chat) -> None:
     assert "decided already" in asked.press("Approve", chat.platform.ann, card) or "not good" in asked.press(
         "Approve", chat.platform.ann, card
     )
+
+
+def test_a_delegate_decides_in_a_chat_for_who_is_away(chat: Chat) -> None:
+    eve, bob, admin = chat.platform.eve, chat.platform.bob, chat.people.person("user:root", roles=["admin"])
+    today = datetime.now(UTC).date()
+    absence = {"first_day": f"{today}", "last_day": f"{today + timedelta(days=1)}", "delegate": "user:eve"}
+
+    def enter(person: str) -> str:
+        answer = chat.http.post("/v1/absences", json={"person": person, **absence}, headers=admin)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def press(workflow: str) -> tuple[Asked, str]:
+        asked = chat.ask(workflow)
+        cards = wait_for(
+            lambda: [each for each in chat.platform.of(asked.mark) if each.buttons and bob not in each.place]
+        )
+        return asked, asked.press("Approve", eve, cards[0])
+
+    absences = [enter("user:ann")]
+    for workflow in ("paying", "addressed"):
+        asked, told = press(workflow)
+        assert "Recorded, as user:eve for user:ann" in told
+        assert "Approved by user:eve for user:ann" in asked.result()
+    absences.append(enter("user:bob"))
+    asked, told = press("paying")
+    assert ("You decide this for user:ann and for user:bob" in told, asked.votes()) == (True, [])
+    for id in absences:
+        assert chat.http.delete(f"/v1/absences/{id}", headers=admin).status_code == 204
 
 
 def test_chat_false_keeps_questions_out_of_chats(chat: Chat) -> None:

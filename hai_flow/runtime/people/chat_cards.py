@@ -251,7 +251,7 @@ class ChatCards(Service):
         is_open, decides = pending.status == "open", False
         if person is not None:
             item = await self._inbox.item(row.tenant, person, row.run_id, row.pending_id)
-            decides = item is not None and item.obstacle is None
+            decides = item is not None and (item.obstacle is None or bool(item.for_others))
         else:
             decides = True
         readable = person is not None and (decides or not is_open)

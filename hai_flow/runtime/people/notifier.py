@@ -328,15 +328,22 @@ def _reseat(
     """The receivers, with those who decide for people that are away in the place of these. One whose seat nobody
     holds, or whose delegate the channels do not reach, is told all the same."""
     people = [row.person for row in away.values() if _is_asked(row, asked)] if given.person is None else [given.person]
-    names = tuple(dict.fromkeys(text.partition(":")[0] for text in given.notify))
     unchanged = list(receivers) if given.person is None else []
     for person in people:
         one = all_ids(person)[0]
         holder = all_ids(find_seat(one, away, all_ids).holder or one)
-        theirs = [each for each in channels.recipients(place, names, holder, connected) if each.person in holder]
+        notify = dict.fromkeys(name for text in given.notify for name in _name_receivers(place, text, holder))
+        theirs = [each for each in channels.recipients(place, [*notify], holder, connected) if each.person in holder]
         if theirs:
             unchanged = [*(each for each in unchanged if each.person not in all_ids(person)), *theirs]
     return list(dict.fromkeys(unchanged))
+
+
+def _name_receivers(place: TenantChannels, text: str, holder: Sequence[str]) -> list[str]:
+    """The channel of `notify`, for the holder of a seat: in a chat with a room their account if the document named
+    people there."""
+    name, _, whom = text.partition(":")
+    return [f"{name}:{id}" for id in holder] if whom and isinstance(place.channels.get(name), App) else [name]
 
 
 def _is_asked(row: AbsenceRow, asked: Sequence[str]) -> bool:

@@ -121,6 +121,13 @@ steps:
       deadline: 1d
 ---
 hai: flow/v1
+name: addressed
+version: 1
+input: {type: object, properties: {mark: {type: string, default: x}}}
+steps:
+  - {id: go, approve: {title: "Go ${{ input.mark }}?", from: [user:ann], notify: ["chat:ann"], deadline: 1d}}
+---
+hai: flow/v1
 name: rooms
 version: 1
 input: {type: object, properties: {mark: {type: string, default: x}}}

@@ -242,8 +242,15 @@ class _Desk:
     async def _decide(self, pressed: _Pressed, press: Press) -> PressOutcome:
         theirs, pending_id = pressed.theirs, pressed.card.pending_id
         subject = f"pending:{pending_id}"
+        item = await theirs.inbox.item(self._tenant, theirs.principal.who, pressed.card.run_id, pending_id)
+        others = () if item is None or item.obstacle is None else item.for_others
+        if len(others) > 1:
+            return PressOutcome(f"You decide this for {' and for '.join(others)}: do so {self._page(pending_id)}")
+        other, speaking = next(iter(others), None), theirs
         try:
-            run, pending = await find_pending(theirs, pending_id)
+            if other is not None:
+                speaking = theirs.acting(await theirs.inbox.representing(self._tenant, theirs.principal.who, other))
+            run, pending = await find_pending(speaking, pending_id)
         except Rejected:
             raise _Refusal("This question is not for you to decide.", theirs, subject) from None
         plan = await theirs.catalog.plan(self._tenant, bytes.fromhex(run.sha256))
@@ -262,7 +269,7 @@ class _Desk:
         fields = {each.name for each in _list_fields(pending, choice) or ()}
         if extra := next((name for name in filled_in if _FIELD.fullmatch(name) and name not in fields), None):
             raise _Refusal(f"{extra} is no field of this dialog; nothing is decided.", theirs, subject)
-        body = self._answer(pending, choice, filled_in, pressed.button.question.hex())
+        body = self._answer(pending, choice, filled_in, pressed.button.question.hex(), other)
         if isinstance(body, PressOutcome):
             return body
         return await self._submit(pressed, press, pending, body)
@@ -280,7 +287,8 @@ class _Desk:
         await chat.use_button(theirs.pool, digest)
         await chat.hurry_cards(theirs.pool, pressed.card.run_id)
         decided = "" if view["status"] == "open" else f" The question is decided: {view['status']}."
-        return PressOutcome(f"Recorded, as {theirs.principal.id}.{decided}", done=True)
+        person = " for ".join(filter(None, (theirs.principal.id, body.on_behalf_of)))
+        return PressOutcome(f"Recorded, as {person}.{decided}", done=True)
 
     async def _open_dialog(
         self, pressed: _Pressed, press: Press, pending: PendingState, choice: cards.Choice
@@ -288,20 +296,30 @@ class _Desk:
         """A dialog for the person who pressed, or where they decide instead."""
         fields = _list_fields(pending, choice)
         if press.dialogs is None or fields is None or not press.dialogs.admit(fields):
-            base = self._access.settings.public_url
-            page = "in your inbox" if base is None else f"{base.rstrip('/')}{addresses.pending(pending.opened.id)}"
-            return PressOutcome(f"This needs more than a press: decide it at {page}")
+            return PressOutcome(f"This needs more than a press: decide it {self._page(pending.opened.id)}")
         token = sign_address(token_urlsafe(32), cell_of(pressed.card.run_id))
         button = msgspec.structs.replace(pressed.button, digest=digest_of(token), account=press.account)
         await chat.add_buttons(pressed.theirs.pool, [button])
         return PressOutcome("", dialog=Dialog(choice.label.rstrip("…"), token, tuple(fields)))
 
+    def _page(self, pending_id: str) -> str:
+        base = self._access.settings.public_url
+        return "in your inbox" if base is None else f"at {base.rstrip('/')}{addresses.pending(pending_id)}"
+
     def _answer(
-        self, pending: PendingState, choice: cards.Choice, filled_in: Mapping[str, Sequence[str]], digest: str
+        self,
+        pending: PendingState,
+        choice: cards.Choice,
+        filled_in: Mapping[str, Sequence[str]],
+        digest: str,
+        other: str | None,
     ) -> DecideBody | PressOutcome:
-        """The answer of a press or a dialog; what is wrong with it is for the rules of the question to say."""
+        """The answer of a press or a dialog, for the person `other`; what is wrong with it is for the rules of the
+        question to say."""
         opened = pending.opened
         members: dict[str, Any] = {"digest": digest}
+        if other is not None:
+            members["on_behalf_of"] = other
         if choice.option:
             members["decision"] = "approve" if choice.option == cards.EDIT else choice.option
         if reason := "".join(filled_in.get("reason", ())):

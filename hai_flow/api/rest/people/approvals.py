@@ -209,7 +209,7 @@ async def _consumed_before(state: RunState, body: ConsumeBody, token: str, base:
         return {**await show(state, base), "already": True}
     winner: dict[str, Json] = {"status": status}
     if status == "pending":
-        message = "nobody has approved this yet: wait for `approved` (GET with `wait`), then consume it."
+        message = "this can't be consumed yet: wait for `approved` (GET with `wait`), then consume it."
         raise Rejected(409, "approval_open", message, winner=winner)
     if call is not None and call.at is not None:
         winner["at"] = instants.rfc3339(call.at)
