@@ -59,7 +59,9 @@ class House(NamedTuple):
         assert answer.status_code == 201, answer.text
         return answer.json()
 
-    def decide(self, approval: dict[str, Any], who: str = "user:ann", decision: str = "approve", **more: Any) -> None:
+    def decide(
+        self, approval: dict[str, Any], who: str = "user:ann", decision: str | None = "approve", **more: Any
+    ) -> None:
         path = f"/v1/pendings/{approval['pending_id']}/decide"
         answer = self.call(who, "POST", path, json={"decision": decision, **more})
         assert answer.status_code == 200, answer.text
@@ -342,8 +344,10 @@ version: 1
 input: {type: object, required: [action, arguments], properties: {action: {type: string}, arguments: {type: object}}}
 tools:
   consume:
-    frontend: {description: Go, parameters: {type: object, properties: {action: {type: string}, arguments: {type: object}}},
-      result: {type: object}}
+    frontend:
+      description: Go
+      parameters: {type: object, properties: {action: {type: string}, arguments: {type: object}}}
+      result: {type: object}
 steps:
   - {id: a, approve: {title: Pay?, from: role:boss}}
   - {id: b, approve: {title: Pay?, from: role:boss}}
@@ -355,7 +359,7 @@ steps:
 """
 
 
-def test_approval_of_several_questions_shows_the_newest_and_is_consumed_once(house: House) -> None:
+def test_approval_of_several_questions_shows_the_newest_and_ends_once(house: House) -> None:
     assert house.call("user:pat", "POST", "/v1/workflows", content=ASKS_AGAIN, headers=YAML).status_code == 201
     for _ in range(4):  # in each run the ids of its questions are in another order
         asked = house.ask(workflow="asks_again", policy=None, expires_in=None)
