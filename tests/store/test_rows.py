@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import asyncpg
 
 from hai_flow.store.commit import commits
-from hai_flow.store.commit.entries import PendingRow, TurnRow
+from hai_flow.store.commit.entries import CommandRow, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.messaging import concurrency_slots, hints
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs, run_lists
-from tests.store.conftest import TENANT, birth, commit, decision, load, now, somebody_waits
+from tests.store.conftest import TENANT, birth, commit, decision, load, now, somebody_waits, win
 from tests.support.waiting import until
 
 
@@ -81,6 +82,35 @@ async def test_entries_may_differ_in_everything_that_they_say(db: Database) -> N
     loaded = await load(db, chatty.run_id)
     assert (loaded.status, loaded.wake_at) == ("waiting", wake)
     assert (await load(db, plain.run_id)).status == "running"
+
+
+async def test_an_entry_writes_the_same_rows_alone_and_beside_another(db: Database) -> None:
+    """The one row of a part comes by other parameters than several, and so does that of a run."""
+    alone, beside = [birth(slot=f"thread:{number}", input=b"{}", **_RELATED) for number in range(2)]
+    await win(db, alone)
+    await win(db, beside, birth())
+    for start, others in ((alone, ()), (beside, (birth(),))):
+        change = decision(start.run_id, 1, status="failed", busy=False, result=b"{}", votes=[_VOTE], summary="Done")
+        await win(db, change, *others)
+    for table, column in _TABLES_OF_RUNS.items():
+        query = f"SELECT to_jsonb(t) - $1::text[] FROM {table} t WHERE {column} = $2"
+        rows = [await db.api.fetch(query, _OF_ITS_OWN, start.run_id) for start in (alone, beside)]
+        assert rows[0] == rows[1] != [], table
+
+
+_RELATED: Final[dict[str, Any]] = {
+    "commands": [CommandRow("c", b"sha", b"{}")],
+    "pendings": [PendingRow("p", "open", "a", b"d", now() + timedelta(days=1), b"{}", "user:a", "tool", "words")],
+    "outbox": [OutboxRow("child_started", "x", b"{}")],
+    "turns": [TurnRow(1, first=1, last=1)],
+    "messages": [MessageRow(0, "m", "user", b"{}", 1)],
+}
+_VOTE: Final = VoteRow("p", "user:b", b"{}", "approve", "user:c")
+_TABLES_OF_RUNS: Final = {
+    "runs": "id", "log": "run_id", "commands": "run_id", "pendings": "run_id", "inbox": "run_id", "votes": "run_id",
+    "outbox": "run_id", "turns": "run_id", "messages": "run_id",
+}  # fmt: skip
+_OF_ITS_OWN: Final = ["id", "run_id", "slot", "place", "at", "created_at", "ended_at", "opened_at", "due_at"]
 
 
 async def test_an_older_release_does_not_overwrite_a_newer_snapshot(db: Database) -> None:

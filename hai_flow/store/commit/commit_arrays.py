@@ -1,33 +1,48 @@
-"""The arrays of a commit: a column for each, in the order in which its statements have them."""
+"""The parameters of a commit, in the order in which its statements have them: an array for each column of a part, or
+the values of its only row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from hai_flow.store.commit.commit_sql import CHILDREN
+from hai_flow.store.commit.commit_sql import CHILDREN, SINGLE
 from hai_flow.store.commit.entries import Entry
 
 # A column that no row uses: NULL instead of an array, which unnest takes for an empty one, and the driver for nothing.
 _NO: Final = None
 
 Rows: TypeAlias = Sequence[tuple[int, Entry]]
-Arrays: TypeAlias = Iterable[Sequence[Any] | None]
+Arrays: TypeAlias = Iterable[Any]
 
 
-def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[str]) -> Iterable[Sequence[Any] | None]:
-    """The arrays of a commit with these parts, after worker and time. A column that no entry has costs (nearly)
+def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[str]) -> Arrays:
+    """The parameters of a commit with these parts, after worker and time. A column that no entry has costs (nearly)
     nothing."""
     if "moved" in parts:
-        yield from _build_moved_arrays(moved, parts)
+        yield from (
+            _build_single_move(moved[0], parts) if SINGLE + "moved" in parts else _build_moved_arrays(moved, parts)
+        )
     rows = list(enumerate((*moved, *born), 1))
     for part in CHILDREN:
         if part in parts:
-            yield from _CHILD_ARRAYS[part](rows)
+            yield from _values(_CHILD_ARRAYS[part](rows), part, parts)
     if "audit" in parts:
-        yield from _build_audit_arrays(rows)
+        yield from _values(_build_audit_arrays(rows), "audit", parts)
     if "births" in parts:
-        yield from build_born_arrays(born, len(moved) + 1, parts)
+        yield from _values(build_born_arrays(born, len(moved) + 1, parts), "births", parts)
+
+
+def _values(arrays: Arrays, part: str, parts: frozenset[str]) -> Arrays:
+    return [array[0] for array in arrays] if SINGLE + part in parts else arrays
+
+
+def _build_single_move(entry: Entry, parts: frozenset[str]) -> Arrays:
+    yield from (
+        entry.run_id, entry.tenant, entry.n, entry.events, entry.version, entry.fence, entry.status, entry.busy,
+        entry.wake_at, entry.cut or None, entry.take_slot, entry.result,
+    )  # fmt: skip
+    yield from (array[0] for array in _list_seldom_columns([entry], parts))
 
 
 def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays:
@@ -44,6 +59,10 @@ def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays
     yield _sparse([entry.cut or None for entry in moved])
     yield _sparse([entry.take_slot for entry in moved])
     yield _sparse([entry.result for entry in moved])
+    yield from _list_seldom_columns(moved, parts)
+
+
+def _list_seldom_columns(moved: Sequence[Entry], parts: frozenset[str]) -> Iterable[list[Any]]:
     if "moves" in parts:
         yield [None if entry.moved is None else entry.moved.workflow for entry in moved]
         yield [None if entry.moved is None else entry.moved.workflow_version for entry in moved]
