@@ -348,6 +348,7 @@ _RECORDS: Final = (
     "Pending",
     "Message",
     "Timer",
+    "ModelUsage",
     "Snapshot",
     "Left",
     "Rehearsal",
@@ -368,6 +369,7 @@ _TS_TYPES: Final = {
     "str": "string",
     "datetime": "string",
     "int": "number",
+    "float": "number",
     "bool": "boolean",
     "None": "null",
     "Json": "unknown",
@@ -381,6 +383,7 @@ _TS_TYPES: Final = {
     "list[Pending]": "Question[]",
     "list[Message]": "RunMessage[]",
     "list[Timer]": "Timer[]",
+    "list[ModelUsage]": "ModelUsage[]",
     "list[TenantCell]": "TenantCell[]",
     "list[SlotHolder]": "SlotHolder[]",
 }

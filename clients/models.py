@@ -70,6 +70,7 @@ RECORDS: Final = {
     "Difference": "Difference",
     "Left": "Left",
     "Rehearsal": "Rehearsal",
+    "ModelUsage": "ModelUsage",
     "Snapshot": "Snapshot",
     "Thread": "Thread",
     "ThreadWithRuns": "ThreadWithRuns",
@@ -117,6 +118,7 @@ _ABSENT: Final = {
     "Decided": {"rule": "None"},
     "Run": {
         "summary": "None",
+        "workflow_title": "None",
         "frozen": "False",
         "held_by": "None",
         "branch_of": "None",
@@ -149,7 +151,7 @@ _ABSENT: Final = {
     "Change": {"was": "None"},
     "StepState": {"output": "None", "error": "None"},
     "Origin": {"path": "None"},
-    "Snapshot": {"trigger": "''", "origin": "None"},
+    "Snapshot": {"trigger": "''", "origin": "None", "usage": "[]"},
     "Schedule": {"explained": "[]"},
     "RunCounts": {"missing": "[]"},
     "InboxCounts": {"missing": "[]"},
@@ -175,7 +177,8 @@ _ABOUT: Final = {
     in microseconds since 1970. As a line of JSON each, `hai-flow audit verify --file` checks them.""",
     "NewKey": "`key` is the secret text that `Client(key=...)` takes. It is shown this once.",
     "Snapshot": """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: how it was
-    started ("" where an older server does not say); `origin`: the run that started it, if one did.""",
+    started ("" where an older server does not say); `origin`: the run that started it, if one did; `usage`: what each
+    model took, also for the runs below it.""",
     "File": """A file of yours. `id`: the name by which input, answers and messages refer to it. `part`: the file as a
     part of a message.""",
 }

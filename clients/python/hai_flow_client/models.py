@@ -98,6 +98,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     thread_id: str
     workflow: str
+    workflow_title: str | None = None
     summary: str | None = None
     version: Version
     status: str
@@ -704,9 +705,24 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     stops: Left | None
 
 
+class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the answers of one model took in all: how many `calls`, their tokens (`cached` of the `input`, `reasoning`
+    of the `output`), and their `cost` in US dollars; None: its price is not known."""
+
+    provider: str
+    model: str
+    calls: int
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    cost: float | None
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: how it was started (""
-    where an older server does not say); `origin`: the run that started it, if one did."""
+    where an older server does not say); `origin`: the run that started it, if one did; `usage`: what each model took,
+    also for the runs below it."""
 
     run_id: str
     seq: int
@@ -720,6 +736,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pendings: list[Pending]
     messages: list[Message]
     timers: list[Timer]
+    usage: list[ModelUsage] = []
     output: Json
     error: Error | None
 

@@ -362,6 +362,7 @@ export interface Run {
   id: string;
   threadId: string;
   workflow: string;
+  workflowTitle?: string | null;
   summary?: string | null;
   version: Version;
   status: string;
@@ -473,8 +474,24 @@ export interface Timer {
 }
 
 /**
+ * What the answers of one model took in all: how many `calls`, their tokens (`cached` of the `input`, `reasoning` of
+ * the `output`), and their `cost` in US dollars; None: its price is not known.
+ */
+export interface ModelUsage {
+  provider: string;
+  model: string;
+  calls: number;
+  input: number;
+  output: number;
+  cached: number;
+  reasoning: number;
+  cost: number | null;
+}
+
+/**
  * A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: how it was started (""
- * where an older server does not say); `origin`: the run that started it, if one did.
+ * where an older server does not say); `origin`: the run that started it, if one did; `usage`: what each model took,
+ * also for the runs below it.
  */
 export interface Snapshot {
   runId: string;
@@ -489,6 +506,7 @@ export interface Snapshot {
   pendings: Question[];
   messages: RunMessage[];
   timers: Timer[];
+  usage?: ModelUsage[];
   output: unknown;
   error: RunError | null;
 }

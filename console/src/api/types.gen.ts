@@ -344,6 +344,7 @@ export interface ControlledRun {
   id: string;
   thread_id: string;
   workflow: string;
+  workflow_title: string | null;
   summary: string | null;
   version: Version;
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
@@ -737,6 +738,7 @@ export interface JumpedRun {
   id: string;
   thread_id: string;
   workflow: string;
+  workflow_title: string | null;
   summary: string | null;
   version: Version;
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
@@ -853,6 +855,17 @@ export interface Migration {
   dry_run: boolean;
   runs: MigratedRun[];
   more: boolean;
+}
+
+export interface ModelUsage {
+  provider: string;
+  model: string;
+  calls: number;
+  input: number;
+  output: number;
+  cached: number;
+  reasoning: number;
+  cost: number | null;
 }
 
 export interface NewKey {
@@ -1256,6 +1269,7 @@ export interface Run {
   id: string;
   thread_id: string;
   workflow: string;
+  workflow_title: string | null;
   summary: string | null;
   version: Version;
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
@@ -1406,6 +1420,7 @@ export interface Snapshot {
   pendings: Pending[];
   messages: Message[];
   timers: Timer[];
+  usage: ModelUsage[];
   output: Json;
   error: Record<string, Json> | null;
 }

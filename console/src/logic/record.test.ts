@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import type { Json } from "../api/types.gen.ts";
 import type { LogEvent } from "./event.ts";
-import { Recorded, usedOf } from "./record.ts";
+import { Recorded } from "./record.ts";
 
 const log = (...told: [string, Record<string, Json>][]): LogEvent[] =>
   told.map(([type, more], i) => ({ seq: i + 1, turn: 1, type, at: i, ...more }) as LogEvent);
@@ -27,13 +27,6 @@ function recorded(): Recorded {
 test("a call is at each moment what was known of it", () => {
   const at = (seq: number): unknown[] => recorded().callsAt(seq).map(({ args, result }) => [args, result]);
   assert.deepEqual([0, 1, 2, 5, 8].map(at), [[], [["", null]], [['{"n":', null]], [['{"n":1}', null]], [['{"n":1}', "done"]]]);
-});
-
-test("tokens and cost add up; one cost that is not known leaves the sum unknown", () => {
-  const used = (seq: number): unknown => usedOf(recorded().modelCallsAt(seq));
-  assert.deepEqual(used(2), { calls: 0, tokens: 0, cost: 0 });
-  assert.deepEqual(used(6), { calls: 1, tokens: 15, cost: 0.5 });
-  assert.deepEqual(used(8), { calls: 2, tokens: 16, cost: null });
 });
 
 test("a handover lasts until its end", () => {

@@ -47,13 +47,6 @@ export interface Handover {
   ended: boolean;
 }
 
-export interface Used {
-  calls: number;
-  tokens: number;
-  /** null: of some the cost is not known. */
-  cost: number | null;
-}
-
 interface CallRecord extends Omit<ToolCall, "args" | "result" | "error"> {
   pieces: { seq: number; text: string }[];
   resolved: { seq: number; result: string; error: string | null } | null;
@@ -160,16 +153,6 @@ function modelCall(event: LogEvent, use: Record<string, Json>): ModelCall {
     estimated: use["estimated"] === true,
     repair: use["repair"] === true,
   };
-}
-
-export function usedOf(calls: readonly ModelCall[]): Used {
-  const used: Used = { calls: 0, tokens: 0, cost: 0 };
-  for (const each of calls) {
-    used.calls += each.calls;
-    used.tokens += each.input + each.output;
-    used.cost = used.cost === null || each.cost === null ? null : used.cost + each.cost;
-  }
-  return used;
 }
 
 /** The place of the first event after `seq`, or of the first of what events have told. */

@@ -94,7 +94,7 @@ class RunVisibility(TenantScope):
                 await self._look_for_nothing(UUID(str(run_id)))
         if row is None or await self.sight(row) < least:
             raise reject_unknown_run(run_id)
-        return _disguise_row(row)
+        return await self._disguise_row(row)
 
     async def sight(self, run: RunSummary) -> Sight:
         """How much of the run the principal sees."""
@@ -373,24 +373,25 @@ class RunVisibility(TenantScope):
         if run.ended_at is not None or not is_canary(run.workflow_name, run.started_by):
             return run
         row = await run_lists.get_run(self.reads, self.tenant, run.id)
-        return run if row is None else _disguise_row(row)
+        return run if row is None else await self._disguise_row(row)
 
-
-def _disguise_row(run: RunRow) -> RunRow:
-    """The row of a run as `disguise_state` shows the run."""
-    if run.ended_at is not None or not is_canary(run.workflow_name, run.started_by):
-        return run
-    disguise = None if run.input is None else read_disguise(values.loads(run.input))
-    if disguise is None:
-        return run
-    return dataclasses.replace(
-        run,
-        workflow=bytes.fromhex(disguise.sha256),
-        workflow_name=disguise.workflow,
-        workflow_version=disguise.version,
-        started_by=disguise.requester,
-        instigators=None,
-    )
+    async def _disguise_row(self, run: RunRow) -> RunRow:
+        """The row of a run as `disguise_state` shows the run."""
+        if run.ended_at is not None or not is_canary(run.workflow_name, run.started_by):
+            return run
+        disguise = None if run.input is None else read_disguise(values.loads(run.input))
+        if disguise is None:
+            return run
+        workflow = bytes.fromhex(disguise.sha256)
+        return dataclasses.replace(
+            run,
+            workflow=workflow,
+            workflow_name=disguise.workflow,
+            workflow_version=disguise.version,
+            workflow_title=await workflows.title_of(self.reads, self.tenant, workflow),
+            started_by=disguise.requester,
+            instigators=None,
+        )
 
 
 def thread_unknown(thread_id: str) -> Rejected:

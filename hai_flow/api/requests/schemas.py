@@ -78,7 +78,7 @@ class Run(Shape):
     `parent`: the run whose step waits for this one.
     `unreadable`: why workers could not read it and none goes on with it (`needs_attention` lists it); else null.
     `queue`: only workers that serve it perform the run.
-    `summary`: one line about it, as its workflow says; null: it says none.
+    `summary`: one line about it, as its workflow says; null: it says none. `workflow_title` likewise.
     `instigators`: the people behind it beside `started_by`, who may not decide where that one may not: who sent the
     event or let the schedule run that started it, who started the run before it, who asked for the run that it was
     forked from. `frozen`: whether a freeze holds steps of it.
@@ -90,6 +90,7 @@ class Run(Shape):
     id: str
     thread_id: str
     workflow: str
+    workflow_title: str | None
     summary: str | None
     version: Version
     status: RunStatus
@@ -661,9 +662,24 @@ class Origin(Shape):
     path: str | None
 
 
+class ModelUsage(Shape):
+    """What the answers of one model took in all: how many `calls`, their tokens (`cached` of the `input`, `reasoning` of
+    the `output`), and their `cost` in US dollars; null: its price is not known."""
+
+    provider: str
+    model: str
+    calls: int
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    cost: float | None
+
+
 class Snapshot(Shape):
     """The fold of a run's first `seq` events. `trigger`: how it was started; `origin`: the run that started it, if one
-    did; `scheduled_at`: the instant that a schedule started it for, null where none did."""
+    did; `scheduled_at`: the instant that a schedule started it for, null where none did; `usage`: of each model that
+    was asked, also by the runs below it."""
 
     run_id: str
     seq: int
@@ -677,6 +693,7 @@ class Snapshot(Shape):
     pendings: list[Pending]
     messages: list[Message]
     timers: list[Timer]
+    usage: list[ModelUsage]
     output: Any
     error: Error | None
 

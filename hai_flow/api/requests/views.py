@@ -17,6 +17,7 @@ from hai_flow.definition.personal.personal import Personal
 from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
 from hai_flow.engine.pendings.votes import describe_needs
+from hai_flow.engine.state.budget import sum_use
 from hai_flow.engine.state.patch import difference
 from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
@@ -322,6 +323,19 @@ def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], boo
         ],
         "messages": [render_message(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],
         "timers": [{"path": timer.path, "kind": timer.kind, "due": _ms(timer.due)} for timer in state.timers],
+        "usage": [
+            {
+                "provider": use.provider,
+                "model": use.served,
+                "calls": use.calls,
+                "input": use.input,
+                "output": use.output,
+                "cached": use.cached,
+                "reasoning": use.reasoning,
+                "cost": use.cost,
+            }
+            for use in sum_use(state)
+        ],
         "output": state.output,
         "error": None if state.error is None else render_error(msgspec.to_builtins(state.error)),
     }

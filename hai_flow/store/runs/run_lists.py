@@ -54,10 +54,12 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunRow(RunSummary):
-    """A run with its input and, when it has ended, its `result`: JSON text of `{"output"}` or `{"error"}`."""
+    """A run with its input, its workflow's title and, when it has ended, its `result`: JSON text of `{"output"}` or
+    `{"error"}`."""
 
     input: bytes | None = None
     result: bytes | None = None
+    workflow_title: str | None = None
 
 
 ENDED: Final = frozenset({"finished", "failed", "stopped"})
@@ -68,12 +70,15 @@ SUMMARY_COLUMNS: Final = (
     "summary, held"
 )
 _FEW_WORKFLOWS: Final = 20
-_OF_RUN: Final = ", ".join(f"r.{column}" for column in SUMMARY_COLUMNS.split(", "))
+_OF_ROW: Final = (
+    ", ".join(f"r.{column}" for column in SUMMARY_COLUMNS.split(", "))
+    + ", r.input, r.result, (SELECT w.title FROM workflows w WHERE w.tenant = r.tenant AND w.sha256 = r.workflow)"
+)
 
 
 async def get_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> RunRow | None:
     """The run, if it is the tenant's."""
-    query = f"SELECT {SUMMARY_COLUMNS}, input, result FROM runs WHERE id = $1 AND tenant = $2"
+    query = f"SELECT {_OF_ROW} FROM runs r WHERE r.id = $1 AND r.tenant = $2"
     row = await connection.fetchrow(query, run_id, tenant)
     return None if row is None else RunRow(*row)
 
@@ -157,7 +162,7 @@ async def find_runs(
     """
     pages, arguments = _pages(tenant, wanted, limit, before, viewer)
     query = f"""
-    SELECT {_OF_RUN}, r.input, r.result FROM ({pages}) r ORDER BY r.created_at DESC, r.id DESC LIMIT $2
+    SELECT {_OF_ROW} FROM ({pages}) r ORDER BY r.created_at DESC, r.id DESC LIMIT $2
     """
     return [RunRow(*row) for row in await connection.fetch(query, *arguments)]
 

@@ -7,11 +7,11 @@ import { get } from "../../api/client.ts";
 import { asProblem } from "../../api/problems.ts";
 import type { Json, Run, Snapshot } from "../../api/types.gen.ts";
 import { type Changed, brief, differences, readable } from "../../logic/json.ts";
+import { workflowOf } from "../../logic/titles.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Missing } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Tree } from "../../parts/Tree.tsx";
-import { humanised } from "../../text/names.ts";
 import { useRunText } from "../../text/runs.ts";
 import { TONES } from "../runs/filters.ts";
 import { runPath, useSnapshot } from "./moment.ts";
@@ -80,7 +80,7 @@ function Side({ title, run, id, at, onAt, children }: SideProps) {
   return (
     <section className="card stack">
       <h2>
-        {title}{t.app.colon}<Go href={`/console/runs/${encodeURIComponent(id)}?at=${at}`}>{run ? humanised(run.workflow) : id.slice(0, 40)}</Go>{" "}
+        {title}{t.app.colon}<Go href={`/console/runs/${encodeURIComponent(id)}?at=${at}`}>{run ? workflowOf(run) : id.slice(0, 40)}</Go>{" "}
         {run && <span className={`tag ${TONES[run.status]}`}>{t.runs.statuses[run.status]}</span>}
       </h2>
       {run && (

@@ -1,7 +1,8 @@
 // What was asked of models, with tokens and cost; and what tools were called.
 
-import { useMemo, useState } from "react";
-import { type ModelCall, type ToolCall, usedOf } from "../../logic/record.ts";
+import { useState } from "react";
+import type { ModelUsage } from "../../api/types.gen.ts";
+import type { ModelCall, ToolCall } from "../../logic/record.ts";
 import { Tree } from "../../parts/Tree.tsx";
 import { clock } from "../../text/dates.ts";
 import { useRunText } from "../../text/runs.ts";
@@ -9,78 +10,86 @@ import { parsed } from "./outputs.tsx";
 
 const PIECE = 50;
 
+/** What answers of models took in all. */
+export function Used({ usage }: { usage: readonly ModelUsage[] }) {
+  const t = useRunText();
+  const sum = (of: (each: ModelUsage) => number): number => usage.reduce((before, each) => before + of(each), 0);
+  const cost = usage.some((each) => each.cost === null) ? 0 : sum((each) => each.cost ?? 0);
+  return (
+    <>
+      {t.run.models(sum((each) => each.calls), sum((each) => each.input + each.output))}
+      {cost > 0 && `, ${t.run.cost(cost.toPrecision(3))}`}
+    </>
+  );
+}
+
 interface ModelsProps {
+  /** The server's sums. The calls are those of the events that are read. */
+  usage: readonly ModelUsage[];
   modelCalls: readonly ModelCall[];
   calls: readonly ToolCall[];
   loaded: boolean;
   onStep(path: string): void;
 }
 
-export function Models({ modelCalls, calls, loaded, onStep }: ModelsProps) {
+export function Models({ usage, modelCalls, calls, loaded, onStep }: ModelsProps) {
   const t = useRunText();
   const [models, setModels] = useState(PIECE);
   const [tools, setTools] = useState(PIECE);
-  const byModel = useMemo(() => {
-    const found = new Map<string, ModelCall[]>();
-    for (const each of modelCalls) {
-      const those = found.get(each.model || each.served);
-      if (those) those.push(each);
-      else found.set(each.model || each.served, [each]);
-    }
-    return [...found].map(([model, those]) => ({ model, ...usedOf(those) }));
-  }, [modelCalls]);
-  if (!loaded) return null;
-  if (modelCalls.length === 0 && calls.length === 0) return <p className="quiet">{t.models.none}</p>;
+  if (usage.length === 0 && calls.length === 0) return loaded ? <p className="quiet">{t.models.none}</p> : null;
   return (
     <div className="stack">
-      {modelCalls.length > 0 && (
+      {usage.length > 0 && (
         <section className="card">
           <h2>{t.step.models}</h2>
-          {byModel.map((each) => (
-            <p key={each.model} className="quiet">
-              <b>{each.model}</b>: {t.run.models(each.calls, each.tokens)}
-              {each.cost !== null && each.cost > 0 && `, ${t.run.cost(each.cost.toPrecision(3))}`}
+          {usage.map((each) => (
+            <p key={`${each.provider} ${each.model}`} className="quiet">
+              <b>{each.model}</b>
+              {t.app.colon}
+              <Used usage={[each]} />
             </p>
           ))}
-          <div className="fall">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">{t.models.when}</th>
-                  <th scope="col">{t.run.step}</th>
-                  <th scope="col">{t.models.model}</th>
-                  <th scope="col" className="number">{t.models.input}</th>
-                  <th scope="col" className="number">{t.models.output}</th>
-                  <th scope="col" className="number">{t.models.cost}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {modelCalls.slice(-models).map((each) => (
-                  <tr key={each.seq}>
-                    <td>{clock(each.at)}</td>
-                    <td>
-                      <button className="plain slim" onClick={() => onStep(each.path)}>
-                        {each.path.slice(0, 200)}
-                      </button>
-                    </td>
-                    <td>
-                      {each.served || each.model} {each.estimated && <span className="tag">{t.models.estimated}</span>}{" "}
-                      {each.repair && <span className="tag warn">{t.models.repair}</span>}
-                    </td>
-                    <td className="number">
-                      {each.input.toLocaleString()}
-                      {each.cached > 0 && <div className="quiet small">{t.models.cached(each.cached)}</div>}
-                    </td>
-                    <td className="number">
-                      {each.output.toLocaleString()}
-                      {each.reasoning > 0 && <div className="quiet small">{t.models.reasoning(each.reasoning)}</div>}
-                    </td>
-                    <td className="number">{each.cost === null ? t.models.unknown : `$${each.cost.toPrecision(3)}`}</td>
+          {modelCalls.length > 0 && (
+            <div className="fall">
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">{t.models.when}</th>
+                    <th scope="col">{t.run.step}</th>
+                    <th scope="col">{t.models.model}</th>
+                    <th scope="col" className="number">{t.models.input}</th>
+                    <th scope="col" className="number">{t.models.output}</th>
+                    <th scope="col" className="number">{t.models.cost}</th>
                   </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+                </thead>
+                <tbody>
+                  {modelCalls.slice(-models).map((each) => (
+                    <tr key={each.seq}>
+                      <td>{clock(each.at)}</td>
+                      <td>
+                        <button className="plain slim" onClick={() => onStep(each.path)}>
+                          {each.path.slice(0, 200)}
+                        </button>
+                      </td>
+                      <td>
+                        {each.served || each.model} {each.estimated && <span className="tag">{t.models.estimated}</span>}{" "}
+                        {each.repair && <span className="tag warn">{t.models.repair}</span>}
+                      </td>
+                      <td className="number">
+                        {each.input.toLocaleString()}
+                        {each.cached > 0 && <div className="quiet small">{t.models.cached(each.cached)}</div>}
+                      </td>
+                      <td className="number">
+                        {each.output.toLocaleString()}
+                        {each.reasoning > 0 && <div className="quiet small">{t.models.reasoning(each.reasoning)}</div>}
+                      </td>
+                      <td className="number">{each.cost === null ? t.models.unknown : `$${each.cost.toPrecision(3)}`}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )}
           {modelCalls.length > models && <button onClick={() => setModels(models + 5 * PIECE)}>{t.app.more}</button>}
         </section>
       )}

@@ -10,9 +10,9 @@ import { asProblem } from "../../api/problems.ts";
 import type { Graph as Drawn, Run as RunShape, RunStep, Snapshot } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { type Passed, passedOf, spansOf, timeAt, upTo } from "../../logic/log.ts";
-import { type Handover, type ModelCall, type ToolCall, usedOf } from "../../logic/record.ts";
-import { humanised } from "../../text/names.ts";
+import type { Handover, ModelCall, ToolCall } from "../../logic/record.ts";
 import { plainName } from "../../logic/seats.ts";
+import { workflowOf } from "../../logic/titles.ts";
 import { referenceOf } from "../../logic/versions.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Graph } from "../../parts/Graph.tsx";
@@ -27,7 +27,7 @@ import { Controls } from "./Controls.tsx";
 import { Conversation } from "./Conversation.tsx";
 import { Events } from "./Events.tsx";
 import { Fork } from "./Fork.tsx";
-import { Models } from "./Models.tsx";
+import { Models, Used } from "./Models.tsx";
 import { Now } from "./Now.tsx";
 import { planPathOf, runQuery, snapshotQuery, useGraph, useSnapshot, useSteps, useVersion, useWorkflow } from "./moment.ts";
 import { type Asked, type RunSearch, TABS, type Tab } from "./search.ts";
@@ -113,7 +113,6 @@ function Run({ id }: { id: string }) {
   // A long run takes a while to show: the slider does not wait for it, and what is overtaken is left out.
   const view = useDeferredValue(wanted);
   const told = useTold(view);
-  const used = useMemo(() => usedOf(told.modelCalls), [told.modelCalls]);
   const newest = useRef(newestSeq);
   newest.current = newestSeq;
   const go = useCallback(
@@ -147,7 +146,7 @@ function Run({ id }: { id: string }) {
   const fault = shownSteps.error ?? graph.error;
   return (
     <div className="stack">
-      <Head run={run} used={used} snapshot={snapshot.data} live={run.ended_at === null ? <Status connection={log.connection} /> : null} now={now} />
+      <Head run={run} snapshot={snapshot.data} live={run.ended_at === null ? <Status connection={log.connection} /> : null} now={now} />
       {log.problem && log.connection === "lost" && <ProblemNote problem={log.problem} />}
       <Controls
         run={run}
@@ -236,7 +235,7 @@ function useTold({ tab, step, moment, then, log, steps, passages }: View): Told 
   const wantsSpans = tab === "waterfall" || step !== undefined;
   const calls = useMemo(() => (wantsCalls ? recorded.callsAt(moment) : []), [wantsCalls, recorded, events, loaded, moment]);
   const handovers = useMemo(() => (tab === "conversation" ? recorded.handoversAt(moment) : []), [tab, recorded, events, loaded, moment]);
-  const modelCalls = useMemo(() => recorded.modelCallsAt(moment), [recorded, events, loaded, moment]);
+  const modelCalls = useMemo(() => (wantsCalls ? recorded.modelCallsAt(moment) : []), [wantsCalls, recorded, events, loaded, moment]);
   const spans = useMemo(() => (wantsSpans ? spansOf(steps ?? [], then) : []), [wantsSpans, steps, then]);
   const passed = useMemo(() => (tab === "graph" ? passedOf(passages ?? []) : new Map<string, Passed>()), [tab, passages]);
   return useMemo(() => ({ calls, handovers, modelCalls, spans, passed }), [calls, handovers, modelCalls, spans, passed]);
@@ -287,7 +286,7 @@ const Panel = memo(function Panel({ run, view, told, onStep, onMoment, onPath }:
     case "state":
       return snapshot ? <State snapshot={snapshot} run={run} onStep={onStep} /> : null;
     case "models":
-      return <Models modelCalls={told.modelCalls} calls={told.calls} loaded={log.loaded} onStep={onStep} />;
+      return snapshot ? <Models usage={snapshot.usage} modelCalls={told.modelCalls} calls={told.calls} loaded={log.loaded} onStep={onStep} /> : null;
     case "events":
       return (
         <Events
@@ -307,23 +306,20 @@ const Panel = memo(function Panel({ run, view, told, onStep, onMoment, onPath }:
 
 interface HeadProps {
   run: RunShape;
-  used: ReturnType<typeof usedOf>;
   snapshot: Snapshot | undefined;
   live: React.ReactNode;
   now: number;
 }
 
-function Head({ run, used, snapshot, live, now }: HeadProps) {
+function Head({ run, snapshot, live, now }: HeadProps) {
   const t = useRunText();
   const began = Date.parse(run.created_at);
   const ended = run.ended_at === null ? now : Date.parse(run.ended_at);
   const origin = snapshot?.origin ?? null;
-  const mayRead = useMay("read_workflows");
-  const workflow = useWorkflow(referenceOf(run.workflow, run.version), mayRead);
   return (
     <header>
       <div className="row">
-        <h1 className="grow">{t.run.title(workflow.data?.title || humanised(run.workflow))}</h1>
+        <h1 className="grow">{t.run.title(workflowOf(run))}</h1>
         <span className={`tag ${TONES[run.status]}`}>{t.runs.statuses[run.status]}</span>
         {live}
       </div>
@@ -377,12 +373,11 @@ function Head({ run, used, snapshot, live, now }: HeadProps) {
         {run.parent !== null && <Link label={t.run.parent} id={run.parent.run_id} step={run.parent.path} />}
         {run.branch_of !== null && <Link label={t.run.branchOf} id={run.branch_of} />}
         {origin !== null && origin.run_id !== run.branch_of && <Link label={t.run.origin} id={origin.run_id} step={origin.path} />}
-        {used.calls > 0 && (
+        {snapshot !== undefined && snapshot.usage.length > 0 && (
           <div>
             <dt>{t.step.models}</dt>
             <dd>
-              {t.run.models(used.calls, used.tokens)}
-              {used.cost !== null && used.cost > 0 && `, ${t.run.cost(used.cost.toPrecision(3))}`}
+              <Used usage={snapshot.usage} />
             </dd>
           </div>
         )}

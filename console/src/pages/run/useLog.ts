@@ -11,7 +11,7 @@ import { inSlices } from "../../logic/slices.ts";
 
 export interface RunLog {
   events: readonly LogEvent[];
-  /** What else they say. */
+  /** What else they say: until all are read, the newest of them. */
   recorded: Recorded;
   /** The newest seq that is known; 0 until the first page is there. */
   head: number;
@@ -65,8 +65,7 @@ export function useLog(runId: string, begins: boolean): RunLog {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let stop = (): void => undefined;
     let gone = false;
-    let whole = false;
-    const recorded = new Recorded();
+    let recorded = new Recorded();
     const show = (more: Partial<RunLog>): void => {
       if (!gone) setLog((before) => ({ ...before, recorded, ...more, events, head }));
     };
@@ -77,10 +76,8 @@ export function useLog(runId: string, begins: boolean): RunLog {
       timer ??= setTimeout(() => {
         timer = undefined;
         events = kept([...events, ...news], most); // another list, so that what is shown sees that it has changed
-        if (whole) {
-          recorded.take(news);
-          recorded.forget(events[0]?.seq ?? 0);
-        }
+        recorded.take(news);
+        recorded.forget(events[0]?.seq ?? 0);
         news = [];
         show({});
       }, SHOWN_MS);
@@ -91,6 +88,7 @@ export function useLog(runId: string, begins: boolean): RunLog {
         if (gone) return;
         events = newest.events;
         head = events.at(-1)?.seq ?? 0;
+        recorded.take(events);
         begin();
         show({ ready: true, read: events.length, problem: null });
         // What came before is joined once: a list that grew with each page would be looked through as often.
@@ -108,10 +106,11 @@ export function useLog(runId: string, begins: boolean): RunLog {
         }
         const before = pages.reverse().flat();
         const since = events;
-        if (!(await inSlices(before, (slice) => recorded.take(slice), () => gone))) return;
-        if (!(await inSlices(since, (slice) => recorded.take(slice), () => gone))) return;
-        recorded.take(events); // what has come meanwhile; the others are passed over
-        whole = true;
+        const whole = new Recorded();
+        if (!(await inSlices(before, (slice) => whole.take(slice), () => gone))) return;
+        if (!(await inSlices(since, (slice) => whole.take(slice), () => gone))) return;
+        whole.take(events); // what has come meanwhile; the others are passed over
+        recorded = whole;
         // Where so many have come meanwhile that some of those are left out, what was before is left out as well.
         if (events[0]?.seq === newest.events[0]?.seq) events = kept([...before, ...events], most);
         recorded.forget(events[0]?.seq ?? 0);

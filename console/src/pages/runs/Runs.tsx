@@ -8,7 +8,7 @@ import { get } from "../../api/client.ts";
 import { useFeed } from "../../api/feed.ts";
 import { useNow } from "../../api/now.ts";
 import { asProblem } from "../../api/problems.ts";
-import type { Run, RunCounts, RunPage, WorkflowPage } from "../../api/types.gen.ts";
+import type { Run, RunCounts, RunPage } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { plainName } from "../../logic/seats.ts";
 import { lineOf, workflowOf } from "../../logic/titles.ts";
@@ -24,7 +24,6 @@ import { PRESETS, type Preset, type RunsSearch, TONES, countOf, isPlain, runsQue
 const PAGE = 100;
 const ROW = 48;
 const ROW_NARROW = 72; // three lines, where the columns of who and when have no room
-const TITLES_MAX = 200;
 
 export function Runs() {
   const t = useRunText();
@@ -191,20 +190,8 @@ function local(at: string): string {
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-/** The titles of the workflows by their names, for those who may read them; of the others the name is shown. */
-function useTitles(): ReadonlyMap<string, string | null> {
-  const found = useQuery({
-    queryKey: ["workflows", "titles"],
-    queryFn: ({ signal }) => get<WorkflowPage>(`/v1/workflows?limit=${TITLES_MAX}`, signal),
-    enabled: useMay("read_workflows"),
-    staleTime: 60_000,
-  });
-  return useMemo(() => new Map(found.data?.items.map((each) => [each.name, each.title])), [found.data]);
-}
-
 function Table({ runs, atEnd }: { runs: Run[]; atEnd(): void }) {
   const t = useRunText();
-  const titles = useTitles();
   const scroll = useRef<HTMLDivElement>(null);
   const height = matchMedia("(max-width: 46rem)").matches ? ROW_NARROW : ROW;
   const rows = useVirtualizer({ count: runs.length, getScrollElement: () => scroll.current, estimateSize: () => height, overscan: 12 });
@@ -235,7 +222,7 @@ function Table({ runs, atEnd }: { runs: Run[]; atEnd(): void }) {
                   aria-setsize={runs.length}
                   aria-posinset={row.index + 1}
                 >
-                  <Row run={run} title={titles.get(run.workflow)} />
+                  <Row run={run} />
                 </li>
               )
             );
@@ -246,7 +233,7 @@ function Table({ runs, atEnd }: { runs: Run[]; atEnd(): void }) {
   );
 }
 
-function Row({ run, title }: { run: Run; title: string | null | undefined }) {
+function Row({ run }: { run: Run }) {
   const t = useRunText();
   const now = useNow();
   const began = new Date(run.created_at).getTime();
@@ -259,7 +246,7 @@ function Row({ run, title }: { run: Run; title: string | null | undefined }) {
       </span>
       <span>
         <b dir="auto" title={run.workflow}>
-          {workflowOf({ workflow: run.workflow, workflow_title: title ?? null })}
+          {workflowOf(run)}
         </b>{" "}
         {run.parent !== null && <span className="quiet small">↳ {run.parent.path}</span>}
         <span className="small"> {run.summary ?? lineOf({ args: run.input })}</span>
