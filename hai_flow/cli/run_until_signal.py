@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import FrameType
+from typing import Final
 
 from hai_flow.cli.errors import OK, TERMINATED
 from hai_flow.cli.terminal import note, say
+
+WORKS_SHOWN: Final = 10
 
 
 def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) -> int:
@@ -45,9 +48,11 @@ def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) ->
     return exit_code_for(received[0] if received else None, interrupted)
 
 
-def tell_stopping(seconds: float) -> None:
-    """Say how long the process may take to end. From now on a signal ends it at once, and quietly."""
-    say(f"Stopping. Running steps have up to {seconds:.0f} s; Ctrl-C again stops at once.")
+def tell_stopping(seconds: float, works: Sequence[str]) -> None:
+    """Say what the process waits for, and how long at most. From now on a signal ends it at once, and quietly."""
+    names = [*works[:WORKS_SHOWN], *([f"{len(works) - WORKS_SHOWN} more"] if len(works) > WORKS_SHOWN else [])]
+    waits = "\n  ".join([f"Waiting up to {seconds:.0f} s for:", *names]) + "\n" if names else ""
+    say(f"Stopping. {waits}Ctrl-C again stops at once.")
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
 

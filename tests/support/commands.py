@@ -109,9 +109,12 @@ class Process:
             time.sleep(0.05)
         return match
 
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def end(self, number: signal.Signals) -> int:
         """Send the signal; the exit code."""
-        self._process.send_signal(number)
+        self.send(number)
         return self._process.wait(SECONDS_MAX)
 
 

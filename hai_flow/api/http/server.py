@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 from collections.abc import Callable
 from types import FrameType
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
@@ -16,14 +18,24 @@ from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 
+FAREWELL_SECONDS: Final = 0.1  # in which the streams end that a signal has closed: nobody waits for these
+
 
 class _Server(uvicorn.Server):
-    """Ends the open streams as soon as a signal comes, and calls `started` when the port is open."""
+    """Ends the open streams as soon as a signal comes, calls `started` when the port is open, and `stopping` with the
+    number of requests in progress when it shuts."""
 
-    def __init__(self, config: uvicorn.Config, runtime: Runtime, started: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        runtime: Runtime,
+        started: Callable[[str], None],
+        stopping: Callable[[int], None],
+    ) -> None:
         super().__init__(config)
         self._runtime = runtime
         self._started = started
+        self._stopping = stopping
         self.signal: int | None = None
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
@@ -32,6 +44,11 @@ class _Server(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             host_in_url = f"[{host}]" if ":" in host else host
             self._started(f"http://{host_in_url}:{port}")
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await asyncio.sleep(FAREWELL_SECONDS)
+        self._stopping(len(self.server_state.tasks))
+        await super().shutdown(sockets)  # type: ignore[arg-type]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.signal is not None:  # the second one: nothing is waited for
@@ -48,8 +65,16 @@ def _is_ours(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("Invalid UTF-8 sequence received from client")
 
 
-async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: Callable[[str], None]) -> int | None:
-    """Serve until SIGINT or SIGTERM; return that signal. `started` gets the base URL once the port is open.
+async def serve(
+    app: FastAPI,
+    runtime: Runtime,
+    settings: Settings,
+    *,
+    started: Callable[[str], None],
+    stopping: Callable[[int], None] = lambda requests: None,
+) -> int | None:
+    """Serve until SIGINT or SIGTERM; return that signal. `started` gets the base URL once the port is open, and
+    `stopping` the number of requests in progress once it shuts. What `stopping` makes of both signals stays.
 
     Raises HaiFlowError when the port can't be opened.
     """
@@ -76,11 +101,12 @@ async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: 
             f"can't listen on {place}: {error.strerror or error}. Is the port taken? Try --port."
         ) from None
     logging.getLogger("uvicorn.error").addFilter(_is_ours)
-    server = _Server(config, runtime, started)
+    server = _Server(config, runtime, started, stopping)
     handlers = {sig: signal.signal(sig, server.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
     try:
         await server._serve(list(sockets))  # without uvicorn's own handlers, which raise the signal again in the end
     finally:
         for sig, handler in handlers.items():
-            signal.signal(sig, handler)
+            if signal.getsignal(sig) == server.handle_exit:
+                signal.signal(sig, handler)
     return server.signal

@@ -663,8 +663,8 @@ class Origin(Shape):
 
 
 class ModelUsage(Shape):
-    """What the answers of one model took in all: how many `calls`, their tokens (`cached` of the `input`, `reasoning` of
-    the `output`), and their `cost` in US dollars; null: its price is not known."""
+    """What the answers of one model took in all: how many `calls`, their tokens (`cached` of the `input`, `reasoning`
+    of the `output`), and their `cost` in US dollars; null: its price is not known."""
 
     provider: str
     model: str

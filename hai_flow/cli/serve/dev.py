@@ -28,7 +28,7 @@ from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.backend import Backend, Local
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.serve.processes import tell_identity
-from hai_flow.cli.serve.runtimes import alongside, run_runtime
+from hai_flow.cli.serve.runtimes import alongside, list_works, run_runtime
 from hai_flow.cli.terminal import program, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.settings import Settings, variable
@@ -113,9 +113,14 @@ class Dev:
             tell_identity(self._settings)
             async with alongside(shelf.watch()):
                 ended_by = await server.serve(
-                    app, runtime, self._settings, started=lambda url: self._on_start(url, local, shelf)
+                    app,
+                    runtime,
+                    self._settings,
+                    started=lambda url: self._on_start(url, local, shelf),
+                    stopping=lambda requests: tell_stopping(
+                        self._settings.shutdown_seconds, list_works([runtime], requests)
+                    ),
                 )
-            tell_stopping(self._settings.shutdown_seconds)
             await self._end_greeting()
         return exit_code_for(ended_by)
 

@@ -18,7 +18,7 @@ from hai_flow.cli.errors import OK, UsageError
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.logs import configure_logs
-from hai_flow.cli.serve.runtimes import alongside, run_cells
+from hai_flow.cli.serve.runtimes import alongside, list_works, run_cells
 from hai_flow.cli.terminal import program, say
 from hai_flow.settings import Settings
 
@@ -56,8 +56,13 @@ async def _serve(database: RunDatabase, settings: Settings) -> int:
         tell_identity(settings)
         pages = app.state.console.is_served
         async with alongside(_log_doubts(cells)):
-            ended_by = await server.serve(app, runtime, settings, started=lambda url: _tell_address(url, pages=pages))
-        tell_stopping(settings.shutdown_seconds)
+            ended_by = await server.serve(
+                app,
+                runtime,
+                settings,
+                started=lambda url: _tell_address(url, pages=pages),
+                stopping=lambda requests: tell_stopping(settings.shutdown_seconds, list_works([], requests)),
+            )
     return exit_code_for(ended_by)
 
 
@@ -150,7 +155,10 @@ async def _work(database: RunDatabase, settings: Settings, wanted: Collection[st
             say(f"A worker performs the runs of the cells {beside[2:]}, {queues}.")
         else:
             say(f"Worker {cells.home.worker.id} performs the runs of {database.shown}{beside}, {queues}.")
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tell_stopping(settings.shutdown_seconds, list_works(cells.runtimes()))
     return OK
 
 

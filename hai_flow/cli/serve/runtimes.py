@@ -7,12 +7,12 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Collection, Coroutine
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.cli.database import RunDatabase, demand_schema, reachable
-from hai_flow.cli.terminal import note
+from hai_flow.cli.terminal import note, plural
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
 
@@ -67,6 +67,12 @@ async def run_cells(
         if place is not None:
             note(f"Metrics are at {place}/metrics.")
         yield cells
+
+
+def list_works(runtimes: Iterable[Runtime], requests: int = 0) -> list[str]:
+    """What a process that stops waits for: the steps that its workers have begun, and requests."""
+    works = [each for runtime in runtimes if runtime.worker is not None for each in runtime.worker.list_begun()]
+    return [*works, *([plural(requests, "request")] if requests else [])]
 
 
 def _end_this_process(error: Exception) -> None:

@@ -196,6 +196,12 @@ class Worker(Service):
         """How many of them wait for a place."""
         return self._places.waiting
 
+    def list_begun(self) -> list[str]:
+        """The attempts that a stop waits for, the oldest first: each as its workflow, step and run."""
+        begun = [attempt for held in self._held.values() for attempt in held.attempts.values() if attempt.begun]
+        begun.sort(key=lambda attempt: attempt.known_since)
+        return [f"{attempt.run.state.workflow}: {attempt.path} (run {attempt.run.id})" for attempt in begun]
+
     @property
     def load(self) -> Load:
         """The load of this process, for people to see."""
