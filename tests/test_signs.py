@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 
 from hai_flow.api.rest.people import links
 from hai_flow.cli.console import clean, join_lines, json_text
+from hai_flow.notify.channels import Email
+from hai_flow.notify.chat import dingtalk, feishu, slack, teams, wecom
 from hai_flow.notify.chat.cards import build_card
 from hai_flow.notify.letters import NoticeContent, chat, letter
+from hai_flow.notify.sending import email_of
 from hai_flow.primitives import signs
 from hai_flow.wire import mcp
 
@@ -83,9 +86,29 @@ def _question(text: str) -> Any:
     return SimpleNamespace(opened=opened, status="open", votes=(), decided_by=None)
 
 
-def _card(text: str) -> str:
-    card = build_card("call_a", text, _question(text), page=None, arguments_max=100, shows_evidence=False)
-    return "\n".join(filter(None, (card.heading, card.title, card.message, *(fact for _, fact in card.facts))))
+def _card(render: Callable[[Any], Any]) -> Callable[[str], str]:
+    """What a chat shows of a question whose arguments and evidence have the text, too."""
+
+    def show(text: str) -> str:
+        question = _question(text)
+        question.opened.args = question.opened.evidence = json.dumps({"to": text}, ensure_ascii=False)
+        card = build_card("call_a", text, question, page=None, arguments_max=9000, shows_evidence=True)
+        return "\n".join(_texts(render(card)))
+
+    return show
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(each)
+
+
+def _mail(text: str) -> str:
+    channel = Email(host="localhost", sender="flow@example.com")
+    mail = email_of(channel, "n", write_notice(text, text), "ann@example.com", datetime.now(UTC))
+    return f"{mail['Subject']}\n{mail.get_content()}"
 
 
 def _run(text: str, *, mine: bool) -> str:
@@ -94,9 +117,13 @@ def _run(text: str, *, mine: bool) -> str:
 
 
 SURFACES: dict[str, Callable[[str], str]] = {
-    "a letter": lambda text: letter(write_notice(text, text)).subject + letter(write_notice(text, text)).text,
+    "a mail": _mail,
     "a message in a chat": lambda text: chat(write_notice(text, text)),
-    "a card in a chat": _card,
+    "a card of DingTalk": _card(dingtalk._parameters),
+    "a card of Feishu": _card(feishu._content),
+    "a card of Slack": _card(slack._message),
+    "a card of Teams": _card(teams._activity),
+    "a card of WeCom": _card(wecom._template),
     "a terminal": clean,
     "a tool's form over MCP": lambda text: str(
         mcp._request(mcp.Question(_question(text), True, "u"), forms=True, urls=True)

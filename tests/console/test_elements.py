@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from hai_flow.primitives.signs import has_hidden
 from tests.clients import rig
 from tests.console.browser import Page
 from tests.console.conftest import PATIENCE, pending_of
@@ -21,6 +22,7 @@ from tests.console.test_values import DEPTH, FLOW, LEAVES, invented
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
+from tests.test_signs import HOSTILE as HOSTILE_SIGNS
 
 FLOWS = Path(__file__).parent / "flows"
 
@@ -528,6 +530,12 @@ def test_what_is_no_address_of_a_server_is_refused_and_asked_for_nothing(desk: D
 
 
 def test_hidden_signs_are_codes_and_edits_carry_the_digest_on_screen(desk: Desk, show: Show) -> None:
+    for text in HOSTILE_SIGNS:
+        pending = desk.ask("payout", supplier=text)
+        for element in (approval(pending), '<hai-inbox id="a"></hai-inbox>'):
+            page = show(element, {"a": desk.token("user:ann")})
+            page.words("[U+").first().there()
+            assert not has_hidden(page.evaluate(f"{BOX}.innerText"))
     pending = desk.ask("payout", supplier="Mü\u202eller\u200b")
     page = show(approval(pending), {"a": desk.token("user:ann")})
     page.words("U+202E").there()

@@ -471,6 +471,11 @@ def test_a_run_is_shown_by_its_snapshot_and_steps_before_an_event_is_read(
         requests = shown.evaluate(of_run)
         parts = {"snapshot", "steps"} if tab in ("graph", "waterfall") else {"snapshot"}
         assert parts <= set(requests[: requests.index("events")]), tab
+    busy = http.post("/v1/runs", json={"workflow": "busy", "input": {"items": [1, 2]}}).raise_for_status().json()
+    usage = ended(http, busy["id"]) and http.get(f"/v1/runs/{busy['id']}/snapshot").json()["usage"]
+    assert [(each["calls"], each["input"] + each["output"] > 0) for each in usage] == [(2, True)]
+    shown.goto(f"/console/runs/{busy['id']}?tab=models")
+    shown.locator("[role=tabpanel] >> text=2 model calls").there()
 
 
 EVENTS = int(os.environ.get("TEST_CONSOLE_EVENTS", "20000"))
@@ -608,7 +613,24 @@ def test_events_before_those_in_memory_are_read_on_demand(page: NewPage, http: h
     holds(kept, last)
 
 
-def test_a_run_fits_a_phone(page: NewPage, asked: Asked) -> None:
+DEEP = f"""
+hai: flow/v1
+name: deep_paths
+version: 1
+steps: [{{id: {"outer_" * 9}a, parallel: {{branches: {{{"branch_" * 8}b: [{{id: {"inner_" * 9}c, say: x}}]}}}}}}]
+"""
+ROWS_ARE_WHOLE = """(() => {
+  const rows = [...document.querySelectorAll('.line.fall[data-path]')];
+  const boxes = rows.map((row) => row.getBoundingClientRect()).sort((a, b) => a.top - b.top);
+  return boxes.every((box, i) => i === 0 || box.top >= boxes[i - 1].bottom - 1)
+    && rows.every((row) => row.innerText.replaceAll('\\n', '').includes(row.dataset.path))
+    && rows.every((row) => [...row.querySelectorAll('*')].every((each) => each.scrollWidth <= each.clientWidth + 1
+      || getComputedStyle(each).display === 'inline'));
+})()"""
+
+
+def test_a_run_fits_a_phone(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    http.post("/v1/workflows", content=DEEP.encode(), headers=YAML).raise_for_status()
     pending = asked("refund", order="PH-1", amount=71)
     shown = page(**PHONE)
     for tab in TABS:
@@ -616,3 +638,7 @@ def test_a_run_fits_a_phone(page: NewPage, asked: Asked) -> None:
         shown.role("tab", selected=True).there()
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth"), tab
         assert shown.axe() == [], tab
+    deep = http.post("/v1/runs", json={"workflow": "deep_paths", "input": {}}).raise_for_status().json()
+    steps = ended(http, deep["id"]) and http.get(f"/v1/runs/{deep['id']}/steps").json()["items"]
+    shown.goto(f"/console/runs/{deep['id']}?tab=waterfall").locator(f"[data-path='{steps[-1]['path']}']").there()
+    shown.until(ROWS_ARE_WHOLE)

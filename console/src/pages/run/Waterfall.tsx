@@ -42,8 +42,10 @@ export function Waterfall({ spans, selected, onStep }: WaterfallProps) {
                 span && (
                   <div
                     key={span.seq}
+                    ref={rows.measureElement}
+                    data-index={row.index}
                     className={`placed line fall ${span.path === selected ? "current" : ""}`}
-                    style={{ height: ROW, transform: `translateY(${row.start}px)` }}
+                    style={{ minHeight: ROW, transform: `translateY(${row.start}px)` }}
                     role="row"
                     aria-rowindex={row.index + 2}
                     data-path={span.path}
@@ -68,7 +70,7 @@ function Row({ span, axis, onStep }: { span: StepSpan; axis: ReturnType<typeof a
   return (
     <>
       <div role="rowheader" className={`depth-${depth}`}>
-        <button className={`plain slim ${span.title ? "" : "path"}`} onClick={() => onStep(span.path)}>
+        <button className="plain slim" onClick={() => onStep(span.path)}>
           <bdi>{span.title || span.path}</bdi>
         </button>
         <div className="quiet small">
