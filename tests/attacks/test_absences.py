@@ -104,11 +104,11 @@ def test_an_absence_without_a_delegate_leaves_its_seat_empty_and_says_so(place: 
     boss, who = person_of(place)
     absence = enter(place, who, delegate=None)
     assert (absence["decides_now"], absence["why_nobody"]) == (
-        None, f"{boss} is away until {day(1)} and has named nobody",
+        None, f"{boss} is away until {day(1)} and has not named a delegate",
     )  # fmt: skip
     body = {"decision": "approve", "on_behalf_of": boss}
     answer = place.api.post(f"/v1/pendings/{place.ask()['id']}/decide", json=body, headers=place.friend)
-    assert f"{boss} is away until {day(1)} and has named nobody" in answer.json()["detail"]
+    assert f"{boss} is away until {day(1)} and has not named a delegate" in answer.json()["detail"]
 
 
 # --- whom a rule keeps out --------------------------------------------------------------------------------------------

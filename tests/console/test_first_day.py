@@ -51,13 +51,13 @@ def test_a_newcomer_is_led_from_nothing_to_a_decision_and_to_what_it_did(
     assert shown.axe() == []
     shown.role("button", "Start the demo").click()
     shown.role("link", "Open the question").click()
-    shown.words("Press Approve or Reject").there()
+    shown.words("Choose Approve or Reject").there()
     assert step_of(shown) == "Decide"
     shown.role("button", "Approve").there()
     picture(shown, "first-day")
     assert shown.evaluate("document.querySelector('.actions .main').getBoundingClientRect().bottom <= innerHeight")
     shown.play(["reload"])  # it knows how far one is
-    shown.words("Press Approve or Reject").there()
+    shown.words("Choose Approve or Reject").there()
     shown.role("button", "Approve").click()
     shown.role("link", "Look at the run").there()
     assert shown.axe() == []

@@ -118,7 +118,7 @@ def test_an_offline_start_fork_or_delegation_stays_and_is_sent_afterwards(
     shown.goto(f"/console/runs/{run['id']}")
     shown.role("button", "Fork", exact=True).click()
     dialog = shown.role("dialog")
-    dialog.role("button", "With another input").click()
+    dialog.role("button", "Change the input").click()
     dialog.locator("textarea").first().fill('{"amount": 3}')
     shown.offline(True)
     dialog.role("button", "See what it would do").click()
@@ -129,7 +129,7 @@ def test_an_offline_start_fork_or_delegation_stays_and_is_sent_afterwards(
     dialog.there()
     assert dialog.locator("textarea").first().value() == '{"amount": 3}'
     dialog.role("button", "See what it would do").click()
-    dialog.role("heading", "It would").there()
+    dialog.role("heading", "What would happen").there()
 
     opened(shown.goto("/console/settings"))
     shown.label("Who (user:…)").fill("user:stand-in")
@@ -193,7 +193,7 @@ def test_whose_session_ends_comes_back_to_every_form_as_it_was_left(driver: rig.
         assert shown.label("amount").value() == "6"
         shown.goto(f"/console/runs/{run['id']}").role("button", "Fork", exact=True).click()
         dialog = shown.role("dialog")
-        dialog.role("button", "With another input").click()
+        dialog.role("button", "Change the input").click()
         dialog.locator("textarea").first().fill('{"amount": ')
         leave_and_sign_in_again(driver, shown, dsn)
         assert dialog.there().locator("textarea").first().value() == '{"amount": '
@@ -312,12 +312,12 @@ def test_a_huge_input_is_forked_and_compared_in_a_page_that_answers(page: NewPag
     assert shown.evaluate("document.body.innerText.length") < 80_000
     shown.goto(f"/console/runs/{pending['run_id']}").role("button", "Fork", exact=True).click()
     dialog = shown.role("dialog")
-    dialog.role("button", "With another input").click()
+    dialog.role("button", "Change the input").click()
     area = dialog.locator("textarea").first().there()
     bounded(shown, "fork")
     area.fill('{"given": 1}')
     dialog.role("button", "See what it would do").click()
-    dialog.role("heading", "It would").there()
+    dialog.role("heading", "What would happen").there()
 
 
 LOOKS = [

@@ -265,9 +265,9 @@ def test_a_failure_shows_its_place_and_its_step_is_redone_with_new_input(page: N
     shown.until("document.querySelector('.source .meant') !== null")
     assert "too.much" in shown.locator(".source .meant").first().text() + shown.locator(".source").text()
     assert shown.axe() == []
-    card.role("button", "Again from here").click()
+    card.role("button", "Rerun from here").click()
     dialog = shown.role("dialog")
-    dialog.role("button", "With another input").click()
+    dialog.role("button", "Change the input").click()
     area = dialog.locator("textarea").first()
     area.fill("{")
     dialog.locator("[aria-invalid=true]").there()
@@ -277,7 +277,7 @@ def test_a_failure_shows_its_place_and_its_step_is_redone_with_new_input(page: N
     assert area.value() == '{"amount": "much"}'
     area.fill('{"amount": 50}')
     dialog.role("button", "See what it would do").click()
-    dialog.role("heading", "It would").there()
+    dialog.role("heading", "What would happen").there()
     assert "check" in dialog.locator(".note").first().text()
     assert shown.axe() == []
     assert (
@@ -290,7 +290,7 @@ def test_a_failure_shows_its_place_and_its_step_is_redone_with_new_input(page: N
     shown.locator("dl.inline a[href$='/runs/" + run["id"] + "']").click()  # and back to the one that it was forked from
     shown.words("500 is more than 100.").there()
     shown.goto(f"/console/runs/{run['id']}/compare?with={fork['id']}")
-    shown.role("heading", "Two runs").there()
+    shown.role("heading", "Compare two runs").there()
     shown.until(f"document.querySelector('[data-compared]')?.dataset.compared === '{run['seq']} {fork['seq']}'")
     assert {"500", "50"} <= set(shown.evaluate("[...document.querySelectorAll('del, ins')].map((e) => e.innerText)"))
     assert shown.axe() == []
@@ -300,7 +300,7 @@ def test_two_moments_are_compared(page: NewPage, asked: Asked, http: httpx2.Clie
     run = approved(http, asked("release")["run_id"])
     shown = page().goto(f"/console/runs/{run['id']}?at=10")
     shown.role("button", "Compare").click()
-    shown.role("heading", "Two moments of a run").there()
+    shown.role("heading", "Compare two moments of a run").there()
     shown.until(f"document.querySelector('[data-compared]')?.dataset.compared === '10 {run['seq']}'")
     told = http.get(f"/v1/runs/{run['id']}/diff", params={"from": 10}).json()
     steps = shown.role("region", "Steps", exact=True).text()
@@ -617,7 +617,7 @@ DEEP = f"""
 hai: flow/v1
 name: deep_paths
 version: 1
-steps: [{{id: {"outer_" * 9}a, parallel: {{branches: {{{"branch_" * 8}b: [{{id: {"inner_" * 9}c, say: x}}]}}}}}}]
+steps: [{{id: {"outer_" * 9}a, parallel: {{{"branch_" * 8}b: [{{id: {"inner_" * 9}c, say: x}}], b: [{{say: y}}]}}}}]
 """
 ROWS_ARE_WHOLE = """(() => {
   const rows = [...document.querySelectorAll('.line.fall[data-path]')];

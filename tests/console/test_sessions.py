@@ -13,6 +13,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.clients import rig
 from tests.console.browser import Page
 from tests.console.conftest import PATIENCE, pending_of
+from tests.console.test_forms import SLOW, ask_with_form
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
@@ -67,6 +68,50 @@ def test_a_link_session_that_ended_signs_in_again_and_keeps_the_draft(
         for each in (shown, stranger):
             assert each.complaints() == []
             each.close()
+
+
+FORM = {"type": "object", "required": ["scan"], "properties": {"scan": {"type": "string", "format": "file"}}}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("sends", ["decision", "file"])
+def test_what_the_end_of_a_session_cuts_off_is_sent_after_signing_in(
+    driver: rig.Driver, dsn: str, tmp_path: Path, sends: str
+) -> None:
+    with serving(dsn, environment=KEYS) as server:
+        shown = signed_in(driver, server, dsn)
+        people = People(dsn)
+        with httpx2.Client(base_url=server.url, headers=people.person("user:pat", roles=["operator", "publisher", "decider"])) as http:
+            pending = ask_with_form(http, FORM)
+        if sends == "decision":
+            shown.role("button", "Start the demo").click()
+            shown.role("link", name={"/Pay 180 back/": ""}).click()
+            shown.label("Comment").fill("Half of it")
+            shown.role("button", "Approve").click()
+            shown.role("button", {"/^Undo/": ""}).there()
+        else:
+            shown.goto(f"/console/inbox/{pending['id']}").role("button", "Send").there()
+            (tmp_path / "scan.txt").write_text("scanned")
+            shown.protocol("Network.emulateNetworkConditions", offline=False, **SLOW)
+            shown.locator("input[type=file]").play("setInputFiles", str(tmp_path / "scan.txt"))
+        people.do(lambda connection: connection.execute("DELETE FROM sessions"))
+        shown.role("heading", "Sign in").there()
+        again = Page(driver, server.url, shown, {}).goto(link(dsn))
+        again.role("button", "Sign in").click()
+        again.role("heading", "Inbox").there()
+        shown.play(["bringToFront"])
+        shown.role("button", "Continue").click()
+        if sends == "decision":
+            shown.until(
+                "fetch('/v1/inbox/decided').then((each) => each.json()).then(({items}) =>"
+                " items.some((each) => each.decision === 'approve' && each.reason === 'Half of it'))"
+            )
+        else:
+            shown.role("link", "scan.txt").there()
+            shown.role("button", "Send").click()
+            shown.words("Done. Your decision has been recorded.").there()
+        assert shown.complaints() == []
+        shown.close()
 
 
 @pytest.mark.timeout(240)

@@ -155,5 +155,5 @@ def test_runs_are_shown_in_chinese_and_dark(page: NewPage, http: httpx2.Client, 
     shown.goto(f"/console/runs/{run['id']}?step=check")
     shown.role("button", "从此处重新执行").click()
     shown.role("dialog").role("button", "查看会发生什么").click()
-    shown.role("heading", "将会").there()
+    shown.role("heading", "将会发生").there()
     assert shown.axe() == []

@@ -26,7 +26,7 @@ export interface Leaving {
   /** What was decided, as its button says it. */
   label: string;
   state: "waiting" | "sending" | "refused";
-  /** Whether it is sent when the connection is back. */
+  /** Whether it is sent when the connection is back, or the reader has signed in again. */
   held: boolean;
   /** When it is sent, in milliseconds. */
   due: number;
@@ -93,6 +93,7 @@ async function go(id: string, last = false): Promise<void> {
     const problem = asProblem(error);
     // It may have arrived, so it can't be taken back; the same answer again changes nothing.
     if (problem.status === 0 && problem.code === "offline") return hold(entry, "sending");
+    if (problem.status === 401 && host.console) return wait(entry);
     entry.shown = { ...entry.shown, state: "refused", problem };
   }
   tell();
@@ -101,14 +102,30 @@ async function go(id: string, last = false): Promise<void> {
 /** Keeps it until the connection is back. */
 function hold(entry: Entry, state: "waiting" | "sending"): void {
   const { id } = entry.shown;
-  entry.shown = { ...entry.shown, state, held: true };
+  wait(entry, state);
   entry.timer = setTimeout(() => void go(id), SECONDS * 1000);
+}
+
+/** Keeps it until `resume`. */
+function wait(entry: Entry, state: "waiting" | "sending" = "waiting"): void {
+  entry.shown = { ...entry.shown, state, held: true };
   tell();
 }
 
-window.addEventListener("online", () => {
+let reader: string | null = null;
+
+/** It is known who reads: what the end of their session has kept is sent; what another one has decided is not. */
+export function resume(who: string): void {
+  if (reader !== null && reader !== who) takeBackAll();
+  reader = who;
+  sendHeld();
+}
+
+function sendHeld(): void {
   for (const { shown } of [...entries.values()]) if (shown.held) void go(shown.id);
-});
+}
+
+window.addEventListener("online", sendHeld);
 
 // Who leaves the page has decided: what waits is sent, as a letter that lies in the box.
 host.onLeave(() => {

@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useState } from "react";
 import { onSignedOut, whoAmI } from "./client.ts";
 import { restart } from "./inbox.ts";
+import { resume } from "./leaving.ts";
 import { type Problem, asProblem } from "./problems.ts";
 import type { Session } from "./types.gen.ts";
 
@@ -14,6 +15,7 @@ export function useReader(): [Reader, () => void] {
     whoAmI().then(
       (session) => {
         setReader({ state: "known", session });
+        resume(session.principal);
         restart();
       },
       (error: unknown) => {

@@ -1,7 +1,7 @@
 // A form of a JSON Schema. The server alone judges what is in it; its findings are shown at their fields.
 
 import { useEffect, useId, useRef, useState } from "react";
-import { upload } from "../api/client.ts";
+import { onSignedOut, upload } from "../api/client.ts";
 import { type FieldFinding, type Problem, asProblem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
 import { host } from "../host.ts";
@@ -277,7 +277,7 @@ function FieldOf(props: FieldProps) {
       ) : field.kind === "text" ? (
         <TextInput {...{ common, field, value, onChange }} />
       ) : field.kind === "file" ? (
-        <FileInput {...{ common, value, onChange }} />
+        <FileInput {...{ common, path, value, onChange }} />
       ) : field.kind === "number" ? (
         <NumberInput {...{ common, value, onChange }} whole={field.whole} />
       ) : (
@@ -451,8 +451,13 @@ function TextInput(props: { common: Common; field: { long: boolean; type: string
 /** What the files were called that were chosen here, by their ids: in a list an entry may move to another place. */
 const names = new Map<string, string>();
 
+/** Files that the end of a session has cut off, by their fields: they are sent once the reader has signed in again. */
+const unsent = new Map<string, File>();
+let signedOut = false;
+onSignedOut(() => void (signedOut = true));
+
 /** A file is uploaded as soon as it is chosen; the answer names it by its id. */
-function FileInput({ common, value, onChange }: { common: Common; value: Json | undefined; onChange: Change }) {
+function FileInput({ common, path, value, onChange }: { common: Common; path: string; value: Json | undefined; onChange: Change }) {
   const t = useText();
   const [sent, setSent] = useState<{ name: string; problem: Problem | null; busy: boolean } | null>(null);
   const latest = useRef(onChange); // what is typed elsewhere while the file is under way stays
@@ -462,6 +467,8 @@ function FileInput({ common, value, onChange }: { common: Common; value: Json | 
       latest.current = () => undefined; // the entry was removed meanwhile
     };
   });
+  const place = location.pathname + path;
+  const away = useRef(false);
   const choose = (file: File | undefined): void => {
     if (file === undefined) return;
     setSent({ name: file.name, problem: null, busy: true });
@@ -469,11 +476,23 @@ function FileInput({ common, value, onChange }: { common: Common; value: Json | 
       (id) => {
         setSent({ name: file.name, problem: null, busy: false });
         names.set(id, file.name);
-        latest.current(id);
+        if (away.current) unsent.set(place, file);
+        else latest.current(id);
       },
-      (error: unknown) => setSent({ name: file.name, problem: asProblem(error), busy: false }),
+      (error: unknown) => {
+        const problem = asProblem(error);
+        if (problem.status === 401) unsent.set(place, file);
+        setSent({ name: file.name, problem, busy: false });
+      },
     );
   };
+  useEffect(() => {
+    const file = unsent.get(place);
+    unsent.delete(place);
+    signedOut = away.current = false;
+    choose(file);
+    return () => void (away.current = signedOut);
+  }, []);
   const name = (typeof value === "string" && names.get(value)) || t.decision.file;
   const here = typeof value === "string" && value !== "" ? `/v1/files/${encodeURIComponent(value)}` : null;
   return (

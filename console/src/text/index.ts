@@ -107,7 +107,7 @@ export function fieldText(t: Texts, finding: { message: string; code?: string; p
 
 /** A reason that the server tells as a sentence alone: why nobody can decide a question, why something could not be sent. */
 export function reasonText(sentence: string): string {
-  return language === "en" ? sentence.replace(/\buser:(?=\S)/g, "") : reason(sentence);
+  return language === "en" ? `${sentence.replace(/\buser:(?=\S)/g, "").replace(/\.$/, "")}.` : reason(sentence);
 }
 
 /** What a code of the server says, where its own sentence is not in the reader's language; null: there it is, or it is not known. */

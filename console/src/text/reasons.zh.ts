@@ -8,7 +8,7 @@ type Said = (...parts: string[]) => string;
 const names = (text: string): string => text.split(", ").map(plainName).join("、");
 
 const REASONS: readonly (readonly [RegExp, Said])[] = [
-  [/^(\S+) is away until (\S+) and has named nobody/, (who, day) => `${names(who ?? "")} 外出至 ${day}，没有指定代理人`],
+  [/^(\S+) is away until (\S+) and has not named a delegate/, (who, day) => `${names(who ?? "")} 外出至 ${day}，没有指定代理人`],
   [/^(\S+) is away, and (\S+) has no key to decide with/, (who, other) => `${names(who ?? "")} 外出，代理人 ${names(other ?? "")} 没有密钥`],
   [/^the absences go round in a circle: (.+) to (\S+)/, (chain, last) => `外出代理形成循环：${(chain ?? "").split(" to ").map(plainName).join(" → ")} → ${names(last ?? "")}`],
   [/^more than (\d+) people in a row are away for (\S+)/, (n, who) => `${names(who ?? "")} 的代理人接连外出，超过 ${n} 人`],

@@ -12,7 +12,7 @@ const en = {
   openHint: "The run waits, for days if need be, and asks you. The question is in the list below.",
   openIt: "Open the question",
   decide: "Decide",
-  decideHint: "The question says what will be done and with which arguments; you can change the amount. Press Approve or Reject.",
+  decideHint: "The question shows what will be done, with its arguments. You can edit the amount. Choose Approve or Reject.",
   see: "See what it did",
   seeHint: "The run continued as you decided. Its page shows each step, and its slider every moment.",
   seeIt: "Look at the run",

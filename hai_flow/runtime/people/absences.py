@@ -1,7 +1,7 @@
 """Who holds the seat of somebody who is away: their delegate; or, where that one is away too, the delegate's.
 
 Pure, but for `list_voices`. A chain has at most `CHAIN_MAX` absences. One that is longer, goes round in a circle or
-ends with somebody who is away and has named nobody leaves the seat empty, and `Seat.why` says so.
+ends with somebody who is away and has not named a delegate leaves the seat empty, and `Seat.why` says so.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def find_seat(person: str, away: Mapping[str, AbsenceRow], all_ids: AllIds) -> S
             return Seat(None, tuple(chain), f"more than {CHAIN_MAX} people in a row are away for {person}")
         chain.append(row)
         if row.delegate is None:
-            return Seat(None, tuple(chain), f"{row.person} is away until {row.last_day} and has named nobody")
+            return Seat(None, tuple(chain), f"{row.person} is away until {row.last_day} and has not named a delegate")
         holder = all_ids(row.delegate)[0]
     return Seat(holder, tuple(chain))
 

@@ -138,7 +138,7 @@ function Differences({ before, after, runs, busy }: { before: Snapshot; after: S
   const outputs = useMemo(() => differences(outputsOf(before), outputsOf(after)), [before, after]);
   const questions = useMemo(() => questionRows(before, after), [before, after]);
   const nothing = [state, input, output, steps, outputs, questions].every((each) => each.length === 0);
-  const name = (status: string): string => ({ ...t.runs.statuses, ...t.decision.decidedTitle })[status] ?? (status || t.app.none);
+  const name = (status: string): string => ({ ...t.runs.statuses, ...t.decision.decidedTitle })[status] ?? (status || t.compare.absent);
   return (
     <div className="stack" aria-busy={busy} data-compared={`${before.seq} ${after.seq}`}>
       {nothing && <p className="note good">{t.compare.same}</p>}

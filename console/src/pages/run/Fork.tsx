@@ -8,6 +8,7 @@ import { call, get } from "../../api/client.ts";
 import { asProblem } from "../../api/problems.ts";
 import type { Mark, Marks, Rehearsal, Run, Snapshot } from "../../api/types.gen.ts";
 import { nameOfVersion } from "../../logic/versions.ts";
+import { plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
 import { Field } from "../../parts/Field.tsx";
@@ -191,7 +192,7 @@ function Rehearsed({ rehearsal }: { rehearsal: Rehearsal }) {
               {paths.length > 20 && "…"}
             </li>
           ))}
-        <li>{t.fork.yours(rehearsal.requester)}</li>
+        <li>{t.fork.yours(plainName(rehearsal.requester))}</li>
       </ul>
     </section>
   );

@@ -505,7 +505,8 @@ function Travel({ at, head, then, onChange }: { at: number | null; head: number;
         )}
       </div>
       <p className="small quiet" role="status">
-        {place === 0 ? t.run.beginning : `${t.run.moment(place, head)} · ${moment(then)}`} {at !== null && t.run.past}
+        {place === 0 ? t.run.beginning : `${t.run.moment(place, head)} · ${moment(then)}`}
+        {at !== null && ` · ${t.run.past}`}
       </p>
     </div>
   );
