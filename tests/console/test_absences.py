@@ -98,7 +98,9 @@ def test_an_undecidable_question_says_why_in_list_page_and_overview(
     body = {"first_day": f"{day}", "last_day": f"{day + timedelta(days=9)}"}
     away = http.post("/v1/absences", json=body, headers={"HAI-Act-As": f"user:{ann}"}).raise_for_status().json()
     pending = asked(ann, "user:cat")
-    asyncio.run(strand(server_dsn, pending["id"], f"user:{ann} is away until {away['last_day']} and has not named a delegate"))
+    asyncio.run(
+        strand(server_dsn, pending["id"], f"user:{ann} is away until {away['last_day']} and has not named a delegate")
+    )
     shown = page(colorScheme="dark").goto("/console/overview")
     shown.locator("ul.faults li:has-text('can be decided by nobody') a").click()
     shown.locator(f"li:has-text('May {ann} begin?') .tag:has-text('nobody can decide')").there()

@@ -15,6 +15,7 @@ from tests.console.test_runs import approved, broken, ended
 
 Asked = Callable[..., dict[str, Any]]
 WIDE = {"viewport": {"width": 1200, "height": 760}}
+READING = "[role=tabpanel] > p[role=status]"
 TALL = {"viewport": {"width": 1200, "height": 900}}
 
 
@@ -116,10 +117,12 @@ def test_pictures_of_runs(
     shown.goto(f"/console/runs/{run['id']}?at={run['seq'] // 2}")
     shown.words("You're viewing the past.").there()
     shown.locator(".talk").there()
+    shown.locator(READING).gone()
     picture(shown, "moment")
     for tab in ("waterfall", "state", "events"):
         shown.goto(f"/console/runs/{run['id']}?tab={tab}")
         shown.locator("[role=tabpanel] h2, [role=tabpanel] [role=table], .line.event").first().there()
+        shown.locator(READING).gone()
         picture(shown, tab)
 
 
@@ -132,6 +135,7 @@ def test_pictures_of_what_runs_have_done(page: NewPage, http: httpx2.Client, ask
     picture(shown, "graph")
     shown.goto(f"/console/runs/{kinds['id']}?tab=models")
     shown.role("heading", "Model calls").there()
+    shown.locator("[role=tabpanel] td").first().there()
     picture(shown, "models")
     shown.goto("/console/overview")
     shown.until("document.querySelector('.chart path') !== null")  # after the second look the lines begin

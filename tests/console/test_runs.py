@@ -465,7 +465,7 @@ def test_a_run_is_shown_by_its_snapshot_and_steps_before_an_event_is_read(
         shown.goto(f"/console/runs/{run['id']}?tab={tab}")
         shown.locator(drawn).first().there()
         moment(shown, run["seq"])
-        shown.words(f"0 of {run['seq']} read").there()
+        shown.words(f"0 of {run['seq']} events read").there()
         of_run = "asked.map((path) => /[/]runs[/].*[/]([a-z]+)/.exec(path)?.[1])"
         shown.until(f"{of_run}.includes('events')")
         requests = shown.evaluate(of_run)

@@ -81,7 +81,9 @@ def test_what_the_end_of_a_session_cuts_off_is_sent_after_signing_in(
     with serving(dsn, environment=KEYS) as server:
         shown = signed_in(driver, server, dsn)
         people = People(dsn)
-        with httpx2.Client(base_url=server.url, headers=people.person("user:pat", roles=["operator", "publisher", "decider"])) as http:
+        with httpx2.Client(
+            base_url=server.url, headers=people.person("user:pat", roles=["operator", "publisher", "decider"])
+        ) as http:
             pending = ask_with_form(http, FORM)
         if sends == "decision":
             shown.role("button", "Start the demo").click()

@@ -86,7 +86,7 @@ export const runsEn = {
     find: "Find in type, path and content",
     follow: "Follow the end",
     eventsShown: (n: number, of: number) => `${n.toLocaleString("en")} of ${many(of, "event", "events")}`,
-    loadingEvents: (n: number, of: number) => `${n.toLocaleString("en")} of ${of.toLocaleString("en")} read`,
+    loadingEvents: (n: number, of: number) => `${n.toLocaleString("en")} of ${of.toLocaleString("en")} events read`,
     loadingSteps: (n: number) => (n === 0 ? "Reading the steps" : `${many(n, "step", "steps")} read so far`),
     earlierEntries: (n: number) => `${many(n, "earlier entry", "earlier entries")}: show`,
     models: (calls: number, tokens: number) => `${many(calls, "model call", "model calls")}, ${many(tokens, "token", "tokens")}`,

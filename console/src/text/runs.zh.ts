@@ -86,7 +86,7 @@ export const runsZh: typeof runsEn = {
     find: "在类型、路径和内容中查找",
     follow: "跟随末尾",
     eventsShown: (n, of) => `${of} 个事件中的 ${n} 个`,
-    loadingEvents: (n, of) => `已读取 ${n} / ${of}`,
+    loadingEvents: (n, of) => `已读取 ${n} / ${of} 个事件`,
     loadingSteps: (n) => (n === 0 ? "正在读取步骤" : `已读取 ${n} 个步骤，正在继续`),
     earlierEntries: (n) => `显示更早的 ${n} 条`,
     models: (calls, tokens) => `${calls} 次模型调用，${tokens} 个 token`,
