@@ -472,7 +472,8 @@ def test_a_run_is_shown_by_its_snapshot_and_steps_before_an_event_is_read(
         parts = {"snapshot", "steps"} if tab in ("graph", "waterfall") else {"snapshot"}
         assert parts <= set(requests[: requests.index("events")]), tab
     busy = http.post("/v1/runs", json={"workflow": "busy", "input": {"items": [1, 2]}}).raise_for_status().json()
-    usage = ended(http, busy["id"]) and http.get(f"/v1/runs/{busy['id']}/snapshot").json()["usage"]
+    ended(http, busy["id"])
+    usage = http.get(f"/v1/runs/{busy['id']}/snapshot").json()["usage"]
     assert [(each["calls"], each["input"] + each["output"] > 0) for each in usage] == [(2, True)]
     shown.goto(f"/console/runs/{busy['id']}?tab=models")
     shown.locator("[role=tabpanel] >> text=2 model calls").there()
@@ -639,6 +640,7 @@ def test_a_run_fits_a_phone(page: NewPage, asked: Asked, http: httpx2.Client) ->
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth"), tab
         assert shown.axe() == [], tab
     deep = http.post("/v1/runs", json={"workflow": "deep_paths", "input": {}}).raise_for_status().json()
-    steps = ended(http, deep["id"]) and http.get(f"/v1/runs/{deep['id']}/steps").json()["items"]
+    ended(http, deep["id"])
+    steps = http.get(f"/v1/runs/{deep['id']}/steps").json()["items"]
     shown.goto(f"/console/runs/{deep['id']}?tab=waterfall").locator(f"[data-path='{steps[-1]['path']}']").there()
     shown.until(ROWS_ARE_WHOLE)

@@ -549,7 +549,7 @@ viewers.bug(
 )
 run_lists.bug(
     "a run is shown to another tenant",
-    ("result FROM runs WHERE id = $1 AND tenant = $2", "result FROM runs WHERE id = $1 AND $2::uuid IS NOT NULL"),
+    ("FROM runs r WHERE r.id = $1 AND r.tenant = $2", "FROM runs r WHERE r.id = $1 AND $2::uuid IS NOT NULL"),
     by=f"{_COMMIT}::test_another_tenant_s_entry_loses_and_writes_nothing",
 )
 run_lists.bug(
