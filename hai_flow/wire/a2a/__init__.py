@@ -13,14 +13,13 @@ from typing import Any, Final, NamedTuple
 from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
-from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.state.state import MessageState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import (
     Dialect,
-    Entry,
     Frame,
     error_message,
     list_misplaced_edits,
@@ -433,9 +432,6 @@ class A2AEncoder(TurnEncoder):
             frames.append(self._artifact(output_of(state), append=False, last=True))
         return [*frames, Frame("status", b"", terminal=state.ended)]
 
-    def message_started(self, at: int, message: MessageState) -> list[Frame]:
-        return []
-
     def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
         if not _is_shown(message) or message.kind != "text":
             return []
@@ -457,62 +453,6 @@ class A2AEncoder(TurnEncoder):
             **({"append": True} if append else {}), **({"lastChunk": True} if last else {}),
         }  # fmt: skip
         return Frame("artifactUpdate", dump({"artifactUpdate": update}))
-
-    # --- what the stream does not show
-
-    def run_started(self, at: int, run_id: str) -> list[Frame]:
-        return []
-
-    def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
-        return []
-
-    def run_failed(self, at: int, error: e.Error) -> list[Frame]:
-        return []
-
-    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
-        return []
-
-    def state_snapshot(self, at: int) -> list[Frame]:
-        return []
-
-    def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
-        return []
-
-    def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
-        return []
-
-    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        return []
-
-    def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
-        return []
-
-    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
-        return []
-
-    def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
-        return []
-
-    def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        return []
-
-    def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return []
-
-    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return []
-
-    def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
-        return []
-
-    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
-        return []
-
-    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return []
-
-    def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
-        return []
 
 
 A2A: Final = Dialect("a2a", "a2a-1", A2AEncoder)

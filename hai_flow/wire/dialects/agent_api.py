@@ -20,7 +20,7 @@ from hai_flow.agent_api import ContentBuilder, ContentType, MessageBuilder, Mess
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import MessageState, PendingState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, error_message
+from hai_flow.wire.dialects.dialect import Dialect, Frame, error_message
 from hai_flow.wire.dialects.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
 from hai_flow.wire.dialects.transcript import derive_result_id
 from hai_flow.wire.dialects.turns import TurnEncoder
@@ -124,20 +124,6 @@ class AgentApiEncoder(TurnEncoder):
     def _turn(self) -> int:
         return self.state.turn.n if self.state.turn else 0
 
-    # --- events that the protocol does not show
-
-    def state_snapshot(self, at: int) -> list[Frame]:
-        return []
-
-    def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
-        return []
-
-    def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
-        return []
-
-    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        return []
-
     # --- messages
 
     def message_started(self, at: int, message: MessageState) -> list[Frame]:
@@ -159,9 +145,6 @@ class AgentApiEncoder(TurnEncoder):
     def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
         return [_frame(_call_of(self._response(""), call).in_progress(), call=call.id)]
 
-    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
-        return []  # arguments come as a whole
-
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
         builder = _call_of(self._response(""), call)
         content = _call_content(builder, call.id, call.name, call.args)
@@ -178,9 +161,6 @@ class AgentApiEncoder(TurnEncoder):
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return _frames(self._question_objects(self._response(""), opened), call=opened.id)
-
-    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return self.question(at, opened)
 
     def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """Sends the call to a client that attaches: this protocol has no snapshot of messages that would hold it."""

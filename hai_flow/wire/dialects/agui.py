@@ -39,6 +39,7 @@ from hai_flow.wire.dialects.dialect import (
     list_misplaced_edits,
     list_misplaced_members,
 )
+from hai_flow.wire.dialects.frames import call_args, call_end, call_start, custom_frame, frame, raw_frame, whole_call
 from hai_flow.wire.dialects.questions import (
     CONFIRM,
     Call,
@@ -52,7 +53,7 @@ from hai_flow.wire.dialects.questions import (
 from hai_flow.wire.dialects.transcript import derive_result_id, history
 from hai_flow.wire.dialects.turns import SPOKEN, TurnEncoder
 from hai_flow.wire.posted_json import Limits
-from hai_flow.wire.sent_json import dump, strip_none
+from hai_flow.wire.sent_json import strip_none
 
 PROTOCOL: Final = "1.0"
 """The version that the server speaks and announces to every client."""
@@ -156,7 +157,7 @@ class AguiEncoder(TurnEncoder):
 
     def run_started(self, at: int, run_id: str) -> list[Frame]:
         return [
-            _frame(
+            frame(
                 "RUN_STARTED",
                 at,
                 threadId=self.state.thread_id,
@@ -172,9 +173,9 @@ class AguiEncoder(TurnEncoder):
             return [*frames, _error(at, reason or "The run was stopped.", "abort")]
         outcome = {"type": "cancelled"} if status == "stopped" else self._interrupts(status)
         if self._old and outcome is not None:  # the oldest frontends wait for this event; newer ones read the outcome
-            frames += [_custom(ON_INTERRUPT, each, at) for each in outcome["interrupts"]]
+            frames += [custom_frame(ON_INTERRUPT, each, at) for each in outcome["interrupts"]]
         ids = {"threadId": self.state.thread_id, "runId": run_id}
-        return [*frames, _frame("RUN_FINISHED", at, terminal=True, **ids, outcome=outcome, usage=self._usage())]
+        return [*frames, frame("RUN_FINISHED", at, terminal=True, **ids, outcome=outcome, usage=self._usage())]
 
     def _usage(self) -> list[Json] | None:
         """The tokens that the turn used, an entry for each model; the older version has no field for them."""
@@ -192,15 +193,15 @@ class AguiEncoder(TurnEncoder):
         return [_error(at, reason, code)]
 
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        return [_frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]
+        return [frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]
 
     # --- state and snapshots
 
     def state_snapshot(self, at: int) -> list[Frame]:
-        return [_frame("STATE_SNAPSHOT", at, snapshot=self.state.shown)]
+        return [frame("STATE_SNAPSHOT", at, snapshot=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
-        return [_frame("STATE_DELTA", at, delta=list(ops))]
+        return [frame("STATE_DELTA", at, delta=list(ops))]
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
         """An empty thread has no snapshot: it would only delete messages that the client has not posted yet."""
@@ -208,7 +209,7 @@ class AguiEncoder(TurnEncoder):
         messages = history(words, self.profile, self.state, transcript, self._call_of, anew)
         if not messages:
             return []
-        return [*self._holder_of_interrupts(at, messages), _frame("MESSAGES_SNAPSHOT", at, messages=messages)]
+        return [*self._holder_of_interrupts(at, messages), frame("MESSAGES_SNAPSHOT", at, messages=messages)]
 
     # --- messages
 
@@ -216,11 +217,11 @@ class AguiEncoder(TurnEncoder):
         match message.kind:
             case "text":
                 metadata = None if self._old else _layout_of(message)
-                return [_frame("TEXT_MESSAGE_START", at, messageId=message.id, role="assistant", metadata=metadata)]
+                return [frame("TEXT_MESSAGE_START", at, messageId=message.id, role="assistant", metadata=metadata)]
             case "thinking" if self._reasons:
                 return [
-                    _frame("REASONING_START", at, messageId=message.id),
-                    _frame("REASONING_MESSAGE_START", at, messageId=message.id, role="reasoning"),
+                    frame("REASONING_START", at, messageId=message.id),
+                    frame("REASONING_MESSAGE_START", at, messageId=message.id, role="reasoning"),
                 ]
             case _:
                 return []
@@ -228,24 +229,24 @@ class AguiEncoder(TurnEncoder):
     def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
         match message.kind:
             case "text":
-                return [_frame("TEXT_MESSAGE_CONTENT", at, messageId=message.id, delta=content)]
+                return [frame("TEXT_MESSAGE_CONTENT", at, messageId=message.id, delta=content)]
             case "thinking" if self._reasons:
-                return [_frame("REASONING_MESSAGE_CONTENT", at, messageId=message.id, delta=content)]
+                return [frame("REASONING_MESSAGE_CONTENT", at, messageId=message.id, delta=content)]
             case "data":
                 block = _block(message, content)
-                return [_frame("ACTIVITY_SNAPSHOT", at, messageId=message.id, activityType=BLOCK, content=block)]
+                return [frame("ACTIVITY_SNAPSHOT", at, messageId=message.id, activityType=BLOCK, content=block)]
             case _:
                 return []
 
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
         match message.kind:
             case "text":
-                cut = [_custom(CUT, {"messageId": message.id}, at)] if self._old and message.aborted else []
-                return [_frame("TEXT_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)), *cut]
+                cut = [custom_frame(CUT, {"messageId": message.id}, at)] if self._old and message.aborted else []
+                return [frame("TEXT_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)), *cut]
             case "thinking" if self._reasons:
                 return [
-                    _frame("REASONING_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)),
-                    _frame("REASONING_END", at, messageId=message.id),
+                    frame("REASONING_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)),
+                    frame("REASONING_END", at, messageId=message.id),
                 ]
             case _:
                 return []
@@ -258,7 +259,7 @@ class AguiEncoder(TurnEncoder):
     def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
         if self._is_gated(call):
             return []
-        return [_call_start(call.id, call.name, at, self._parent(call))]
+        return [call_start(call.id, call.name, at, self._parent(call))]
 
     def _parent(self, call: ToolCallState) -> str | None:
         """The id of the message that holds the call. Only a text message can, because the client sees it as the
@@ -267,10 +268,10 @@ class AguiEncoder(TurnEncoder):
         return message.id if message is not None and message.kind == "text" else None
 
     def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
-        return [] if self._is_gated(call) else [_call_args(call.id, delta, at)]
+        return [] if self._is_gated(call) else [call_args(call.id, delta, at)]
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
-        return [] if self._is_gated(call) else [_call_end(call.id, at)]
+        return [] if self._is_gated(call) else [call_end(call.id, at)]
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         return [_result(call.id, content, at)]
@@ -284,7 +285,7 @@ class AguiEncoder(TurnEncoder):
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if renders_as_tool_call(self.profile, opened):
-            return _whole_call(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
+            return whole_call(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
         frames = self._question_event(at, opened)
         if self._shows_call(opened) and model_call(self.state, opened.path) is None:
             frames += self._call_behind_gate(at, opened)
@@ -303,10 +304,10 @@ class AguiEncoder(TurnEncoder):
         answer get it in place of an interrupt."""
         if self._is_interrupt(opened) and not self._old:
             return []
-        return [_custom("hai.pending", build_pending_value(as_shown(self.profile, opened)), at)]
+        return [custom_frame("hai.pending", build_pending_value(as_shown(self.profile, opened)), at)]
 
     def _call_behind_gate(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return _whole_call(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)
+        return whole_call(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)
 
     def _is_interrupt(self, opened: e.PendingOpened) -> bool:
         if opened.kind == "tool" or renders_as_tool_call(self.profile, opened):
@@ -383,8 +384,8 @@ class AguiEncoder(TurnEncoder):
             return []
         id = f"{self._fresh_asker}:asked"
         return [
-            _frame("TEXT_MESSAGE_START", at, messageId=id, role="assistant"),
-            _frame("TEXT_MESSAGE_END", at, messageId=id),
+            frame("TEXT_MESSAGE_START", at, messageId=id, role="assistant"),
+            frame("TEXT_MESSAGE_END", at, messageId=id),
         ]
 
     # --- gates
@@ -453,14 +454,14 @@ class AguiEncoder(TurnEncoder):
     # --- the author's own
 
     def custom(self, at: int, name: str, value: Json) -> list[Frame]:
-        return [_custom(name, value, at)]
+        return [custom_frame(name, value, at)]
 
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return [_raw(event, source, at)]
+        return [raw_frame(event, source, at)]
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         value = {"id": id, "from": event.from_, "to": event.to, "task": event.task}
-        return [_custom("hai.collaboration", strip_none(value), at)]
+        return [custom_frame("hai.collaboration", strip_none(value), at)]
 
 
 def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
@@ -539,23 +540,8 @@ def _old_part(part: dict[str, Json]) -> dict[str, Json]:
 # --- outward: frames ----------------------------------------------------------------------------------------------
 
 
-def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = False, **fields: Json) -> Frame:
-    """One event. Fields that are None are left out; `call` is the toolCallId of a frame that streams a call."""
-    return Frame(type, dump(strip_none({"type": type, **fields, "timestamp": at})), call, terminal)
-
-
-def _custom(name: str, value: Json, at: int) -> Frame:
-    """CUSTOM's value is written even if it is null."""
-    return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
-
-
-def _raw(event: Json, source: str | None, at: int) -> Frame:
-    fields = {"type": "RAW", "event": event}
-    return Frame("RAW", dump({**fields, **strip_none({"source": source}), "timestamp": at}))
-
-
 def _error(at: int, message: str, code: str, usage: Json = None) -> Frame:
-    return _frame("RUN_ERROR", at, terminal=True, message=message, code=code, usage=usage)
+    return frame("RUN_ERROR", at, terminal=True, message=message, code=code, usage=usage)
 
 
 def _usage(label: str, spent: Spent) -> dict[str, Json]:
@@ -590,24 +576,8 @@ def _block(message: MessageState, content: str) -> dict[str, Json]:
     return strip_none(fields)
 
 
-def _whole_call(id: str, name: str, args: str, at: int) -> list[Frame]:
-    return [_call_start(id, name, at), _call_args(id, args, at), _call_end(id, at)]
-
-
-def _call_start(id: str, name: str, at: int, parent: str | None = None) -> Frame:
-    return _frame("TOOL_CALL_START", at, call=id, toolCallId=id, toolCallName=name, parentMessageId=parent)
-
-
-def _call_args(id: str, delta: str, at: int) -> Frame:
-    return _frame("TOOL_CALL_ARGS", at, call=id, toolCallId=id, delta=delta)
-
-
-def _call_end(id: str, at: int) -> Frame:
-    return _frame("TOOL_CALL_END", at, call=id, toolCallId=id)
-
-
 def _result(id: str, content: str, at: int) -> Frame:
-    return _frame("TOOL_CALL_RESULT", at, messageId=derive_result_id(id), toolCallId=id, content=content, role="tool")
+    return frame("TOOL_CALL_RESULT", at, messageId=derive_result_id(id), toolCallId=id, content=content, role="tool")
 
 
 AGUI: Final = Dialect(

@@ -275,9 +275,6 @@ class AuiEncoder(TurnEncoder):
     def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
         return [_frame("aui_tool_call_start", at, call=call.id, tool_call_id=call.id, tool_name=call.name)]
 
-    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
-        return []  # arguments come whole
-
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
         args = parse_object(call.args)
         return [
@@ -317,17 +314,11 @@ class AuiEncoder(TurnEncoder):
             "payload": strip_none(payload),
         }
 
-    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return self.question(at, opened)
-
     # --- the author's own
 
     def custom(self, at: int, name: str, value: Json) -> list[Frame]:
         ui = {"component": name, "props": value if isinstance(value, dict) else {"value": value}}
         return [_frame("aui_render_snapshot", at, intention="custom", ui=ui, fallback_text=name)]
-
-    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return []  # only clients that know the other system could read its events
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         metadata = {"from": event.from_, "to": event.to, "task": event.task}

@@ -22,6 +22,7 @@ from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profile, error_message
+from hai_flow.wire.dialects.frames import call_args, call_end, call_start, custom_frame, frame, raw_frame, whole_call
 from hai_flow.wire.dialects.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
 from hai_flow.wire.dialects.transcript import derive_result_id, history
 from hai_flow.wire.dialects.turns import TurnEncoder
@@ -145,21 +146,21 @@ class HaiEncoder(TurnEncoder):
         finished = self._lifecycle("RUN_FINISHED", at, run_id, terminal=True)
         if status is not None:
             status_event = {"status": status, "reason": reason or None}
-            return [_custom("hai.status", strip_none(status_event), at), finished]
+            return [custom_frame("hai.status", strip_none(status_event), at), finished]
         if self.state.status == "finished" and self.state.output is not None:
-            return [_custom("hai.output", {"output": self.state.output}, at), finished]
+            return [custom_frame("hai.output", {"output": self.state.output}, at), finished]
         return [finished]
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
-        return [_frame("RUN_ERROR", at, terminal=True, message=error_message(error), code=error.code)]
+        return [frame("RUN_ERROR", at, terminal=True, message=error_message(error), code=error.code)]
 
     def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
-        return [_frame("RUN_ERROR", at, terminal=True, message=reason, code=code)]
+        return [frame("RUN_ERROR", at, terminal=True, message=reason, code=code)]
 
     def _lifecycle(self, type: str, at: int, run_id: str, *, terminal: bool = False) -> Frame:
         state = self.state
         message_id = f"msg_{turn_id(state.run_id, state.turn.n if state.turn else 0)}"
-        return _frame(
+        return frame(
             type,
             at,
             terminal=terminal,
@@ -170,21 +171,19 @@ class HaiEncoder(TurnEncoder):
         )
 
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        return [_frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]
+        return [frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]
 
     # --- state and snapshots
 
     def state_snapshot(self, at: int) -> list[Frame]:
-        return [_frame("STATE_SNAPSHOT", at, snapshot=self.state.shown)]
+        return [frame("STATE_SNAPSHOT", at, snapshot=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
-        return [
-            _frame("STATE_DELTA", at, delta=[{**operation, "from": operation.get("from", "")} for operation in ops])
-        ]
+        return [frame("STATE_DELTA", at, delta=[{**operation, "from": operation.get("from", "")} for operation in ops])]
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
         messages = history(_Words(self._plain), self.profile, self.state, transcript)
-        return [_frame(self._snapshot_type, at, messages=messages)]
+        return [frame(self._snapshot_type, at, messages=messages)]
 
     # --- messages
 
@@ -207,13 +206,13 @@ class HaiEncoder(TurnEncoder):
     # --- calls and questions
 
     def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
-        return [_call_start(call.id, call.name, at, call.parent_message_id)]
+        return [call_start(call.id, call.name, at, call.parent_message_id)]
 
     def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
-        return [_call_args(call.id, delta, at)]
+        return [call_args(call.id, delta, at)]
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
-        return [_call_end(call.id, at)]
+        return [call_end(call.id, at)]
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         return [_call_result(call.id, content, error, at)]
@@ -234,8 +233,7 @@ class HaiEncoder(TurnEncoder):
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if not renders_as_tool_call(self.profile, opened):
             return self._question_event(at, opened)
-        args = _call_args(opened.id, encode_question_args(opened), at)
-        return [_call_start(opened.id, CONFIRM[opened.kind], at), args, _call_end(opened.id, at)]
+        return whole_call(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return [] if renders_as_tool_call(self.profile, opened) else self._question_event(at, opened)
@@ -246,20 +244,19 @@ class HaiEncoder(TurnEncoder):
     # --- the author's own
 
     def custom(self, at: int, name: str, value: Json) -> list[Frame]:
-        return [_custom(name, value, at)]
+        return [custom_frame(name, value, at)]
 
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        event_record = {"type": "RAW", "event": event, **strip_none({"source": source}), "timestamp": at}
-        return [Frame("RAW", dump(event_record))]  # another system's event is written even if it is null
+        return [raw_frame(event, source, at)]
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         """One message with exactly one content: the client parses the content when the message ends
         (docs/design/protocols.md#hai-events)."""
         type = "AGENT_COLLABORATIVE_MESSAGE"
         return [
-            _frame(f"{type}_START", at, **{"from": event.from_, "to": event.to}, messageId=id),
-            _frame(f"{type}_CONTENT", at, delta=dump({"task": event.task}).decode(), messageId=id),
-            _frame(f"{type}_END", at, messageId=id),
+            frame(f"{type}_START", at, **{"from": event.from_, "to": event.to}, messageId=id),
+            frame(f"{type}_CONTENT", at, delta=dump({"task": event.task}).decode(), messageId=id),
+            frame(f"{type}_END", at, messageId=id),
         ]
 
 
@@ -291,30 +288,20 @@ class _Words:
 # --- outward: frames ----------------------------------------------------------------------------------------------
 
 
-def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = False, **fields: Json) -> Frame:
-    """One HAI event. Fields that are None are left out; `call` is the toolCallId of a frame that streams a call."""
-    return Frame(type, dump(strip_none({"type": type, **fields, "timestamp": at})), call, terminal)
-
-
-def _custom(name: str, value: Json, at: int) -> Frame:
-    """CUSTOM's value is written even if it is null. Besides RAW's event, no other field of HAI may be null."""
-    return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
-
-
 def _pending(opened: e.PendingOpened, at: int) -> Frame:
     """A question as a custom event, with all the arguments that a call of its tool would have."""
-    return _custom(
+    return custom_frame(
         "hai.pending", {"id": opened.id, "kind": opened.kind, **values.loads(encode_question_args(opened))}, at
     )
 
 
 def _message_edge(type: str, message: MessageState, at: int) -> Frame:
     extra = {"aborted": True} if message.aborted else None
-    return _frame(type, at, messageId=message.id, role=message.role, extra=extra)
+    return frame(type, at, messageId=message.id, role=message.role, extra=extra)
 
 
 def _message_content(message: MessageState, delta: str, at: int) -> Frame:
-    return _frame(
+    return frame(
         "BUSINESS_DATA_CONTENT",
         at,
         messageId=message.id,
@@ -324,20 +311,8 @@ def _message_content(message: MessageState, delta: str, at: int) -> Frame:
     )
 
 
-def _call_start(id: str, name: str, at: int, parent: str | None = None) -> Frame:
-    return _frame("TOOL_CALL_START", at, call=id, toolCallId=id, toolCallName=name, parentMessageId=parent)
-
-
-def _call_args(id: str, delta: str, at: int) -> Frame:
-    return _frame("TOOL_CALL_ARGS", at, call=id, toolCallId=id, delta=delta)
-
-
-def _call_end(id: str, at: int) -> Frame:
-    return _frame("TOOL_CALL_END", at, call=id, toolCallId=id)
-
-
 def _call_result(id: str, content: str, error: str | None, at: int) -> Frame:
-    return _frame(
+    return frame(
         "TOOL_CALL_RESULT", at, messageId=derive_result_id(id), toolCallId=id, content=content, role="tool", error=error
     )
 

@@ -95,9 +95,6 @@ class SocialEncoder(TurnEncoder):
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [self._frame("RUN_ERROR", terminal=True, message=error_message(error), code=error.code or None)]
 
-    def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
-        return []
-
     def _stop_frame(self, reason: str) -> Frame:
         return self._frame("RUN_ERROR", terminal=True, message=reason or "The run was stopped.", code="cancelled")
 
@@ -142,12 +139,6 @@ class SocialEncoder(TurnEncoder):
 
     # --- messages
 
-    def message_started(self, at: int, message: MessageState) -> list[Frame]:
-        return []
-
-    def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
-        return []
-
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
         message_fields = report_of(message)
         return [] if message_fields is None else [self._message(message.id, message.role, message_fields)]
@@ -159,9 +150,6 @@ class SocialEncoder(TurnEncoder):
 
     def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
         return [self._call("TOOL_CALL_START", call)]
-
-    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
-        return []
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
         return [self._call("TOOL_CALL_ARGS", call, args=parse_object(call.args)), self._call("TOOL_CALL_END", call)]
@@ -206,20 +194,6 @@ class SocialEncoder(TurnEncoder):
             "ui_schema": values.loads(encode_question_args(as_shown(self.profile, opened))),
         }
         return [self._message(opened.id, "assistant", message_fields)]
-
-    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return self.question(at, opened)
-
-    # --- not sent
-
-    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
-        return []
-
-    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return []
-
-    def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
-        return []
 
     def _frame(
         self, type: str, call: str | None = None, *, terminal: bool = False, run_id: str | None = None, **fields: Json

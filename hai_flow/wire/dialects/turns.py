@@ -37,8 +37,9 @@ def _list_steps_open(state: RunState) -> set[str]:
 
 
 class TurnEncoder(ABC):
-    """The log as one dialect's events, for one profile. A subclass writes the frames. Its methods may depend only on
-    their arguments, the profile and the state, because followers share the bytes.
+    """The log as one dialect's events, for one profile. A subclass writes the frames; of what its protocol has no event
+    for, nothing is sent. Its methods may depend only on their arguments, the profile and the state, because followers
+    share the bytes.
 
     `at` is a time in milliseconds since 1970; `run_id` is the wire's runId, which names a turn.
     """
@@ -54,38 +55,38 @@ class TurnEncoder(ABC):
 
     # --- the words ------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def run_started(self, at: int, run_id: str) -> list[Frame]:
         """A turn begins."""
+        return []
 
-    @abstractmethod
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
         """A turn is over; the last frame is terminal. `status` is one that RUN_FINISHED alone would not show
         (`SPOKEN`); None if the run has finished, or waits for the open questions in `state`."""
+        return []
 
-    @abstractmethod
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         """The run has failed; the last frame is terminal."""
+        return []
 
-    @abstractmethod
     def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         """The server has to close the stream, for the reason that `code` names; the last frame is terminal."""
+        return []
 
-    @abstractmethod
     def state_snapshot(self, at: int) -> list[Frame]:
         """The shared state as it is."""
+        return []
 
-    @abstractmethod
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
         """A change of the shared state, an RFC 6902 patch."""
+        return []
 
-    @abstractmethod
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
         """The closed messages of the thread; `transcript` are those of its earlier runs."""
+        return []
 
-    @abstractmethod
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
         """A visible step begins or ends."""
+        return []
 
     def step_below_ended(self, at: int, path: str, status: str) -> list[Frame]:
         """A step of a run below is over (`status` finished, failed, stopped or skipped). It is shown like a step of
@@ -95,13 +96,13 @@ class TurnEncoder(ABC):
         self._steps.remove(path)
         return self.step_edge(at, path, started=False)
 
-    @abstractmethod
     def message_started(self, at: int, message: MessageState) -> list[Frame]:
         """A message begins."""
+        return []
 
-    @abstractmethod
     def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
         """A part of a message, never empty. A client that attaches gets all of it so far as one part."""
+        return []
 
     @abstractmethod
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
@@ -111,34 +112,34 @@ class TurnEncoder(ABC):
         """The stream ends before the message does."""
         return self.message_ended(at, message)
 
-    @abstractmethod
     def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
         """A call of a tool begins."""
+        return []
 
-    @abstractmethod
     def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
         """A part of a call's arguments, JSON text, never empty."""
+        return []
 
-    @abstractmethod
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
         """A call is complete."""
+        return []
 
-    @abstractmethod
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         """The result of a server's tool."""
+        return []
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         """The result of a frontend's tool. Sends nothing by default: a frontend knows its own results
         (docs/design/protocols.md#tools-and-interrupts)."""
         return []
 
-    @abstractmethod
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """A question to people: an approval, a form, a doubt. A frontend tool's call has events of its own."""
+        return []
 
-    @abstractmethod
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """The open question for a client that attaches, where the snapshot of messages does not show it already."""
+        return self.question(at, opened)
 
     def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """A frontend tool's answer is awaited, from now on or since before a client attached. Sends nothing by default:
@@ -150,17 +151,17 @@ class TurnEncoder(ABC):
         called for a frontend tool's call."""
         return []
 
-    @abstractmethod
     def custom(self, at: int, name: str, value: Json) -> list[Frame]:
         """A custom event that the author emits."""
+        return []
 
-    @abstractmethod
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
         """An event of another system, unchanged."""
+        return []
 
-    @abstractmethod
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         """One agent hands a task to another."""
+        return []
 
     # --- Encoder --------------------------------------------------------------------------------------------------
 
