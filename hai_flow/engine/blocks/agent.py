@@ -12,12 +12,13 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Agent, AgentCalls, Iteration, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks.block import Block, BlockPlaces
-from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep, Settle
+from hai_flow.engine.blocks import iterations
+from hai_flow.engine.blocks.block import Block
+from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep
 from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
-from hai_flow.engine.state.state import Ending, LoopState, StepState
+from hai_flow.engine.state.state import Ending
 from hai_flow.engine.steps.agents import (
     answer_in,
     call_records,
@@ -40,20 +41,15 @@ _FOR_THE_RUN: Final = ("approval.digest", UNDO_FAILED)  # failures of a call tha
 
 def begin(draft: Draft, step: Step) -> None:
     verb = _agent(step)
-    step_state = draft.state.steps.get(step.path)
     args = draft.json_text(draft.render(verb.arguments, step))
-    first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1
+    first = iterations.next_number(draft, step)
     draft.pure_steps += 1
     draft.record_start(step, args=args, ready=(paths.iteration(step.path, first),))
 
 
-def list_done(draft: Draft, step: Step, body: str) -> Consequence:
-    raise AssertionError(f"{step.path} has iterations, and no list of its own")
-
-
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next answer, or the end of the agent."""
-    verb, loop = _agent(step), _loop(draft, step)
+    verb, loop = _agent(step), iterations.loop_of(draft, step)
     answer, count = answer_in(draft.state, iteration.path), count_answers(draft.state, step.path, loop)
     counted = count if loop.since <= loop.begun else count_answers(draft.state, step.path, loop, since=loop.since)
     try:
@@ -92,21 +88,10 @@ def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, answer: Jso
     return draft.truth(verb.stop_when, step, answer=report)
 
 
-def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence:
-    draft.emit(e.IterationEnded, path=child.path, status="failed", error=error)
-    return Settle(step) if is_ending(draft, step.path) else FailStep(step, error)
-
-
 def behind(draft: Draft, step: Step) -> str | None:
     """Behind `max_turns`, or a last answer that was no object, the conversation goes on with a further answer."""
     loop = draft.state.steps[step.path].loop
     return None if loop is None or loop.last < 0 else paths.iteration(step.path, loop.last + 1)
-
-
-def resume(step: Step, known: StepState) -> BlockPlaces:
-    if known.loop is None or known.loop.last < 0:
-        return BlockPlaces()
-    return BlockPlaces(iterations=((paths.iteration(step.path, known.loop.last), False),))
 
 
 # --- the calls of an answer -------------------------------------------------------------------------------------------
@@ -129,7 +114,7 @@ def begin_calls(draft: Draft, step: Step) -> Consequence | None:
 def call_done(draft: Draft, step: Step, call: Step, output: Json) -> Consequence | None:
     finish_written(draft, _first(call), None)
     draft.emit(e.IterationEnded, path=call.path, status="finished")
-    return _calls_on(draft, step)
+    return iterations.end_if_last(draft, step)
 
 
 def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequence | None:
@@ -137,7 +122,7 @@ def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequ
     finish_written(draft, _first(call), error)
     draft.emit(e.IterationEnded, path=call.path, status="failed", error=error)
     if is_ending(draft, step.path) or not (error.code.startswith("limit.") or error.code in _FOR_THE_RUN):
-        return _calls_on(draft, step)
+        return iterations.end_if_last(draft, step)
     return End(step, Ending("failed", error=error, reason=f"{call.path} failed"))
 
 
@@ -146,37 +131,9 @@ def _first(call: Step) -> str:
     return call.verb.first
 
 
-def _calls_on(draft: Draft, step: Step) -> Consequence | None:
-    """A call has ended: perhaps it was the last."""
-    step_state = draft.state.steps[step.path]
-    assert step_state.loop is not None
-    if step_state.ending is not None:
-        return Settle(step)
-    return FinishStep(step) if step_state.loop.ended == len(step_state.loop.keys) else None
-
-
 def behind_calls(draft: Draft, step: Step) -> Consequence | None:
     loop = draft.state.steps[step.path].loop
     return None if loop is None else FinishStep(step)
-
-
-def resume_calls(step: Step, known: StepState) -> BlockPlaces:
-    loop = known.loop
-    if loop is None:
-        return BlockPlaces()
-    over = "finished" in (known.outcome, known.done)
-    return BlockPlaces(
-        iterations=(
-            (paths.iteration(step.path, key), over or (key in loop.results and loop.results[key].status == "finished"))
-            for key in loop.keys
-        )
-    )
-
-
-def _loop(draft: Draft, step: Step) -> LoopState:
-    loop = draft.state.steps[step.path].loop
-    assert loop is not None
-    return loop
 
 
 def _agent(step: Step) -> Agent:
@@ -187,18 +144,16 @@ def _agent(step: Step) -> Agent:
 BLOCKS: Final = {
     Agent: Block(
         begin=begin,
-        list_done=list_done,
-        child_failed=child_failed,
+        child_failed=iterations.fail_loop,
         iteration_done=iteration_done,
-        resume=resume,
+        resume=iterations.resume_last,
         behind=behind,
     ),
     AgentCalls: Block(
         begin=begin_calls,
-        list_done=list_done,
         child_failed=call_failed,
         iteration_done=call_done,
-        resume=resume_calls,
+        resume=iterations.resume_keys,
         behind=behind_calls,
     ),
 }

@@ -52,6 +52,10 @@ def _allow_any_move(was: Step, now: Step) -> Hindrance | None:
     return None
 
 
+def _refuse_list(draft: Draft, step: Step, body: str) -> Consequence | None:
+    raise AssertionError(f"{step.path} has iterations, and no list of its own")
+
+
 def _refuse_iteration(draft: Draft, step: Step, *more: Any) -> Consequence | None:
     raise AssertionError(f"{step.path} is no loop")
 
@@ -74,8 +78,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     begin: Callable[[Draft, Step], Consequence | None]
-    list_done: Callable[[Draft, Step, str], Consequence | None]
     resume: Callable[[Step, StepState], BlockPlaces]
+    list_done: Callable[[Draft, Step, str], Consequence | None] = _refuse_list
     behind: Callable[[Draft, Step], Consequence | str | None] = _begin_anew
     child_failed: Callable[[Draft, Step, Step, Error], Consequence | None] = _raise_further
     child_failing: Callable[[Draft, Step, Step, Error], Consequence | None] = _ignore_failure

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.definition import paths
 from hai_flow.definition.plan import ForEach, Step
 from hai_flow.engine import events as e
+from hai_flow.engine.blocks import iterations
 from hai_flow.engine.blocks.block import Block, BlockPlaces
 from hai_flow.engine.completion.consequences import Consequence, End, FinishStep, Settle
 from hai_flow.engine.completion.open_steps import is_ending
@@ -28,14 +28,10 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     return FinishStep(step, [])
 
 
-def list_done(draft: Draft, step: Step, body: str) -> Consequence:
-    raise AssertionError(f"{step.path} has iterations, and no list of its own")
-
-
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     following = _next(draft, step)
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", output=output, ready=following)
-    return _on(draft, step)
+    return iterations.end_if_last(draft, step)
 
 
 def loop_left(draft: Draft, step: Step, iteration: Step) -> Consequence:
@@ -50,7 +46,7 @@ def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Conse
     following = _next(draft, step) if isolated else ()
     draft.emit(e.IterationEnded, path=child.path, status="failed", error=error, ready=following)
     if isolated or is_ending(draft, step.path):
-        return _on(draft, step)
+        return iterations.end_if_last(draft, step)
     return End(step, Ending("failed", error=error, reason=f"{child.path} failed"))
 
 
@@ -68,18 +64,8 @@ def _is_isolated(step: Step, error: e.Error) -> bool:
 
 
 def _next(draft: Draft, step: Step) -> tuple[str, ...]:
-    step_state = draft.state.steps[step.path]
-    assert step_state.loop is not None
-    return () if step_state.ending is not None else next_iteration(step.path, step_state.loop)
-
-
-def _on(draft: Draft, step: Step) -> Consequence | None:
-    """An iteration has ended: perhaps it was the last."""
-    step_state = draft.state.steps[step.path]
-    assert step_state.loop is not None
-    if step_state.ending is not None:
-        return Settle(step)
-    return FinishStep(step) if step_state.loop.ended == len(step_state.loop.keys) else None
+    is_open = draft.state.steps[step.path].ending is None
+    return next_iteration(step.path, iterations.loop_of(draft, step)) if is_open else ()
 
 
 def behind(draft: Draft, step: Step) -> Consequence | None:
@@ -88,15 +74,7 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
 
 
 def resume(step: Step, known: StepState) -> BlockPlaces:
-    loop = known.loop
-    if loop is None:
-        return BlockPlaces()
-    over = "finished" in (known.outcome, known.done)
-    iterations = (
-        (paths.iteration(step.path, key), over or (key in loop.results and loop.results[key].status == "finished"))
-        for key in loop.keys
-    )
-    return BlockPlaces(iterations=iterations, at_once=_verb(step).max_parallel)
+    return iterations.resume_keys(step, known, at_once=_verb(step).max_parallel)
 
 
 def _verb(step: Step) -> ForEach:
@@ -107,7 +85,6 @@ def _verb(step: Step) -> ForEach:
 BLOCKS: Final = {
     ForEach: Block(
         begin=begin,
-        list_done=list_done,
         child_failed=child_failed,
         child_failing=child_failing,
         iteration_done=iteration_done,

@@ -7,11 +7,12 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Repeat, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks.block import Block, BlockPlaces
+from hai_flow.engine.blocks import iterations
+from hai_flow.engine.blocks.block import Block
 from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep, Settle
 from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.state.state import Ending, LoopState, StepState
+from hai_flow.engine.state.state import Ending, LoopState
 from hai_flow.values import Json
 
 EXHAUSTED: Final = "repeat.exhausted"
@@ -19,8 +20,7 @@ EXHAUSTED: Final = "repeat.exhausted"
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
-    step_state = draft.state.steps.get(step.path)
-    first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1
+    first = iterations.next_number(draft, step)
     if _should_repeat(draft, step, step, 0):
         draft.record_start(step, ready=(paths.iteration(step.path, first),))
         return None
@@ -28,13 +28,9 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     return FinishStep(step, {"count": 0})
 
 
-def list_done(draft: Draft, step: Step, body: str) -> Consequence:
-    raise AssertionError(f"{step.path} has iterations, and no list of its own")
-
-
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next iteration, or the end of the loop."""
-    loop, verb = _loop(draft, step), _verb(step)
+    loop, verb = iterations.loop_of(draft, step), _verb(step)
     count = _count(loop)
     try:
         again = _should_repeat(draft, step, iteration, count)
@@ -53,13 +49,8 @@ def loop_left(draft: Draft, step: Step, iteration: Step) -> Consequence:
     draft.emit(e.IterationEnded, path=iteration.path, status="finished")
     if is_ending(draft, step.path):  # the loop is being cut off as a whole
         return Settle(step)
-    count = _count(_loop(draft, step))
+    count = _count(iterations.loop_of(draft, step))
     return End(step, Ending("finished", {"count": count}, reason=f"{iteration.path} left the loop"))
-
-
-def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence:
-    draft.emit(e.IterationEnded, path=child.path, status="failed", error=error)
-    return Settle(step) if is_ending(draft, step.path) else FailStep(step, error)
 
 
 def _should_repeat(draft: Draft, step: Step, reader: Step, count: int) -> bool:
@@ -88,18 +79,6 @@ def behind(draft: Draft, step: Step) -> Consequence | str | None:
     return FinishStep(step, {"count": count})
 
 
-def resume(step: Step, known: StepState) -> BlockPlaces:
-    if known.loop is None or known.loop.last < 0:
-        return BlockPlaces()
-    return BlockPlaces(iterations=((paths.iteration(step.path, known.loop.last), False),))
-
-
-def _loop(draft: Draft, step: Step) -> LoopState:
-    loop = draft.state.steps[step.path].loop
-    assert loop is not None
-    return loop
-
-
 def _verb(step: Step) -> Repeat:
     assert isinstance(step.verb, Repeat)
     return step.verb
@@ -108,11 +87,10 @@ def _verb(step: Step) -> Repeat:
 BLOCKS: Final = {
     Repeat: Block(
         begin=begin,
-        list_done=list_done,
-        child_failed=child_failed,
+        child_failed=iterations.fail_loop,
         iteration_done=iteration_done,
         loop_left=loop_left,
-        resume=resume,
+        resume=iterations.resume_last,
         behind=behind,
     )
 }
