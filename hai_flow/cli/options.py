@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,6 +66,16 @@ def load_settings(*, dev: bool = False, **options: Any) -> Settings:
     """The settings of the environment; those of the command line override them. Raises SettingsError."""
     overrides = {name: value for name, value in options.items() if value is not None}
     return replace(Settings.from_environment(dev=dev), **overrides)
+
+
+def parse_duration(text: str, place: str, **bounds: int) -> timedelta:
+    """`text` as a duration, within the bounds of `milliseconds`. Raises UsageError."""
+    from hai_flow.definition.names.durations import NotADuration, milliseconds
+
+    try:
+        return timedelta(milliseconds=milliseconds(text, **bounds))
+    except NotADuration as error:
+        raise UsageError(f"{place}: {error}.") from None
 
 
 def parse_json(text: str, place: str) -> Json:

@@ -84,6 +84,10 @@ def format_version(run: Json) -> str:
     return reference(run["workflow"], version["version"], version["sha256"], dev=version["dev"])
 
 
+def failure_text(error: Json) -> str:
+    return f"{error['code']}: {error['message']}"
+
+
 def roughly(ms: int) -> str:
     """A duration as people say it: one of hours has no seconds."""
     unit = 60_000 if ms >= 3_600_000 else 1_000 if ms >= 10_000 else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,11 +10,11 @@ import typer
 
 from hai_flow.cli import completion
 from hai_flow.cli.admin.audit_record import BY
-from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, cells_view, tell_faults, visit
+from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, cells_view, follow, tell_faults, visit
 from hai_flow.cli.author.sources import read_whole
 from hai_flow.cli.errors import FAILED, UsageError, print_definition_error
-from hai_flow.cli.options import DataDirOption, JsonOption
-from hai_flow.cli.terminal import note, plural, print_json, say
+from hai_flow.cli.options import DataDirOption, JsonOption, parse_duration
+from hai_flow.cli.terminal import plural, print_json, say
 from hai_flow.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from hai_flow.definition.plan import Plan
     from hai_flow.runtime.ops.backtest import Backtest, Backtesting
 
-NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
 _WORDS: Final = {
     "same": "would go the same way",
     "path": "would take another path",
@@ -65,7 +63,7 @@ def backtest(
     with --keep. Exits with 1
     if any run would go otherwise, or a waiting one could not migrate.
     """
-    plan, age = _compile(file), _read_age(since)
+    plan, age = _compile(file), parse_duration(since, "--since")
     name = against or plan.name
     if keep and (name != plan.name or cell is not None):
         raise UsageError(f"--keep: expected the runs of {plan.name} in all cells, found --against or --cell.")
@@ -115,25 +113,13 @@ def _compile(file: Path) -> Plan:
         raise typer.Exit(FAILED) from None
 
 
-def _read_age(text: str) -> timedelta:
-    from hai_flow.definition.names.durations import NotADuration, milliseconds
-
-    try:
-        return timedelta(milliseconds=milliseconds(text))
-    except NotADuration as error:
-        raise UsageError(f"--since: {error}.") from None
-
-
 async def _backtest_cell(connection: Connection, request: Backtesting) -> Backtest:
     from hai_flow.runtime.ops.backtest import Backtest
     from hai_flow.runtime.ops.backtest import backtest as decide_runs
 
-    result, next_note = Backtest(), time.monotonic() + NOTE_SECONDS
-    async for result in decide_runs(connection, request):
-        if time.monotonic() > next_note:
-            next_note = time.monotonic() + NOTE_SECONDS
-            note(f"{plural(result.runs, 'run')} so far.")
-    return result
+    return await follow(
+        decide_runs(connection, request), Backtest(), lambda result: f"{plural(result.runs, 'run')} so far."
+    )
 
 
 def _keep(

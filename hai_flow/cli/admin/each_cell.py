@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
@@ -19,7 +20,7 @@ from hai_flow.cells import HOME
 from hai_flow.cli.database import RunDatabase, demand_schema, open_database, reachable
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import load_settings
-from hai_flow.cli.terminal import say
+from hai_flow.cli.terminal import note, say
 from hai_flow.errors import HaiFlowError, StoreError
 from hai_flow.settings import Settings, variable
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 CONNECT_SECONDS: Final = 10.0
+NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
 
 CellOption = Annotated[
     str | None, typer.Option("--cell", metavar="NAME", help="Only this cell, also `home`. Default: all.")
@@ -140,6 +142,16 @@ async def session(place: CellDatabase) -> Any:
         yield connection
     finally:
         await connection.close()
+
+
+async def follow(results: AsyncIterator[Result], last: Result, text: Callable[[Result], str]) -> Result:
+    """The last of the results of work that goes on; `last` where there is none. Every few seconds, `text` is noted."""
+    next_note = time.monotonic() + NOTE_SECONDS
+    async for last in results:
+        if time.monotonic() > next_note:
+            next_note = time.monotonic() + NOTE_SECONDS
+            note(text(last))
+    return last
 
 
 def tell_faults(visits: Sequence[Visit[Any]]) -> bool:

@@ -16,7 +16,7 @@ from hai_flow.cli.commands import app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
+from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption, parse_duration
 from hai_flow.cli.terminal import moment, note, print_items, print_json, print_result, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
@@ -222,14 +222,9 @@ def rotate_states(
 
 
 def _lasts(text: str | None) -> timedelta | None:
-    from hai_flow.definition.names.durations import NotADuration, milliseconds
-
     if text is None:
         return None
-    try:
-        lasts = timedelta(milliseconds=milliseconds(text))
-    except NotADuration as error:
-        raise UsageError(f"--expires-in: {error}.") from None
+    lasts = parse_duration(text, "--expires-in")
     if lasts < timedelta(seconds=1):
         raise UsageError(f"--expires-in: expected a second or more, found {text!r}.")
     return lasts

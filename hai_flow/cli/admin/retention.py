@@ -3,20 +3,19 @@ and brought back."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
 
 from hai_flow.cells import HOME
 from hai_flow.cli.admin.audit_record import BY
-from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, Visit, cells_view, tell_faults, visit
+from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, Visit, cells_view, follow, tell_faults, visit
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
-from hai_flow.cli.terminal import note, plural, print_json, print_result, say
+from hai_flow.cli.terminal import plural, print_json, print_result, say
 from hai_flow.settings import variable
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from hai_flow.runtime.retention.archive import Archive, Restored
     from hai_flow.runtime.retention.policy import Retention
     from hai_flow.runtime.retention.prune import Pruned
-
-NOTE_SECONDS: Final = 5.0
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant. Default: all.")]
@@ -205,12 +202,11 @@ def _prune(
             archives_only=archives_only,
             rest=rest,
         )
-        done, next_note = Pruned(), time.monotonic() + NOTE_SECONDS
-        async for done in pruning.run(connection):
-            if time.monotonic() > next_note:
-                next_note = time.monotonic() + NOTE_SECONDS
-                note(f"{plural(done.threads, 'thread')} so far, {plural(done.rows, 'row')} removed.")
-        return done
+        return await follow(
+            pruning.run(connection),
+            Pruned(),
+            lambda done: f"{plural(done.threads, 'thread')} so far, {plural(done.rows, 'row')} removed.",
+        )
 
     visits = visit(data_dir, cell, work)
     results = [each.found for each in visits if each.found is not None]

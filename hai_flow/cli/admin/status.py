@@ -112,7 +112,7 @@ def _tell_standing(report: dict[str, Any]) -> None:
                 "worker",
                 each["name"],
                 each["release"] or "",
-                Styled(f"{'holds' if alive else 'dead, held'} {each['held']}", _colour(alive)),
+                Styled(f"{'holds' if alive else 'dead, held'} {each['held']}", "green" if alive else "red"),
             )
         )
     beyond = len(report["servers"]) + len(report["workers"]) - len(rows)
@@ -130,10 +130,6 @@ def _tell_standing(report: dict[str, Any]) -> None:
         ],
         heads=("what", "now"),
     )
-
-
-def _colour(good: bool) -> str:
-    return "green" if good else "red"
 
 
 def _oldest(seconds: float) -> str:

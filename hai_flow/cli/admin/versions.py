@@ -143,9 +143,8 @@ def unretire(version: RetiredArgument, remote: ActingOptions) -> None:
 def _retire(version: str, act: str, done: str, remote: ActingOptions) -> None:
     if "@" not in version:
         raise UsageError(f"expected NAME@VERSION, found {version!r}: `hai-flow versions {version}` lists them.")
-    answer = remote.ask_and_print(lambda api: api.post(f"/v1/workflows/{version}/{act}", None))
-    if not remote.as_json:
-        say(f"{_reference(answer)} {done}.", "green")
+    path = f"/v1/workflows/{version}/{act}"
+    remote.ask_and_say(lambda api: api.post(path, None), lambda answer: f"{_reference(answer)} {done}.", "green")
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import msgspec
 from hai_flow import addresses
 from hai_flow.cli.errors import Problem, Unreachable, UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import note, print_json, program
+from hai_flow.cli.terminal import note, print_json, print_result, program
 from hai_flow.settings import Settings
 from hai_flow.values import Json, NotJson
 
@@ -224,6 +224,13 @@ class RemoteOptions:
         if self.as_json:
             print_json(result)
         return result
+
+    def ask_and_say(
+        self, work: Callable[[Server], Awaitable[Json]], text: Callable[[Json], str], style: str | None = None
+    ) -> None:
+        """Say the `text` of the result; with --json print the result instead."""
+        result = self.ask(work)
+        print_result(result, self.as_json, "" if self.as_json else text(result), style)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,3 @@ async def upload(api: Server, file: Path, kind: str | None = None) -> dict[str, 
     kind = kind or mimetypes.guess_type(file.name)[0] or _BYTES
     sent: dict[str, Json] = await api.post("/v1/files", content=body, media_type=kind, name=file.name)
     return sent
-
-
-async def upload_file(api: Server, file: Path) -> str:
-    """The id of the file, which is uploaded. Raises as `upload`."""
-    return str((await upload(api, file))["id"])

@@ -9,7 +9,7 @@ import typer
 from hai_flow.cli.client.rest import ActingOptions
 from hai_flow.cli.commands import app_of
 from hai_flow.cli.options import parse_json
-from hai_flow.cli.terminal import moment, out, say
+from hai_flow.cli.terminal import moment, print_items
 from hai_flow.values import Json
 
 app = app_of(name="canary", lists="Seeded questions that have to be refused; without a command, the list of them.")
@@ -26,14 +26,12 @@ def list_canaries(
     answer = remote.ask_and_print(lambda api: api.get("/v1/canaries", since=since))
     if remote.as_json:
         return
-    if not answer["items"]:
-        say(f"No canary was seeded within {since}.")
-        return
     rows = [
         (moment(each["at"]), each["status"], f"{each['workflow']} {each['path']}", each["tool"] or "", each["reason"])
         for each in answer["items"]
     ]
-    out().table(rows, heads=("seeded", "status", "looks like", "tool", "to be refused because"))
+    heads = ("seeded", "status", "looks like", "tool", "to be refused because")
+    print_items(answer["items"], False, f"No canary was seeded within {since}.", rows, heads)
 
 
 @app.command()
@@ -70,9 +68,10 @@ def seed(
     for name, text in (("arguments", arguments), ("evidence", evidence), ("form", form)):
         if text is not None:
             body[name] = parse_json(text, f"--{name}")
-    answer = remote.ask_and_print(lambda api: api.post("/v1/canaries", body))
-    if remote.as_json:
-        return
-    say(
-        f"Seeded {answer['run_id']}: it looks like the question of {workflow} {path}. Its result: hai-flow canary list."
+    remote.ask_and_say(
+        lambda api: api.post("/v1/canaries", body),
+        lambda canary: (
+            f"Seeded {canary['run_id']}: it looks like the question of {workflow} {path}. Its result: "
+            "hai-flow canary list."
+        ),
     )

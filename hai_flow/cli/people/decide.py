@@ -12,7 +12,7 @@ from hai_flow.cli import completion
 from hai_flow.cli.client.eligible import NO_ROLES, Roles, roles_of_workflow
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import ActingOptions, RemoteOptions, Server, server_url
-from hai_flow.cli.client.uploads import upload_file
+from hai_flow.cli.client.uploads import upload
 from hai_flow.cli.errors import Problem, UsageError
 from hai_flow.cli.options import LimitOption, parse_json
 from hai_flow.cli.terminal import moment, print_json, program, say
@@ -72,7 +72,7 @@ async def _with_files(api: Server, pending: str, values: Json) -> Json:
     schema = (await api.get(f"/v1/pendings/{pending}")).get("schema") or {}
     fields = {name: field for name, field in schema.get("properties", {}).items() if isinstance(field, dict)}
     file_fields = [name for name in paths if fields.get(name, {}).get("format") == "file"]
-    return {**values, **{name: await upload_file(api, Path(paths[name][1:])) for name in file_fields}}
+    return {**values, **{name: str((await upload(api, Path(paths[name][1:])))["id"]) for name in file_fields}}
 
 
 def decide(

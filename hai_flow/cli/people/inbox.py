@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,7 +11,7 @@ from hai_flow import addresses
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import ActingOptions, server_url
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import LimitOption
+from hai_flow.cli.options import LimitOption, parse_duration
 from hai_flow.cli.terminal import moment, print_json, say
 from hai_flow.values import Json
 
@@ -69,17 +69,13 @@ def delegate(
 ) -> None:
     """Let somebody else decide the questions that ask you, while you are away, with the roles and groups that you have
     now."""
-    from hai_flow.definition.names.durations import NotADuration, milliseconds
-
-    try:
-        until = datetime.now(UTC) + timedelta(milliseconds=milliseconds(lasts))
-    except NotADuration as error:
-        raise UsageError(f"--for: {error}.") from None
+    until = datetime.now(UTC) + parse_duration(lasts, "--for")
     body: dict[str, Json] = {"to": to, "until": until.isoformat()}
     if note is not None:
         body["note"] = note
 
-    delegation = remote.ask_and_print(lambda api: api.post("/v1/inbox/delegations", body))
-    if remote.as_json:
-        return
-    say(f"{delegation['to']} may decide for {delegation['from']} until {moment(delegation['until'])}.", "green")
+    remote.ask_and_say(
+        lambda api: api.post("/v1/inbox/delegations", body),
+        lambda each: f"{each['to']} may decide for {each['from']} until {moment(each['until'])}.",
+        "green",
+    )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from hai_flow.cli.client.rest import ActingOptions
 from hai_flow.cli.commands import app_of
-from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import parse_json
-from hai_flow.cli.terminal import compact, moment, out, print_json, say
+from hai_flow.cli.options import parse_duration, parse_json
+from hai_flow.cli.terminal import compact, moment, print_items, print_json, say
 from hai_flow.values import Json
 
 app = app_of(
@@ -27,12 +26,7 @@ def list_rules(
 ) -> None:
     """The standing rules, and how often each was used."""
 
-    answer = remote.ask_and_print(lambda api: api.get("/v1/rules", over=over))
-    if remote.as_json:
-        return
-    if not answer["items"]:
-        say("There are no standing rules.")
-        return
+    items = remote.ask(lambda api: api.get("/v1/rules", over=over))["items"]
     heads = ("rule", "status", "", "tool", "conditions", "uses", "until")
     rows = [
         (
@@ -44,9 +38,9 @@ def list_rules(
             _uses(each),
             moment(each["until"]),
         )
-        for each in answer["items"]
+        for each in items
     ]
-    out().table(rows, heads=heads)
+    print_items(items, remote.as_json, "There are no standing rules.", rows, heads=heads)
 
 
 @app.command()
@@ -86,12 +80,7 @@ def propose(
     quorum: Annotated[int | None, typer.Option("--quorum", help="How many of them.")] = None,
 ) -> None:
     """Propose that calls like a decided one are always approved, or never. Others are asked to approve that."""
-    from hai_flow.definition.names.durations import NotADuration, milliseconds
-
-    try:
-        until = datetime.now(UTC) + timedelta(milliseconds=milliseconds(lasts))
-    except NotADuration as error:
-        raise UsageError(f"--for: {error}.") from None
+    until = datetime.now(UTC) + parse_duration(lasts, "--for")
     body: dict[str, Json] = {
         "pending_id": pending,
         "kind": "never" if never else "allow",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Annotated, Final
 
 import typer
 
 from hai_flow.cli.client.rest import ActingOptions, Server
-from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import ReasonOption, RunArgument, StepArgument, parse_json
+from hai_flow.cli.options import ReasonOption, RunArgument, StepArgument, parse_duration, parse_json
 from hai_flow.cli.terminal import note, program, roughly, say
-from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.values import Json
 
 
@@ -94,10 +93,7 @@ def jump(
     remote: ActingOptions,
 ) -> None:
     """Let time pass at once for the waits of a run: deadlines, escalations, timers. For runs of a `dev` server."""
-    try:
-        ms = milliseconds(duration, shortest=1)
-    except NotADuration as error:
-        raise UsageError(f"DURATION: {error}.") from None
+    ms = parse_duration(duration, "DURATION", shortest=1) // timedelta(milliseconds=1)
     result = remote.ask_and_print(lambda api: _let_pass(api, run, ms))
     if remote.as_json:
         return

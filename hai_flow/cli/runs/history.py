@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.runs.why_waiting import ENDS_OF_WAITS, because, until
-from hai_flow.cli.terminal import compact, moment
+from hai_flow.cli.terminal import compact, failure_text, moment
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -172,13 +172,13 @@ def _go_on(entry: HistoryEntry, event: EventJson) -> None:
         entry.notes = [_outcome(entry, event), *(f"changed: {each}" for each in event.get("notes", ()))]
     elif kind == "iteration_ended":
         entry.status, entry.ended = event["status"], event["at"]
-        entry.notes = [_failure(event["error"])] if event.get("error") else []
+        entry.notes = [failure_text(event["error"])] if event.get("error") else []
     elif kind == "step_undone":
         entry.status = "undone"
     elif kind == "attempt_started":
         entry.attempt, entry.attempt_begun = event["attempt"], event["at"]
     elif kind == "step_retried":
-        lost = "was lost" if event.get("lost") else f"failed ({_failure(event['error'])})"
+        lost = "was lost" if event.get("lost") else f"failed ({failure_text(event['error'])})"
         entry.notes = [f"attempt {event.get('attempt', 1)} {lost}"]
         if event.get("due"):
             entry.notes.append(f"again at {moment(event['due'])}")
@@ -206,7 +206,7 @@ def _go_on(entry: HistoryEntry, event: EventJson) -> None:
 def _outcome(entry: HistoryEntry, event: EventJson) -> str:
     if event["type"] == "step_failed":
         handled = "; the workflow handles it" if event.get("handler") else ""
-        return _failure(event["error"]) + handled
+        return failure_text(event["error"]) + handled
     if event["type"] == "step_stopped":
         return event.get("reason", "")
     output = event.get("output")
@@ -215,10 +215,6 @@ def _outcome(entry: HistoryEntry, event: EventJson) -> str:
     if output is None or entry.verb in ("switch", "parallel", "say"):
         return ""
     return compact(output)
-
-
-def _failure(error: Json) -> str:
-    return f"{error['code']}: {error['message']}"
 
 
 def _rename_entries(found: dict[str, HistoryEntry], paths: Mapping[str, str]) -> dict[str, HistoryEntry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from hai_flow.cli.client.rest import RemoteOptions, Server
 from hai_flow.cli.commands import app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.terminal import moment, print_items, say
+from hai_flow.cli.terminal import moment, print_items
 from hai_flow.values import Json
 
 app = app_of(name="schedules", lists="The schedules, which start runs by the clock; without a command, their list.")
@@ -46,25 +47,20 @@ def list_schedules(remote: RemoteOptions) -> None:
 @app.command()
 def pause(schedule: ScheduleArgument, remote: RemoteOptions) -> None:
     """Let it fire no more until it is resumed."""
-    done = _control(schedule, "pause", remote)
-    if not remote.as_json:
-        say(f"{done['workflow']} is not started by this schedule until you resume it.", "green")
+    text = "{workflow} is not started by this schedule until you resume it."
+    _control(schedule, "pause", remote, text.format_map)
 
 
 @app.command()
 def resume(schedule: ScheduleArgument, remote: RemoteOptions) -> None:
     """Let it fire again, from its next time on."""
-    done = _control(schedule, "resume", remote)
-    if not remote.as_json:
-        say(f"{done['workflow']} starts next at {moment(done['next'])}.", "green")
+    _control(schedule, "resume", remote, lambda done: f"{done['workflow']} starts next at {moment(done['next'])}.")
 
 
 @app.command("run")
 def run_now(schedule: ScheduleArgument, remote: RemoteOptions) -> None:
     """Start its run once, now, also while it is paused."""
-    run = _control(schedule, "run", remote)
-    if not remote.as_json:
-        say(f"{run['id']} is {run['status']}.", "green")
+    _control(schedule, "run", remote, "{id} is {status}.".format_map)
 
 
 def _waiting(schedule: Json) -> str:
@@ -72,11 +68,11 @@ def _waiting(schedule: Json) -> str:
     return f" ({waiting} waiting)" if waiting else ""
 
 
-def _control(schedule: str, verb: str, remote: RemoteOptions) -> Json:
+def _control(schedule: str, verb: str, remote: RemoteOptions, text: Callable[[Json], str]) -> None:
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/schedules/{id_of(schedule, await _list_all(api))}/{verb}")
 
-    return remote.ask_and_print(work)
+    remote.ask_and_say(work, text, "green")
 
 
 async def _list_all(api: Server) -> list[Json]:

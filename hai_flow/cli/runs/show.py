@@ -33,6 +33,7 @@ from hai_flow.cli.runs.why_waiting import (
 )
 from hai_flow.cli.terminal import (
     compact,
+    failure_text,
     format_version,
     indent,
     moment,
@@ -133,7 +134,8 @@ def show(run: RunArgument, remote: RemoteOptions) -> None:
                 raise
             unreadable = run_row["unreadable"] or problem.body["detail"]
             return {**run_row, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", "", []
-        events = await _load_newest_events(api, run_id, run_row["seq"])
+        newest = max(0, run_row["seq"] - SHOWN_EVENTS_MAX)
+        events = [event async for event in api.log(run_id, newest)]
         source = "" if remote.as_json else await _source(api, run_row)
         unattended = "" if remote.as_json else await _explain_unattended(api, [run_row])
         facts = {**run_row, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
@@ -171,11 +173,6 @@ async def _untold(api: Server, run_id: str) -> list[Json]:
         return await api.items("/v1/notifications", 10, run_id=run_id, status="dead")
     except Problem:  # a caller that may see the run, but not all runs
         return []
-
-
-async def _load_newest_events(api: Server, run_id: str, seq: int) -> list[Json]:
-    """The run's events, without the first of them where there are too many."""
-    return [event async for event in api.log(run_id, max(0, seq - SHOWN_EVENTS_MAX))]
 
 
 async def _source(api: Server, run: Json) -> str:
@@ -256,7 +253,7 @@ def _show_facts(run: Json, snapshot: Json, events: list[Json]) -> None:
         "input": compact(run["input"], 1000),
         "state": compact(snapshot["state"], 1000) if snapshot and snapshot["state"] else "",
         "output": "" if run["output"] is None else compact(run["output"], 1000),
-        "error": _failure(run["error"]) if run["error"] else "",
+        "error": failure_text(run["error"]) if run["error"] else "",
     }
     out().table([(Styled(name, "dim"), value) for name, value in facts.items() if value])
 
@@ -311,7 +308,3 @@ def events(
 
 def _status(status: str) -> Styled:
     return Styled(status, _STYLES.get(status, ""))
-
-
-def _failure(error: Json) -> str:
-    return f"{error['code']}: {error['message']}"

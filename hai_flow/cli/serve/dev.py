@@ -130,7 +130,7 @@ class Dev:
     async def _print_greeting(self, url: str, local: Local, shelf: Shelf) -> None:
         say(f"Serving {url} (API description: {url}/docs), performing runs. Ctrl-C stops everything.", "bold green")
         if self._settings.identity is not None:
-            page = await sign_in_link(url, local)
+            page = f"{url}/sign-in/link/{await local.sign_in_token()}"  # signs one browser in as `user:local`
             say(f"Sign in once, within ten minutes: {page}", "yellow")
         else:
             page = f"{url}{addresses.CONSOLE}/"
@@ -167,11 +167,6 @@ def can_open_browser() -> bool:
     """Whether a person sits at a machine with a desktop: elsewhere there is no browser, or one within the terminal."""
     desktop = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     return desktop and sys.stdout.isatty()
-
-
-async def sign_in_link(url: str, local: Local) -> str:
-    """A link that signs one browser in as `user:local`, with every built-in role."""
-    return f"{url}/sign-in/link/{await local.sign_in_token()}"
 
 
 # --- commands to try ----------------------------------------------------------------------------------------------
