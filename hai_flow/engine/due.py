@@ -112,7 +112,7 @@ def _run_too_long(draft: Draft) -> None:
 def _fail_too_late(draft: Draft, path: str) -> None:
     """The step has worked for as long as it may."""
     if path == "":  # a child run that has no time left
-        stop(draft, children.time_out())
+        stop(draft, c.Stop(by="system", reason=children.TIMED_OUT))
         return
     step = draft.step(path)
     receipt = draft.receipts.get(path)

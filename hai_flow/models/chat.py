@@ -57,7 +57,8 @@ def body_of(request: Request) -> dict[str, Json]:
         body["stream_options"] = {"include_usage": True}
     if request.output is not None:
         if quirks.output == "json_schema":
-            body["response_format"] = {"type": "json_schema", "json_schema": _answer_schema(request.output)}
+            answer = {"name": "answer", "schema": dict(request.output), "strict": is_strict(request.output)}
+            body["response_format"] = {"type": "json_schema", "json_schema": answer}
         else:
             messages = with_schema(messages, request.output)
         if quirks.output == "json_object":
@@ -91,10 +92,6 @@ def _params(endpoint: Endpoint) -> dict[str, Json]:
     if "max_tokens" in params:
         params[endpoint.quirks.max_tokens] = params.pop("max_tokens")
     return {**params, **extra}
-
-
-def _answer_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
-    return {"name": "answer", "schema": dict(schema), "strict": is_strict(schema)}
 
 
 def _tool(tool: Tool, endpoint: Endpoint) -> dict[str, Json]:

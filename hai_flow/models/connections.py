@@ -11,7 +11,7 @@ from hai_flow import values
 from hai_flow.models import faults
 from hai_flow.models.event_stream import StreamReader
 from hai_flow.models.vocabulary import Alive, Piece
-from hai_flow.primitives.unpacking import NotUnpacked, unpack
+from hai_flow.primitives.unpacking import NotUnpacked, unpack_response
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Connections:
             async with contextlib.aclosing(self._answers(base_url, path, headers, body)) as responses:
                 async for response in responses:
                     answers = True
-                    chunks = _unpack(response)
+                    chunks = unpack_response(response)
                     async for chunk in chunks:
                         is_silent = True
                         for piece in reader.feed(chunk):
@@ -83,7 +83,8 @@ class Connections:
         Raises StepError for a status that is none of an answer."""
         import httpx2
 
-        url, content = _join_url(httpx2.URL(base_url), path), values.dumps(body)
+        base, content = httpx2.URL(base_url), values.dumps(body)
+        url = base.copy_with(path=base.path.rstrip("/") + path)  # a query of the base stays where it is
         for _ in range(REDIRECTS_MAX + 1):
             async with self._pool().stream("POST", url, content=content, headers={**_ACCEPT, **headers}) as response:
                 if 200 <= response.status_code < 300:  # some gateways answer 201
@@ -111,17 +112,8 @@ class Connections:
         return self._client
 
 
-def _join_url(base: httpx2.URL, path: str) -> httpx2.URL:
-    """The address, with `path` behind its path: a query of it stays where it is."""
-    return base.copy_with(path=base.path.rstrip("/") + path)
-
-
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
-
-
-def _unpack(response: httpx2.Response) -> AsyncIterator[bytes]:
-    return unpack(response.aiter_raw(), response.headers.get("content-encoding", ""))
 
 
 async def _read_error_body(response: httpx2.Response) -> Json:
@@ -130,7 +122,7 @@ async def _read_error_body(response: httpx2.Response) -> Json:
 
     body = b""
     with contextlib.suppress(httpx2.HTTPError, NotUnpacked):
-        async for chunk in _unpack(response):
+        async for chunk in unpack_response(response):
             body += chunk
             if len(body) > FAULT_BYTES_MAX:
                 break

@@ -26,9 +26,9 @@ from hai_flow.notify.chat.contract import NotSent, Response
 from hai_flow.notify.letters import NoticeContent, chat, letter, payload
 from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.primitives.retry_after import retry_after
-from hai_flow.primitives.unpacking import NotUnpacked
+from hai_flow.primitives.unpacking import NotUnpacked, unpack_response
 from hai_flow.steps.http.egress import EgressGuard
-from hai_flow.steps.http.transport import HttpConfig, make_transport, unpack_body
+from hai_flow.steps.http.transport import HttpConfig, make_transport
 
 if TYPE_CHECKING:
     import httpx2
@@ -77,7 +77,7 @@ class Poster:
         read = bytearray()
         try:
             async with asyncio.timeout(SECONDS), self._open(method, url, body, all_headers) as answer:
-                async for piece in unpack_body(answer):
+                async for piece in unpack_response(answer):
                     read += piece
                     if len(read) > ANSWER_BYTES_MAX:
                         raise NotSent(f"its answer has more than {ANSWER_BYTES_MAX} bytes")

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import httpx2
 
 PIECE_BYTES_MAX: Final = 64 * 1024
 _GZIP_MARK: Final = b"\x1f\x8b"
@@ -68,6 +71,11 @@ async def unpack(packed: AsyncIterator[bytes], header: str) -> AsyncIterator[byt
             yield piece
     for piece in unpacker.end():
         yield piece
+
+
+def unpack_response(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The body of a response, unpacked, in pieces of a bounded size. Raises NotUnpacked, and as `aiter_raw` does."""
+    return unpack(response.aiter_raw(), response.headers.get("content-encoding", ""))
 
 
 class _Layer:

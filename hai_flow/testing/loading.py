@@ -65,11 +65,6 @@ class LoadedDocument(msgspec.Struct, frozen=True):
         return run_case(self.suite, case, self.plan, self.cassette, coverage)
 
 
-def is_test_file(path: Path) -> bool:
-    """Whether a file holds tests, by its name."""
-    return path.name.endswith(SUFFIXES)
-
-
 def find_suites(place: Path) -> Iterator[Path]:
     """The test files at `place`: itself, or those in the folder and below; not in hidden folders, nor behind links.
 
@@ -82,7 +77,7 @@ def find_suites(place: Path) -> Iterator[Path]:
         if each.is_dir():
             if not each.name.startswith(".") and each.name not in _SKIPPED and not each.is_symlink():
                 yield from find_suites(each)
-        elif is_test_file(each):
+        elif each.name.endswith(SUFFIXES):
             yield each
 
 

@@ -7,7 +7,7 @@ out, nor invent an answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -182,7 +182,7 @@ class Mocks:
             return _failure_command(step.path, attempt, behaviour.error)
         answer: dict[str, Json] = {
             "text": "",
-            "calls": [self._call(path, turn, each) for each in _number_calls(behaviour)],
+            "calls": [self._call(path, turn, each) for each in enumerate(behaviour.tool_calls, 1)],
         }
         if not behaviour.tool_calls:
             answer["text"] = behaviour.output if isinstance(behaviour.output, str) else _text(behaviour.output)
@@ -281,10 +281,6 @@ def _request_name(state: RunState, path: str) -> str:
     """The request that a test may mean by its method and address."""
     request = values.loads(state.steps[path].args or "{}")
     return f"{request.get('method', 'GET')} {request.get('url', '')}"
-
-
-def _number_calls(behaviour: Behaviour) -> Iterable[tuple[int, ToolCall]]:
-    return enumerate(behaviour.tool_calls, 1)
 
 
 def _text(value: Json) -> str:

@@ -15,11 +15,11 @@ from hai_flow.api.http.problems import build_problem
 from hai_flow.api.requests import schemas
 from hai_flow.definition.personal.personal import Personal
 from hai_flow.definition.personal.pii_marks import MASK
-from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
+from hai_flow.engine.events import PendingOpened, decode_pending
 from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.engine.state.budget import sum_use
 from hai_flow.engine.state.patch import difference
-from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.state.state import PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
@@ -123,10 +123,6 @@ def render_slot(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Js
         "limit": limit,
         "holders": [{"run_id": str(each.run_id), "status": each.status} for each in holders],
     }
-
-
-def pause_view(paused: RunPaused) -> dict[str, Json]:
-    return {"by": paused.by, "at": _ms(paused.at), "reason": paused.reason}
 
 
 def render_error(error: dict[str, Json] | None) -> dict[str, Json] | None:
@@ -321,7 +317,10 @@ def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], boo
             render_pending(state, pending, evidence=sees_evidence(pending))
             for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id))
         ],
-        "messages": [render_message(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],
+        "messages": [
+            render(schemas.Message, each, at=_ms(each.at))
+            for each in sorted(state.messages.values(), key=lambda each: each.n)
+        ],
         "timers": [{"path": timer.path, "kind": timer.kind, "due": _ms(timer.due)} for timer in state.timers],
         "usage": [
             {
@@ -386,10 +385,6 @@ def _render_question_then(state: RunState, id: str) -> Json:
     votes = [{"by": vote.by, "decision": vote.decision} for vote in pending.votes]
     title, path = pending.opened.heading, pending.opened.path
     return {"path": path, "title": title, "status": pending.status, "by": pending.by, "votes": votes}
-
-
-def render_message(message: MessageState) -> dict[str, Json]:
-    return render(schemas.Message, message, at=_ms(message.at))
 
 
 def render_thread(thread: ThreadSummary) -> dict[str, Json]:

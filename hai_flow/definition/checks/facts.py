@@ -7,7 +7,7 @@ the input, the outputs of steps that have ended, the variable of the loop around
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Select, Tree
@@ -97,9 +97,5 @@ def _render_condition(tree: Tree) -> str | None:
 
 
 def _join_key(word: str, parts: Iterable[Tree]) -> str | None:
-    spelled = list(_render_condition_parts(parts))
+    spelled = [_render_condition(part) for part in parts]
     return None if None in spelled else f"{word}({','.join(map(str, spelled))})"
-
-
-def _render_condition_parts(parts: Iterable[Tree]) -> Iterator[str | None]:
-    return (_render_condition(part) for part in parts)

@@ -181,14 +181,9 @@ def _count_below(size: Size) -> int:
     return 0 if size.element is None else size.count * (1 + _count_below(size.element))
 
 
-def measure_states(pattern: str) -> int:
-    """The states of a pattern of `matches`, as far as its compilation takes long by them."""
-    return count_states(pattern, _CLASS_STATES)
-
-
 def check_states(pattern: str) -> int:
     """The states of the pattern. Raises ValueError where it is too large to be compiled for one text."""
-    states = measure_states(pattern)
+    states = count_states(pattern, _CLASS_STATES)
     if states > PATTERN_STATES_MAX:
         raise ValueError(
             f"a pattern has at most {PATTERN_STATES_MAX:,} states, repetitions written out and a class of Unicode "

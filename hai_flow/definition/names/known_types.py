@@ -21,40 +21,37 @@ _STATUS: Final[dict[str, Json]] = {
 }
 
 
-def _build_object_schema(**properties: Json) -> dict[str, Json]:
-    return {
-        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
-    }  # fmt: skip
+def record(**properties: Json) -> dict[str, Json]:
+    """The JSON Schema of an object with exactly these properties."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 _FIXED: Final[dict[str, Json]] = {
-    "run": _build_object_schema(
-        id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}
-    ),
-    "thread": _build_object_schema(id={}, message={}, content={}),
-    "error": _build_object_schema(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
-    "response": _build_object_schema(
+    "run": record(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}),
+    "thread": record(id={}, message={}, content={}),
+    "error": record(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
+    "response": record(
         status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}
     ),
-    "event": _build_object_schema(id={}, type={"type": "string"}, data={}, at={}),
+    "event": record(id={}, type={"type": "string"}, data={}, at={}),
     "index": {"type": "integer"},
 }
 # `event` of a webhook.
-REQUEST: Final[Json] = _build_object_schema(
+REQUEST: Final[Json] = record(
     id={"type": "string"}, type={"type": "string"}, data={}, at={}, headers={"additionalProperties": {"type": "string"}}
 )
 
 # `event` of a schedule.
-INSTANT: Final[Json] = _build_object_schema(at={"type": "string"})
+INSTANT: Final[Json] = record(at={"type": "string"})
 
 # `usage` of a step that asks a model.
-USAGE: Final[dict[str, Json]] = _build_object_schema(
+USAGE: Final[dict[str, Json]] = record(
     **{name: {"type": "integer"} for name in ("calls", "input_tokens", "output_tokens", "cached_tokens")},
     reasoning_tokens={"type": "integer"},
     cost_usd={"type": ["number", "null"]},
 )
 PARTS: Final[dict[str, Json]] = {"type": "array", "items": {"type": "object"}}
-ENVELOPE: Final[dict[str, Json]] = _build_object_schema(
+ENVELOPE: Final[dict[str, Json]] = record(
     decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
 )
 

@@ -124,8 +124,9 @@ class _SchemaReader:
                 found[keyword] = self._inner(value, depth)
         elif keyword == "dependencies":
             self._read_dependencies(found, value, depth)
+        # Of an integer beyond 2^53 a run has the digits, as text: no choice of such, and no bound, says anything of it.
         elif keyword in ("enum", "const"):
-            if _can_be_held(value) and (keyword == "const" or (isinstance(value, list) and value)):
+            if values.is_json(value) and (keyword == "const" or (isinstance(value, list) and value)):
                 found[keyword] = value
         elif keyword == "required":
             pass  # `_read_required`
@@ -134,7 +135,7 @@ class _SchemaReader:
                 isinstance(value, (int, float))
                 and not isinstance(value, bool)
                 and (keyword != "multipleOf" or value > 0)
-                and _can_be_held(value)
+                and values.is_json(value)
             ):
                 found[keyword] = value
         elif keyword in _COUNTS:
@@ -225,16 +226,6 @@ def _fits_itself(schema: Mapping[str, Json]) -> bool:
         return JsonSchema(schema).findings(schema["default"]) == []
     except Exception:  # the library raises several unrelated types here
         return False
-
-
-def _can_be_held(value: Any) -> bool:
-    """Whether a run can hold a value: of an integer beyond 2^53 it has the digits, as text, so that no bound of that
-    size, and no choice among these numbers, says anything of it."""
-    try:
-        values.check(value)
-    except values.NotJson:
-        return False
-    return True
 
 
 def _names(value: Any) -> list[str]:

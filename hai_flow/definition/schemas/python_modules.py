@@ -168,7 +168,7 @@ def _read_signature(
         for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         if default is not None
     }
-    arguments_shown = [each for each in (*positional, *arguments.kwonlyargs) if not _is_context(each.annotation)]
+    arguments_shown = [each for each in (*positional, *arguments.kwonlyargs) if CONTEXT not in _words(each.annotation)]
     types = {
         each.arg: schema for each in arguments_shown if (schema := annotations.schema(each.annotation)) is not None
     }
@@ -185,10 +185,6 @@ def _read_signature(
 def _streams(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether the function yields its result in pieces."""
     return any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(node))
-
-
-def _is_context(annotation: ast.expr | None) -> bool:
-    return any(word == CONTEXT for word in _words(annotation))
 
 
 def _words(annotation: ast.expr | None) -> Iterator[str]:

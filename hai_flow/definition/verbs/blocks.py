@@ -11,10 +11,11 @@ from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledExpression, is_never_first
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
+from hai_flow.definition.names.known_types import record
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
-from hai_flow.definition.verbs.verb import VerbRules, record
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
     ANY,

@@ -12,6 +12,7 @@ from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import record
 from hai_flow.definition.names.secret_names import CallbackBearing
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
@@ -19,7 +20,7 @@ from hai_flow.definition.schemas.python_modules import FunctionSource, PythonMod
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.tools.a2a_agents import ARGUMENTS
 from hai_flow.definition.verbs.http import AWAIT_CALLBACK, compile_callback_terms
-from hai_flow.definition.verbs.verb import VerbRules, record
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import LITERAL
 from hai_flow.definition.yaml.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS

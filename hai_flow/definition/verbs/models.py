@@ -13,6 +13,7 @@ from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import check_model
 from hai_flow.definition.fields import Record, is_hole
 from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import record
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.paths import escape
 from hai_flow.definition.people.policies import approval
@@ -21,7 +22,7 @@ from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.tools.effects import ASKS_NOBODY
 from hai_flow.definition.verbs.calls import CALL_MS, can_call_function, derive_delivery, find_python, is_tool
 from hai_flow.definition.verbs.still import with_still
-from hai_flow.definition.verbs.verb import VerbRules, record
+from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
     ANY,

@@ -18,11 +18,6 @@ from hai_flow.values import Json
 Kind: TypeAlias = Literal["effect", "model", "people", "message", "state", "time", "block", "end"]
 
 
-def record(**properties: Json) -> dict[str, Json]:
-    """The JSON Schema of an object with exactly these properties."""
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 class VerbRules(msgspec.Struct, frozen=True):
     """One verb. The first seven are for the pages: `keys` are the step keys that go with it (beside `id title
     if`), `fails` the codes that it raises.

@@ -109,16 +109,13 @@ def _go_on_from_failure(
         redo = retry.to_redo(draft.plan, draft.state)
         frontier = retry.retry_frontier(draft, redo)
         if not isinstance(command, c.RetryChild) and not command.again:
-            passing.demand_retry(draft, command, (*frontier.ready, *redo), but=_find_path_to_skip(draft, command))
+            skipped = draft.plan.ids.get(command.path, command.path) if isinstance(command, c.Skip) else None
+            passing.demand_retry(draft, command, (*frontier.ready, *redo), but=skipped)
     else:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
         frontier = retry.Frontier(running, list(ready))
     draft.emit(e.RunRetried, by=command.by, redo=redo, awaited=awaited, **frontier.fields())
-
-
-def _find_path_to_skip(draft: Draft, command: c.Retry | c.Skip) -> str | None:
-    return draft.plan.ids.get(command.path, command.path) if isinstance(command, c.Skip) else None
 
 
 def _on_again(draft: Draft, *, was: str) -> Json:

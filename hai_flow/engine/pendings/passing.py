@@ -255,7 +255,8 @@ def list_obstacles_to_move(
     if not _is_of_the_request(who, world):
         return
     for step in old.steps.values():
-        if asks(step) is not Asks.DECIDERS and not _is_waiting_below(step):
+        waits_for_run = isinstance(step.verb, Run) and not step.verb.detach  # in which people may decide
+        if asks(step) is not Asks.DECIDERS and not waits_for_run:
             continue
         moved = new.steps.get(rename_path(step.path, paths))
         what = None
@@ -267,11 +268,6 @@ def list_obstacles_to_move(
             what = f"is not asked there in front of {without}"
         if what is not None:
             yield step.path, f"{step.path} {what}; {who.id} is behind this run, so somebody else must move it."
-
-
-def _is_waiting_below(step: Step) -> bool:
-    """Whether it waits for a run, in which people may decide."""
-    return isinstance(step.verb, Run) and not step.verb.detach
 
 
 def _describe_way_of_asking(plan: Plan, step: Step) -> object:

@@ -697,8 +697,3 @@ def _build_message_news(state: RunState, event: e.MessageEnded | e.MessageChunk,
         layout=message.layout,
         style=message.style,
     )
-
-
-def time_out() -> c.Stop:
-    """The Stop with which a child ends that has worked for longer than its parent's step allows."""
-    return c.Stop(by="system", reason=TIMED_OUT)

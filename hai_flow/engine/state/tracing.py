@@ -69,13 +69,8 @@ def derive_step_place(state: RunState, path: str, turn: int) -> TracePosition | 
 
 def derive_attempt_place(state: RunState, path: str, attempt: int) -> TracePosition | None:
     """The span of an attempt, in the turn that goes on."""
-    of = derive_turn_place(state, find_current_turn(state))
+    of = derive_turn_place(state, 1 if state.turn is None else state.turn.n)
     return None if of is None else of._replace(span_id=_digits(16, "attempt", state.run_id, path, str(attempt)))
-
-
-def find_current_turn(state: RunState) -> int:
-    """The number of the newest turn; 1 before there is one."""
-    return 1 if state.turn is None else state.turn.n
 
 
 @lru_cache(4096)

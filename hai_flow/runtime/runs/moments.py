@@ -32,10 +32,6 @@ _PAGE: Final = 500
 _ENDS: Final = (e.StepFinished, e.StepSkipped, e.StepFailed, e.StepStopped, e.StepUndone)
 
 
-def _find_last_part(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
 class Moment(msgspec.Struct, frozen=True):
     """A run as it was behind an event of its log. `following` is the next event of the same commit."""
 
@@ -129,7 +125,7 @@ class Moments:
                 elif isinstance(event, _ENDS) and event.path:
                     ended[event.path] = seq
         seqs = {**began, **ended}
-        end_seq = seqs.get(step) or max((seqs[path] for path in seqs if _find_last_part(path) == step), default=0)
+        end_seq = seqs.get(step) or max((seqs[path] for path in seqs if path.rpartition("/")[2] == step), default=0)
         if not end_seq:
             listed = ", ".join(sorted(seqs)[:50]) or "none"
             message = f"step: the run has not begun {step[:100]!r}. Those that began: {listed}."

@@ -21,10 +21,10 @@ from hai_flow.definition.names.secret_names import fill_secrets, with_callback
 from hai_flow.definition.plan import Call, Callback, Expression, Http, HttpTool, Step, Template
 from hai_flow.errors import StepError
 from hai_flow.primitives.retry_after import retry_after
-from hai_flow.primitives.unpacking import NotUnpacked
+from hai_flow.primitives.unpacking import NotUnpacked, unpack_response
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.stream import Telling
-from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport, unpack_body
+from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, hide_in_attempt, hide_secrets
 from hai_flow.values import Json, storable
@@ -220,7 +220,7 @@ class HttpExchange:
                 telling = self._telling(response)
                 if telling is not None:
                     return await self._stream_body(response, telling, content, url)
-                await self._read(unpack_body(response), content, url)
+                await self._read(unpack_response(response), content, url)
             except StepError as error:
                 if error.data is None:
                     error.data = self._describe_partial(response, content, url)
@@ -283,7 +283,7 @@ class HttpExchange:
         verb = self._attempt.step.verb
         assert isinstance(verb, Http)
         assert verb.stream is not None
-        seconds, chunks = verb.stream.idle / 1000, aiter(unpack_body(response))
+        seconds, chunks = verb.stream.idle / 1000, aiter(unpack_response(response))
         while True:
             try:
                 async with asyncio.timeout(seconds):

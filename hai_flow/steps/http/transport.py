@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hai_flow.primitives.unpacking import unpack
 from hai_flow.steps.http.egress import EgressGuard
 
 if TYPE_CHECKING:
@@ -71,8 +69,3 @@ def make_transport(guard: EgressGuard, config: HttpConfig) -> httpx2.AsyncHTTPTr
     transport = httpx2.AsyncHTTPTransport(verify=context, proxy=config.proxy, trust_env=False)
     transport._pool._network_backend = Judged()  # type: ignore[union-attr]
     return transport
-
-
-def unpack_body(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The body of a response, unpacked, in pieces of a bounded size. Raises NotUnpacked, and as `aiter_raw` does."""
-    return unpack(response.aiter_raw(), response.headers.get("content-encoding", ""))

@@ -21,9 +21,9 @@ from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.foreign import Utf8, to_utf8
 from hai_flow.primitives.retry_after import retry_after
-from hai_flow.primitives.unpacking import BreaksOff, NotUnpacked, can_unpack
+from hai_flow.primitives.unpacking import BreaksOff, NotUnpacked, can_unpack, unpack_response
 from hai_flow.steps.http.egress import EgressGuard
-from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport, unpack_body
+from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport
 from hai_flow.steps.mcp import messages as mcp_messages
 from hai_flow.steps.mcp.messages import read_all, to_read, unread, unreadable
 from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX
@@ -113,7 +113,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             message = f"it answers {response.status_code}, compressed as {values.storable(encoding)[:100]}, unasked"
             return _fault(message, code="tool.invalid_result", reached=True, final=True)
         if response.status_code < 300 and kind.startswith("text/event-stream"):
-            stream = _Events(unpack_body(response), response.aclose, self._config.bytes_max, call)
+            stream = _Events(unpack_response(response), response.aclose, self._config.bytes_max, call)
             if receipt is not None:
                 receipt.begin(stream.read_partial)
             return httpx2.Response(response.status_code, headers=_strip_length(response), stream=stream)
@@ -121,7 +121,7 @@ class _Answering(httpx2.AsyncBaseTransport):
         if receipt is not None:
             receipt.begin(lambda: bytes(content[:HIDDEN_CHARS_MAX]))
         try:
-            async for piece in unpack_body(response):
+            async for piece in unpack_response(response):
                 content += piece
                 if len(content) > self._config.bytes_max:
                     message = f"it answers with more than {self._config.bytes_max} bytes (HAI_FLOW_HTTP_BYTES_MAX)"
@@ -189,7 +189,7 @@ class _Answering(httpx2.AsyncBaseTransport):
                 response = await self._inner.handle_async_request(ping)
                 try:
                     answer = bytearray()
-                    async for piece in unpack_body(response):
+                    async for piece in unpack_response(response):
                         answer += piece
                         if len(answer) > len(content) + _PING_BYTES_MAX:
                             return False

@@ -96,7 +96,7 @@ def read(raw: bytes | bytearray) -> Read | None:
         return None if stand_in is None else to_read(stand_in)
     if '"error"' in text and '"result"' in text and (stand_in := _find_contradiction(text)) is not None:
         return to_read(stand_in)
-    if isinstance(message, types.JSONRPCNotification) and not _is_plain(message.params):
+    if isinstance(message, types.JSONRPCNotification) and not values.is_json(message.params):
         return None
     message_read = Read(message, text)
     if text == decoded and (b"\xef\xbf\xbd" in raw or "\ufffd" not in text):
@@ -206,14 +206,6 @@ def _quote_if_large(token: re.Match[str]) -> str:
     is_integer = literal.lstrip("-").isdecimal()
     is_odd = len(literal) > _DIGITS_MAX if is_integer else math.isinf(float(literal))
     return f'"{literal}"' if is_odd else literal
-
-
-def _is_plain(params: Mapping[str, Any] | None) -> bool:
-    try:
-        values.check(params)
-    except values.NotJson:
-        return False
-    return True
 
 
 def _stand_in(text: str, why: str | None = None) -> types.JSONRPCMessage | None:

@@ -210,7 +210,9 @@ class Signature:
                 continue
             settings: dict[str, Any] = {"alias": each.name}
             if each.default is not each.empty:
-                settings |= {"default": each.default} if _is_json(each.default) else {"default_factory": lambda: None}
+                settings |= (
+                    {"default": each.default} if values.is_json(each.default) else {"default_factory": lambda: None}
+                )
             fields[self._fields[each.name]] = (self._named[each.name], pydantic.Field(**settings))
         extra: Literal["allow", "forbid"] = "allow" if self._takes_any else "forbid"
         config = pydantic.ConfigDict(extra=extra, protected_namespaces=())
@@ -358,14 +360,6 @@ def _yield_type(hint: Any) -> Any:
     """The type of the values that a generator yields."""
     inner = get_args(hint)
     return inner[0] if inner else Any
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        values.check(value)
-    except values.NotJson:
-        return False
-    return True
 
 
 def _list_validation_faults(error: pydantic.ValidationError) -> list[dict[str, str]]:

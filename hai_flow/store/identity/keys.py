@@ -9,11 +9,11 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.primitives.signs import compose, has_invisible
+from hai_flow.store.identity.sessions import digest
 from hai_flow.store.people import delegations
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Key:
 
     def proves(self, parts: KeyParts) -> bool:
         """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
-        return hmac.compare_digest(self.sha256, _digest(parts.secret))
+        return hmac.compare_digest(self.sha256, digest(parts.secret))
 
     def verify(self, data: bytes, signature: bytes) -> bool:
         """Whether the key has signed the data (`sign`)."""
@@ -120,7 +120,7 @@ async def create_key(
         _CREATE,
         parts.id,
         tenant,
-        _digest(parts.secret),
+        digest(parts.secret),
         name,
         principal,
         list(roles),
@@ -213,7 +213,3 @@ def _signing(parts: KeyParts) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(hmac.digest(parts.secret.encode(), _DOMAIN, "sha256"))
-
-
-def _digest(secret: str) -> bytes:
-    return sha256(secret.encode()).digest()

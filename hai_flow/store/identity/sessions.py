@@ -149,4 +149,5 @@ async def end_session(connection: Connection | Pool, digest: bytes) -> None:
 
 
 def digest(text: str) -> bytes:
+    """The digest by which a secret text is stored."""
     return sha256(text.encode()).digest()

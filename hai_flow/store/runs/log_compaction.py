@@ -11,7 +11,7 @@ No merged row goes on behind the event of a snapshot: a reader that begins at a 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -45,7 +45,7 @@ def merge_commits(rows: Sequence[Row]) -> tuple[bytes, bytes]:
     """The events and the parts of the row that stands for these commits, which follow each other."""
     events = b"[" + b",".join(row["events"][1:-1] for row in rows) + b"]"
     parts = [
-        _MergedCommit(row["last_seq"], len(row["events"]), row["version"], _convert_to_microseconds(row["at"]))
+        _MergedCommit(row["last_seq"], len(row["events"]), row["version"], (row["at"] - _EPOCH) // _MICROSECOND)
         for row in rows
     ]
     return events, msgspec.json.encode(parts)
@@ -88,10 +88,6 @@ def list_ends(parts: bytes) -> list[int]:
         return [part.last_seq for part in _parts.decode(parts)]
     except msgspec.DecodeError as error:
         raise ValueError(f"its parts can't be read: {error}") from None
-
-
-def _convert_to_microseconds(at: datetime) -> int:
-    return (at - _EPOCH) // _MICROSECOND
 
 
 # --- in the database --------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[E
             heads={row["seq"]: row["head"] for row in audited.get(run["id"], [])},
             holder=workers.get(run["worker"]),
             above=kin.get(run["parent_id"]),
-            below={each.id: each for each in kin.values() if each.id in kin.list_children(run["id"])},
+            below={each.id: each for each in kin.values() if each.id in kin.children.get(run["id"], ())},
             slot_holder=slots.get((run["tenant"], run["slot"])),
             now=now,
         )
@@ -165,9 +165,6 @@ class _Family(dict[UUID, Kin]):
     def __init__(self) -> None:
         super().__init__()
         self.children: dict[UUID, set[UUID]] = {}
-
-    def list_children(self, run_id: UUID) -> set[UUID]:
-        return self.children.get(run_id, set())
 
 
 async def _load_kin(connection: Connection, run_ids: Sequence[UUID]) -> _Family:

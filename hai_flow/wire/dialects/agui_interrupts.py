@@ -54,7 +54,7 @@ def _schema(opened: e.PendingOpened) -> Json:
     reason = {"type": "string"}
     why = (opened.policy or {}).get("reasons") or []
     edits: dict[str, Json] = (
-        {"edits": {"type": "object"}, "editedArgs": {"type": "object"}} if _can_edit(opened) else {}
+        {"edits": {"type": "object"}, "editedArgs": {"type": "object"}} if (opened.policy or {}).get("edit") else {}
     )
     if opened.schema is None and {*why} <= {RESPOND} and set(opened.options) <= {"approve", "reject", RESPOND}:
         properties: dict[str, Json] = {"approved": {"type": "boolean"}, "reason": reason, **edits}
@@ -72,10 +72,6 @@ def _schema(opened: e.PendingOpened) -> Json:
     if opened.kind == "doubt":
         properties["result"] = {}
     return schema
-
-
-def _can_edit(opened: e.PendingOpened) -> bool:
-    return bool((opened.policy or {}).get("edit"))
 
 
 def _expiry(opened: e.PendingOpened) -> str | None:

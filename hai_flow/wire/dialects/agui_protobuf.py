@@ -52,10 +52,6 @@ def _integer(number: int, value: Json) -> bytes:
     return _encode_varint(number << 3) + _encode_varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def _encode_boolean(number: int, value: Json) -> bytes:
-    return _integer(number, int(value))
-
-
 # --- google.protobuf.Value ----------------------------------------------------------------------------------------
 
 
@@ -63,7 +59,7 @@ def _value(value: Json) -> bytes:
     if value is None:
         return _integer(1, 0)
     if isinstance(value, bool):
-        return _encode_boolean(4, value)
+        return _integer(4, int(value))
     if isinstance(value, int | float):
         return _encode_varint(2 << 3 | 1) + struct.pack("<d", value)
     if isinstance(value, str):

@@ -361,12 +361,12 @@ def _list_fields(pending: PendingState, choice: cards.Choice) -> list[DialogFiel
             kind: Any = {"choice": "choice", "choices": "choices", "lines": "lines", "json": "lines"}.get(
                 each.kind, "text"
             )
-            choices = tuple((str(at), reveal(_text(value))) for at, value in enumerate(each.choices))
-            value = "" if each.default is None or each.choices else _text(each.default)
+            choices = tuple((str(at), reveal(forms.text_of(value))) for at, value in enumerate(each.choices))
+            value = "" if each.default is None or each.choices else forms.text_of(each.default)
             fields.append(DialogField(f"f{number}", reveal(each.label), kind, each.required, choices, value))
     if choice.option == cards.EDIT:
         for number, (name, value) in enumerate(_list_editable(pending)):
-            fields.append(DialogField(f"e{number}", reveal(name), "lines", value=_text(value)))
+            fields.append(DialogField(f"e{number}", reveal(name), "lines", value=forms.text_of(value)))
     if opened.kind in ("approve", "gate"):
         fields.append(DialogField("reason", "Reason", "lines", choice.option in rules.reasons))
     return None if any(has_hidden(each.value) for each in fields) else fields
@@ -386,9 +386,9 @@ def _read_edits(pending: PendingState, filled_in: Mapping[str, Sequence[str]]) -
     edits: dict[str, Json] = {}
     for number, (name, value) in enumerate(_list_editable(pending)):
         text = "".join(filled_in.get(f"e{number}", ()))
-        if f"e{number}" not in filled_in or text == _text(value):
+        if f"e{number}" not in filled_in or text == forms.text_of(value):
             continue
-        edits[name] = text if isinstance(value, str) else _read(text)
+        edits[name] = text if isinstance(value, str) else forms.read_value(text)
     return edits
 
 
@@ -399,7 +399,7 @@ def _as_form(schema: Json, filled_in: Mapping[str, Sequence[str]]) -> dict[str, 
         texts = list(filled_in.get(f"f{number}", ()))
         if field.choices:
             chosen = [int(each) for each in texts if each.isascii() and each.isdecimal() and len(each) < 6]
-            texts = [_text(field.choices[at]) for at in chosen if at < len(field.choices)]
+            texts = [forms.text_of(field.choices[at]) for at in chosen if at < len(field.choices)]
         form[forms.PREFIX + field.name] = texts
     return form
 
@@ -415,14 +415,3 @@ def _find_faults(pending: PendingState, rejected: Rejected) -> dict[str, str]:
             if forms.is_at(finding, field):
                 faults[f"f{number}"] = str(finding["message"])
     return faults
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else values.dumps(value).decode()
-
-
-def _read(text: str) -> Json:
-    try:
-        return values.loads(text.strip())
-    except values.NotJson:
-        return text

@@ -93,16 +93,16 @@ def _value(field: Field, texts: Sequence[str]) -> Json:
         case "choices":
             return [_choice(field, text) for text in texts]
         case "number" | "json":
-            return _read(texts[0])
+            return read_value(texts[0])
         case _:
             return texts[0].replace("\r\n", "\n")
 
 
 def _choice(field: Field, text: str) -> Json:
-    return next((each for each in field.choices if _text(each) == text), text)
+    return next((each for each in field.choices if text_of(each) == text), text)
 
 
-def _read(text: str) -> Json:
+def read_value(text: str) -> Json:
     """The JSON value of a text; the text itself, if it is none."""
     try:
         return values.loads(text.strip())
@@ -142,11 +142,11 @@ def _texts(field: Field, given: Given | None) -> list[str]:
     if field.default is None:
         return []
     if field.kind == "choices" and isinstance(field.default, list):
-        return [_text(each) for each in field.default]
-    return [_text(field.default)]
+        return [text_of(each) for each in field.default]
+    return [text_of(field.default)]
 
 
-def _text(value: Json) -> str:
+def text_of(value: Json) -> str:
     return value if isinstance(value, str) else values.dumps(value).decode()
 
 
@@ -161,8 +161,8 @@ def _row(language: str, id: str, field: Field, texts: Sequence[str], faults: Seq
     about += f'<br><strong id="{id}-error">{_escape(" ".join(faults))}</strong>' if faults else ""
     if field.kind == "choices":
         boxes = "".join(
-            f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escape(_text(each))}"'
-            f"{' checked' if _text(each) in texts else ''}> {_escape(reveal(_text(each)))}</label>"
+            f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escape(text_of(each))}"'
+            f"{' checked' if text_of(each) in texts else ''}> {_escape(reveal(text_of(each)))}</label>"
             for each in field.choices
         )
         return f"<fieldset{state}><legend>{label}</legend>{boxes}{about}</fieldset>"
@@ -175,8 +175,8 @@ def _control(language: str, id: str, field: Field, text: str, state: str) -> str
     if field.kind == "choice":
         words = {True: say(language, "yes"), False: say(language, "no")}
         options = "".join(
-            f'<option value="{_escape(_text(each))}"{" selected" if _text(each) == text else ""}>'
-            f"{_escape(words[each] if isinstance(each, bool) else reveal(_text(each)))}</option>"
+            f'<option value="{_escape(text_of(each))}"{" selected" if text_of(each) == text else ""}>'
+            f"{_escape(words[each] if isinstance(each, bool) else reveal(text_of(each)))}</option>"
             for each in field.choices
         )
         return f'<select {named}><option value=""></option>{options}</select>'

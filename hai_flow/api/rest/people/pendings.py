@@ -164,16 +164,12 @@ async def get_history(
         event_json(seq, visible if sees else strip_evidence(visible))
         for row in rows
         for seq, event in enumerate(e.decode_events(row.events), row.first_seq)
-        if seq > after and _is_about(event, pending_id)
+        if seq > after and type(event) in _OF_PENDINGS and getattr(event, "id", None) == pending_id
         for open_event in [event if shows_all else strip_source(event)]
         for visible in [open_event if mask is None else mask.event(open_event, run)]
     ]
     following = None if len(rows) < limit else encode_place(rows[-1].last_seq, "seq")
     return {"items": history, "next_cursor": following}
-
-
-def _is_about(event: e.Event, pending_id: str) -> bool:
-    return type(event) in _OF_PENDINGS and getattr(event, "id", None) == pending_id
 
 
 async def describe_arguments(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:

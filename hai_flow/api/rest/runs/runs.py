@@ -23,7 +23,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells, page, redact_rows, sum_counts, whole
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
-from hai_flow.api.requests.views import build_run_view, pause_view, render_slot, render_snapshot
+from hai_flow.api.requests.views import build_run_view, render_slot, render_snapshot
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes
 from hai_flow.cells import place_id
@@ -32,6 +32,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
+from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.store.catalog import workflows
@@ -310,7 +311,7 @@ async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
     while (commit := await logs.find_last_with(access.reads, row.id, _PAUSED, before)) is not None:
         for event in reversed(e.decode_events(commit.events)):
             if isinstance(event, e.RunPaused):
-                return pause_view(event)
+                return {"by": event.by, "at": instants.rfc3339(event.at), "reason": event.reason}
         before = commit.first_seq
     return None
 
