@@ -83,9 +83,9 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(**arguments, **{owner: kind(**own)})
 
     parameters = inspect.signature(function).parameters.values()
-    kept = [each.replace(annotation=hints[each.name]) for each in parameters if each.name != owner]
-    run.__signature__ = inspect.Signature([*kept, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*kept, *options)}
+    own_parameters = [each.replace(annotation=hints[each.name]) for each in parameters if each.name != owner]
+    run.__signature__ = inspect.Signature([*own_parameters, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in (*own_parameters, *options)}
     return run
 
 

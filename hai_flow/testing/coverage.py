@@ -29,7 +29,7 @@ class Coverage:
     plan: Plan
     reached: set[str] = field(default_factory=set)
     skipped: set[str] = field(default_factory=set)
-    taken: set[tuple[str, int]] = field(default_factory=set)
+    cases: set[tuple[str, int]] = field(default_factory=set)
     answered: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, log: Iterable[tuple[e.Event, ...]], asked: Mapping[str, str]) -> None:
@@ -39,7 +39,7 @@ class Coverage:
                 path = plan_path(event.path)
                 self.reached.add(path)
                 if event.verb == "switch":
-                    self.taken.add((path, NO_CASE if event.case is None else event.case))
+                    self.cases.add((path, NO_CASE if event.case is None else event.case))
             elif isinstance(event, e.StepSkipped) and event.approval is None:
                 self.skipped.add(plan_path(event.path))
             elif isinstance(event, e.PendingOpened):
@@ -85,7 +85,7 @@ class Coverage:
         for step in self._steps():
             missing += step.path not in self.reached
             missing += step.condition is not None and step.path not in self.skipped
-            missing += sum((step.path, number) not in self.taken for number in self._cases(step))
+            missing += sum((step.path, number) not in self.cases for number in self._cases(step))
             missing += sum((step.path, option) not in self.answered for option in self._options(step))
         return missing
 
@@ -114,7 +114,7 @@ class Coverage:
         if step.condition is not None and step.path not in self.skipped:
             yield Missed(step.line, step.path, f"`if` of {_name(step)} is never false")
         for number in self._cases(step):
-            if (step.path, number) not in self.taken:
+            if (step.path, number) not in self.cases:
                 case = "no case" if number == NO_CASE else f"case {number + 1}"
                 yield Missed(step.line, step.path, f"{case} of {_name(step)} is never taken")
 

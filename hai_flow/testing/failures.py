@@ -11,13 +11,13 @@ from hai_flow.values import Json
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One thing that was not as the test says. `expected` and `found` are ABSENT where there is nothing to compare."""
+    """One thing that was not as the test says. `expected` and `actual` are ABSENT where there is nothing to compare."""
 
     line: int
     column: int
     message: str
     expected: Json = ABSENT
-    found: Json = ABSENT
+    actual: Json = ABSENT
 
 
 class CaseFailed(Exception):
@@ -29,22 +29,22 @@ class ValueDifference(msgspec.Struct, frozen=True):
 
     at: tuple[str | int, ...]
     expected: Json
-    found: Json
+    actual: Json
 
 
-def differences(expected: Json, found: Json, at: tuple[str | int, ...] = ()) -> Iterator[ValueDifference]:
-    """Where `found` is not as expected: maps may have further keys, lists are compared exactly."""
-    if isinstance(expected, dict) and isinstance(found, dict):
+def differences(expected: Json, actual: Json, at: tuple[str | int, ...] = ()) -> Iterator[ValueDifference]:
+    """Where `actual` is not as expected: maps may have further keys, lists are compared exactly."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
         for key, value in expected.items():
-            yield from differences(value, found.get(key, ABSENT), (*at, key))
-    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        for number, (mine, other) in enumerate(zip(expected, found, strict=True)):
+            yield from differences(value, actual.get(key, ABSENT), (*at, key))
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        for number, (mine, other) in enumerate(zip(expected, actual, strict=True)):
             yield from differences(mine, other, (*at, number))
-    elif not _same(expected, found):
-        yield ValueDifference(at, expected, found)
+    elif not _same(expected, actual):
+        yield ValueDifference(at, expected, actual)
 
 
-def _same(expected: Json, found: Json) -> bool:
-    if isinstance(expected, bool) or isinstance(found, bool):
-        return expected is found
-    return expected == found
+def _same(expected: Json, actual: Json) -> bool:
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
+    return expected == actual

@@ -49,7 +49,7 @@ def _source_line(source: Sequence[str], failure: Failure) -> Iterator[ReportLine
 
 def _comparison(failure: Failure) -> Iterator[ReportLine]:
     yield ReportLine(f"      {failure.message}", "bold")
-    mine, other = _json_lines(failure.expected), _json_lines(failure.found)
+    mine, other = _json_lines(failure.expected), _json_lines(failure.actual)
     if len(mine) == len(other) == 1:
         yield ReportLine(f"        expected  {mine[0]}", "good")
         yield ReportLine(f"        found     {other[0]}", "bad")
@@ -76,7 +76,7 @@ def first_words(result: Result) -> str:
     failure = result.failures[0]
     message = failure.message
     if failure.expected is not ABSENT:
-        expected, actual = (" ".join(_json_lines(value)) for value in (failure.expected, failure.found))
+        expected, actual = (" ".join(_json_lines(value)) for value in (failure.expected, failure.actual))
         message += f": expected {expected}, found {actual}"
     return f"{result.suite.file}:{failure.line} {result.case.name} - {message}"
 

@@ -63,7 +63,7 @@ def _failure_dict(file: str, failure: Failure) -> dict[str, Json]:
         "column": failure.column,
         "message": failure.message,
     }
-    compared = {"expected": failure.expected, "found": failure.found}
+    compared = {"expected": failure.expected, "found": failure.actual}
     return {**record, **{key: value for key, value in compared.items() if value is not ABSENT}}
 
 
@@ -267,7 +267,7 @@ class _Playing:
     def _different(self, at: Path, what: str, expected: Json, found: Json) -> Iterator[Failure]:
         for difference in differences(expected, found):
             label = ".".join(map(str, (what, *difference.at)))
-            yield self._failure((*at, *difference.at), label, difference.expected, difference.found)
+            yield self._failure((*at, *difference.at), label, difference.expected, difference.actual)
 
     def _compare_events(self) -> None:
         """Raises `CaseFailed` where the events, in order, do not contain those of the case."""

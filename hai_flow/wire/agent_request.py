@@ -205,17 +205,17 @@ def _part(part: Object) -> Object:
 
 class _Answer(NamedTuple):
     """A type of message that answers. `id` names the member of its data that holds the id of what is answered, `read`
-    gives the answer as the content of a ToolMessage or raises ValueError, and `whole` says that it reads every member
-    of the data."""
+    gives the answer as the content of a ToolMessage or raises ValueError, and `is_complete` says that it reads every
+    member of the data."""
 
     id: str
     read: Callable[[Object], str]
-    whole: bool
+    is_complete: bool
 
     def list_misplaced_parts(self, message: Object, part: Object, data: Object) -> tuple[str, ...]:
         """The parts of an answer that stand where they are not read."""
         beside = (*list_misplaced_members(message), *list_misplaced_members(part))
-        return beside if self.whole else (*beside, *list_misplaced_members(data, "digest"))
+        return beside if self.is_complete else (*beside, *list_misplaced_members(data, "digest"))
 
 
 def _list_text(message: Object) -> tuple[str, ...]:
@@ -266,7 +266,7 @@ def _arguments(given: Json) -> Json:
 
 
 _ANSWERS: Final[dict[str, _Answer]] = {
-    "function_call_output": _Answer("call_id", _output, whole=False),
-    "plugin_call_output": _Answer("call_id", _output, whole=False),
-    "mcp_approval_response": _Answer("approval_request_id", _approval, whole=True),
+    "function_call_output": _Answer("call_id", _output, is_complete=False),
+    "plugin_call_output": _Answer("call_id", _output, is_complete=False),
+    "mcp_approval_response": _Answer("approval_request_id", _approval, is_complete=True),
 }

@@ -539,7 +539,7 @@ async def test_keys_that_nobody_serves_are_found_page_by_page(db: Database, monk
     await concurrency_slots.take_slot(db.api, TENANT, "w:1", 1, waiting[2].run_id)
     await concurrency_slots.seat_waiters(db.api, TENANT, "w:1")
     first, page = await concurrency_slots.find_stalled_keys(db.api)
-    assert (first, page.seen, page.found) == ([(TENANT, "w:0")], 2, 1)
+    assert (first, page.rows, page.orphans) == ([(TENANT, "w:0")], 2, 1)
     assert (await concurrency_slots.find_stalled_keys(db.api, page.last))[0] == [(TENANT, "w:2")]
 
 

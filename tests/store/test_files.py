@@ -40,7 +40,7 @@ async def born(db: Database) -> UUID:
 
 
 async def swept(db: Database) -> int:
-    return (await files.delete_unused_files(db.api, 7 * DAY)).found
+    return (await files.delete_unused_files(db.api, 7 * DAY)).orphans
 
 
 async def test_a_file_is_its_uploaders_and_no_strangers(db: Database) -> None:

@@ -164,7 +164,7 @@ BOUNDS: Final = {
     "functions without a verb (%)": 48,
     "participles (%)": 2,
     "function words (%)": 1,
-    "vague variables": 80,
+    "vague variables": 60,
     "shared class names": 52,
 }
 

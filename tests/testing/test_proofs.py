@@ -93,7 +93,7 @@ def test_an_edit_is_proven_to_have_reached_the_call(tmp_path: Path) -> None:
     assert messages(result(tmp_path, body)) == []
     (failure,) = result(tmp_path, body.replace("amount: 400, order", "amount: 401, order")).failures
     assert failure.message == "called.shop.pay"
-    assert failure.found[0]["amount"] == 400
+    assert failure.actual[0]["amount"] == 400
 
 
 @pytest.mark.parametrize(

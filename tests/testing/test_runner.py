@@ -75,7 +75,7 @@ def test_a_state_of_the_case_stands_in_place_of_the_defaults(tmp_path: Path) -> 
 def test_maps_are_compared_by_what_is_expected_of_them_and_lists_exactly(tmp_path: Path) -> None:
     body = "    state: {log: [a, b]}\n    expect: {state: {log: [a]}}\n"
     (failure,) = case(tmp_path, body).failures
-    assert (failure.message, failure.expected, failure.found) == ("state.log", ["a"], ["a", "b"])
+    assert (failure.message, failure.expected, failure.actual) == ("state.log", ["a"], ["a", "b"])
 
 
 def test_each_thing_that_is_not_as_expected_has_its_place(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_each_thing_that_is_not_as_expected_has_its_place(tmp_path: Path) -> Non
 """,
     )
     assert messages(result) == ["10:7 status", "11:7 pending", "13:15 steps.account", "14:7 error"]
-    assert [failure.found for failure in result.failures] == ["waiting", ["account"], "waiting", None]
+    assert [failure.actual for failure in result.failures] == ["waiting", ["account"], "waiting", None]
 
 
 def test_an_expectation_that_fails_in_the_middle_ends_the_case_there(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class Gathered(Generic[T]):
     """The answer of each cell, with the access to it, and the names of the cells that could not be asked."""
 
-    found: Sequence[tuple[Access, T]]
+    by_cell: Sequence[tuple[Access, T]]
     missing: list[str]
 
 
@@ -43,7 +43,7 @@ async def ask_all_cells(access: Access, ask: Callable[[Access], Awaitable[T]]) -
     cells = access.everywhere
     answers = await asyncio.gather(*(_ask_cell(each, ask) for each in cells))
     answered = [
-        (each, answer.found) for each, answer in zip(cells, answers, strict=True) if isinstance(answer, _CellAnswer)
+        (each, answer.value) for each, answer in zip(cells, answers, strict=True) if isinstance(answer, _CellAnswer)
     ]
     if not answered:
         raise next(each for each in answers if isinstance(each, Rejected))
@@ -53,7 +53,7 @@ async def ask_all_cells(access: Access, ask: Callable[[Access], Awaitable[T]]) -
 
 @dataclass(frozen=True, slots=True)
 class _CellAnswer(Generic[T]):
-    found: T
+    value: T
 
 
 async def _ask_cell(access: Access, ask: Callable[[Access], Awaitable[T]]) -> _CellAnswer[T] | Rejected:
@@ -91,11 +91,11 @@ async def page(
     rows before them."""
     answer = await ask_all_cells(access, ask)
     merged = sorted(
-        ((key(row), where.cell, where, row) for where, (rows, _) in answer.found for row in rows),
+        ((key(row), where.cell, where, row) for where, (rows, _) in answer.by_cell for row in rows),
         key=itemgetter(0, 1),
         reverse=newest_first,
     )
-    ends = [end for _, (_, end) in answer.found if end is not None]
+    ends = [end for _, (_, end) in answer.by_cell if end is not None]
     end = (max if newest_first else min)(ends) if ends else None
     if end is not None:
         merged = [each for each in merged if (each[0] >= end if newest_first else each[0] <= end)]

@@ -116,7 +116,7 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
     """
     digest = sha256_of_file(file if file.startswith("file_") else f"file_{file}")
     answer = await ask_all_cells(access, lambda cell: _find(cell, digest))
-    access, stored = next(((cell, file) for cell, file in answer.found if file is not None), (access, None))
+    access, stored = next(((cell, file) for cell, file in answer.by_cell if file is not None), (access, None))
     if stored is None and answer.missing:
         raise Rejected(503, "cell_away", f"no file {file[:80]!r} where it could be looked; away: {answer.missing}.")
     if stored is None:

@@ -84,7 +84,7 @@ def backtest(
         return await _backtest_cell(connection, Backtesting(row.id, name, plan, age, limits, limit))
 
     visits = visit(data_dir, cell, work)
-    results = [each.found for each in visits if each.found is not None]
+    results = [each.result for each in visits if each.result is not None]
     away = any(each.fault is not None for each in visits)
     if not results and not away:
         raise UsageError(f"tenant {tenant!r} has no workflow {name!r}: --against takes the name of a published one.")

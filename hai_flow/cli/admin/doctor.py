@@ -32,7 +32,7 @@ def doctor(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
     checks = [
         (each.cell, check)
         for each in visits
-        for check in (each.found if each.found is not None else [away(each.fault or "")])
+        for check in (each.result if each.result is not None else [away(each.fault or "")])
     ]
     if as_json:
         print_json({"checks": [_check_view(name, check) for name, check in checks]})

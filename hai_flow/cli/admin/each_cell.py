@@ -52,7 +52,7 @@ class Visit(Generic[Result]):
     """The result of a look at one cell; `fault`: why there is none."""
 
     cell: str
-    found: Result | None
+    result: Result | None
     fault: str | None = None
 
 
@@ -168,8 +168,8 @@ def cells_view(visits: Sequence[Visit[Any]], shown: Callable[[Any], dict[str, An
         return {}
     return {
         "cells": {
-            each.cell: {"fault": each.fault} if each.found is None else shown(each.found)
+            each.cell: {"fault": each.fault} if each.result is None else shown(each.result)
             for each in visits
-            if each.found is not None or each.fault is not None
+            if each.result is not None or each.fault is not None
         }
     }

@@ -90,7 +90,7 @@ def _freeze(data_dir: Any, tenant: str | None, mode: str, scope: str, name: str,
         return of.id if is_there else None
 
     homes = visit(data_dir, None, find)
-    tenant_id = next((each.found for each in homes if each.found is not None), None)
+    tenant_id = next((each.result for each in homes if each.result is not None), None)
     if tenant_id is None:
         tell_faults(homes)
         raise HaiFlowError(
@@ -107,7 +107,7 @@ def _freeze(data_dir: Any, tenant: str | None, mode: str, scope: str, name: str,
         return row
 
     visits = visit(data_dir, None, work)
-    rows = [each.found for each in visits if each.found is not None]
+    rows = [each.result for each in visits if each.result is not None]
     _demand_all(visits, "the others obey. Freeze again when it is back.")
     return _view(rows[0], tenant)
 
@@ -149,7 +149,7 @@ def thaw(
 
         visits = visit(data_dir, None, work)
         _demand_all(visits, f"the others go on; say it again: hai-flow thaw {id}")
-        view = _view(next(each.found for each in visits if each.found is not None), None)
+        view = _view(next(each.result for each in visits if each.result is not None), None)
     print_result(view, as_json, f"Thawed: {_words(view)}. The runs that it held go on.", "green")
 
 
@@ -191,7 +191,7 @@ def _listed(server: Any, data_dir: Any, as_json: bool, *, over: bool, cell: str 
     visits = visit(data_dir, cell, work)
     tell_faults(visits)
     for each in visits:
-        for row in each.found or ():
+        for row in each.result or ():
             by_id.setdefault(str(row.id), _view(row, None))
     return list(by_id.values())
 

@@ -52,16 +52,16 @@ def recover(
             return await _check_history(place, confirm=confirm, nothing_lost=nothing_lost)
 
         visits = asyncio.run(through(chosen, look, alone=not several))
-    reports = {each.cell: each.found or {"fault": each.fault} for each in visits}
+    reports = {each.cell: each.result or {"fault": each.fault} for each in visits}
     if as_json:
         first, *others = reports
         print_json({**reports[first], **({"cells": {name: reports[name] for name in others}} if several else {})})
     else:
         for each in visits:
-            if each.found is not None:
+            if each.result is not None:
                 if several:
                     say(f"cell {each.cell}:")
-                _tell(each.found, f" --cell {each.cell}" if several else "")
+                _tell(each.result, f" --cell {each.cell}" if several else "")
         tell_faults(visits)
     if any(report.get("held") or "fault" in report for report in reports.values()):
         raise typer.Exit(FAILED)

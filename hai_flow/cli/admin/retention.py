@@ -112,7 +112,7 @@ def restore(
         return {place: await _restore_archive(connection, archive, place, store=not dry_run) for place in mine}
 
     visits = visit(data_dir, cell, work, chosen=reached)
-    listed = {place: each for visited in visits for place, each in (visited.found or {}).items()}
+    listed = {place: each for visited in visits for place, each in (visited.result or {}).items()}
     refusals = {place: reason for place, reason in goes.items() if isinstance(reason, str)}
     done = [(place, {**refusals, **listed}[place]) for place in chosen if place in refusals or place in listed]
     if as_json:
@@ -209,7 +209,7 @@ def _prune(
         )
 
     visits = visit(data_dir, cell, work)
-    results = [each.found for each in visits if each.found is not None]
+    results = [each.result for each in visits if each.result is not None]
     away = any(each.fault is not None for each in visits)
     if not results and not away:
         raise UsageError(f"there is no tenant {tenant!r}.")
@@ -228,8 +228,8 @@ def _tell(visits: Sequence[Visit[Pruned | None]], there: Sequence[Pruned], as_js
         print_json({"dry_run": dry_run, **_numbers(total), **cells_view(visits, _numbers)})
         return
     for visited in visits:
-        if visited.found is not None:
-            _tell_pruned(visited.found, dry_run, f"cell {visited.cell}: " if len(visits) > 1 else "")
+        if visited.result is not None:
+            _tell_pruned(visited.result, dry_run, f"cell {visited.cell}: " if len(visits) > 1 else "")
     tell_faults(visits)
 
 

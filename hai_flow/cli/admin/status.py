@@ -34,7 +34,7 @@ def status(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
 
 def _report(visits: Sequence[Visit[dict[str, Any]]]) -> dict[str, Any]:
     """The report of the first cell (home, where all are asked), with those of the others as its `cells`."""
-    first, *others = [(each.cell, each.found or {"faults": [each.fault]}) for each in visits]
+    first, *others = [(each.cell, each.result or {"faults": [each.fault]}) for each in visits]
     report = first[1]
     faults = [*report["faults"], *(f"cell {name}: {fault}" for name, each in others for fault in each["faults"])]
     return {**report, "faults": faults, "cells": dict(others)}

@@ -67,7 +67,7 @@ def verify(
 
     visits = visit(data_dir, cell, work, chosen=lambda cells: _with_run(cells, run_id))
     away = any(each.fault is not None for each in visits)
-    results = [each.found for each in visits if each.found is not None]
+    results = [each.result for each in visits if each.result is not None]
     total = _join_results(results)
     if not results and not away:
         raise UsageError(f"there is no tenant {tenant!r}.")
@@ -77,8 +77,8 @@ def verify(
         print_json({**_render_result(total), **cells_view(visits, _render_result)})
     else:
         for each in visits if len(visits) > 1 else ():
-            if each.found is not None:
-                _tell_end(each.found, f"cell {each.cell}: ")
+            if each.result is not None:
+                _tell_end(each.result, f"cell {each.cell}: ")
         tell_faults(visits)
         if len(results) == len(visits) == 1:
             _tell_end(total)

@@ -30,7 +30,7 @@ class HistoryEntry:
 
     path: str
     verb: str
-    begun: str
+    began_at: str
     title: str = ""
     status: str = "running"
     ended: str = ""
@@ -53,7 +53,7 @@ class HistoryLine:
     depth: int
     words: str
     status: str
-    begun: str
+    began_at: str
     took: str
     note: str
 
@@ -248,7 +248,7 @@ def _walk_entries(
         below = inside.get(entry.path, [])
         took = _took(entry, now)
         note = _note(entry, node, below)
-        yield HistoryLine(depth, _words(entry, node, around, words), entry.status, entry.begun, took, note)
+        yield HistoryLine(depth, _words(entry, node, around, words), entry.status, entry.began_at, took, note)
         yield from _walk_entries(entry.path, depth + 1, inside, words, now)
 
 
@@ -260,7 +260,7 @@ def _took(entry: HistoryEntry, now: str) -> str:
         return f"{_span(entry.worked + _seconds(entry.attempt_begun, now))} so far" if now else ""
     if entry.attempt and entry.worked:
         return _span(entry.worked)
-    return duration(entry.begun, entry.ended) if entry.ended else ""
+    return duration(entry.began_at, entry.ended) if entry.ended else ""
 
 
 def _note(entry: HistoryEntry, node: Node | None, below: list[HistoryEntry]) -> str:

@@ -278,7 +278,7 @@ def _show_steps(run: Json, events: list[Json], source: str) -> None:
         events, statuses, history.words_of(source), map_ends_of_waits(run["snapshot"]), datetime.now(UTC).isoformat()
     )
     rows = [
-        (moment(each.begun), each.took, "  " * each.depth + each.words, _status(each.status), each.note)
+        (moment(each.began_at), each.took, "  " * each.depth + each.words, _status(each.status), each.note)
         for each in lines
     ]
     if rows:

@@ -46,7 +46,7 @@ AGAIN_SECONDS: Final = 2.0
 class _File:
     """A workflow file as it was last read.
 
-    `stands`: exactly these bytes are published. `told`: the last complaint about the file that was printed.
+    `stands`: exactly these bytes are published. `complaint`: the last complaint about the file that was printed.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class _File:
     plan: Plan | None  # None: it has mistakes
     used: frozenset[Path] = frozenset()
     stands: bool = False
-    told: str = ""
+    complaint: str = ""
 
     def children(self) -> set[str]:
         """The names of the workflows that it runs."""
@@ -212,9 +212,9 @@ class Shelf:
             published.add(reference.partition("@")[0])
             if file.path in saved:
                 say(f"{_relative_path(file.path)} is saved and published as {reference}", "green")
-            elif file.told:
+            elif file.complaint:
                 say(f"{_relative_path(file.path)} can be loaded now: published as {reference}", "green")
-            file.told = ""
+            file.complaint = ""
         return published
 
     def _together(self) -> Workflows:
@@ -257,18 +257,18 @@ class Shelf:
                 file, f"{_relative_path(file.path)} is published, but no longer fits what it calls", error
             )
         else:
-            if file.told:
+            if file.complaint:
                 say(f"{_relative_path(file.path)} fits what it calls again.", "green")
-            file.told = ""
+            file.complaint = ""
 
     def _print_fault(self, file: _File, heading: str, error: Exception) -> None:
         """Print the fault of a file, unless it is the one that was printed last."""
         unanswered = isinstance(error, FAILURES) or type(error) is StoreError
         self._unanswered |= unanswered
         complaint = "unanswered" if unanswered else f"{heading}: {error}"
-        if file.told == complaint:
+        if file.complaint == complaint:
             return
-        file.told = complaint
+        file.complaint = complaint
         if unanswered:
             say(f"{heading} yet: the database failed ({error}). It is tried again.", "yellow")
         elif isinstance(error, RunnersMissing):  # the file is right; this server lacks the runner

@@ -78,12 +78,12 @@ def _dyn(value: Json, deep: bool) -> tuple[Json, Size]:
     if kind is not list and not isinstance(value, Mapping):
         return value, SCALAR
     levels: list[Size] = []
-    made, total = _convert_items(value, levels, 0)
+    converted, total = _convert_items(value, levels, 0)
     if deep:
         for size, element in itertools.pairwise(levels):
             size.element = element
     levels[0].total = total
-    return made, levels[0]
+    return converted, levels[0]
 
 
 def _convert_items(value: Any, levels: list[Size], depth: int) -> tuple[Json, int]:

@@ -150,13 +150,13 @@ class Trace:
     def _ask(self, event: e.PendingOpened, path: str) -> TraceMark:
         policy: Any = event.policy or {}
         rules = [policy.get(name) for name in ("exclude", "quorum", "pick", "reject_when", "edit", "veto", "reasons")]
-        shown = [event.title, event.message, event.tool, event.args, event.evidence, event.schema, event.options]
+        fields = [event.title, event.message, event.tool, event.args, event.evidence, event.schema, event.options]
         if event.kind in QUESTIONS:
             quorum = policy.get("quorum", 1)
             text = quorum if isinstance(quorum, str) else msgspec.json.encode(quorum, order="sorted").decode()
             self.questions.append(Asking(path, _from(policy), text))
         asks = "calls a frontend" if event.kind == "tool" else f"asks {_list_people(_from(policy))}"
-        return TraceMark(path, asks, self._text([event.kind, rules, shown]))
+        return TraceMark(path, asks, self._text([event.kind, rules, fields]))
 
     def _text(self, content: Any) -> str:
         return self.normalize(msgspec.json.encode(content, order="deterministic").decode())
@@ -459,13 +459,13 @@ class RunRehearsal:
         command = each.command
         if isinstance(command, _OUTCOMES):
             path = self._pairing.rename(command.path)
-            begun = self._begun.get(path) if path in self.state.attempts else None
+            began_at = self._begun.get(path) if path in self.state.attempts else None
         elif isinstance(command, c.Answer):
             opened = [self.state.pendings[id].opened.at for id in self._find_questions(each, command).values()]
-            begun = max(opened, default=None)
+            began_at = max(opened, default=None)
         else:
             return None
-        return None if begun is None else begun + each.now - each.since
+        return None if began_at is None else began_at + each.now - each.since
 
     def _find_questions(self, each: Input, command: c.Answer) -> dict[str, str]:
         """The open questions for these answers: id of the recorded one -> id of the open one."""

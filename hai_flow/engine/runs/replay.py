@@ -103,7 +103,7 @@ def match_commands(
     """The commands that have led from `state` to these events, one commit of a log, in order. It ends at the first
     event that no command gives. Arguments as of `decide_again`."""
     least = state.at if known_at is None else min(known_at, state.at)
-    done, begun = 0, False
+    done, is_deciding = 0, False
     while done < len(events):
         rest, matched = events[done:], 0
         match = None
@@ -113,9 +113,9 @@ def match_commands(
                     matched, now, elsewhere = _count_matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
                     match = Match(command, now, state, rest[:matched], elsewhere)
             if matched:
-                begun = True
+                is_deciding = True
                 break
-        if not matched and not begun and isinstance(rest[0], STREAMED):
+        if not matched and not is_deciding and isinstance(rest[0], STREAMED):
             match, matched = Match(None, rest[0].at, state, rest[:1]), 1  # they go before decided ones
         if not matched or match is None:
             return

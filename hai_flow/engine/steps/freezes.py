@@ -94,9 +94,9 @@ def find_freeze_of_stop(
         is_wide = freeze in of_run and freeze.scope in ("all", "tenant", "principal")
         if freeze.mode != "no_agents" and (is_wide or (freeze.scope == "workflow" and freeze.name in names)):
             return freeze
-    begun = {"", *map(plan_path, state.steps)}
+    entered = {"", *map(plan_path, state.steps)}
     finished = {path for path, step in state.steps.items() if step.status == "finished" and path not in inherited}
-    cleanups = [path for path in plan.steps if FINALLY in path and path.partition(FINALLY)[0].rstrip("/") in begun]
+    cleanups = [path for path in plan.steps if FINALLY in path and path.partition(FINALLY)[0].rstrip("/") in entered]
     ending = (*filter(plan.steps.__contains__, (undo_of(plan_path(path)) for path in finished)), *cleanups)
     return next((freeze for freeze in (find_freeze(plan, path, of_run) for path in ending) if freeze), None)
 

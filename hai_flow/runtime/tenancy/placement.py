@@ -67,7 +67,7 @@ class ThreadPlacement:
         reachable = self._there()
         if anchor in reachable:
             location = await self._find_cell(anchor, tenant, thread_id)
-            return anchor if location.here else location.there
+            return anchor if location.here else location.points_to
         for cell in living.cells:  # where it is found, it lives; where it is not, only the anchor knows
             if cell in reachable and (await self._find_cell(cell, tenant, thread_id)).here:
                 return cell
@@ -91,8 +91,8 @@ class ThreadPlacement:
         anchor = living.anchor(name)
         thread_id = str(place_id(id, anchor))  # the name of its thread, if it begins there
         location = await self._find_cell(anchor, tenant, thread_id)
-        if location.here or location.there is not None:
-            return anchor if location.there is None else location.there
+        if location.here or location.points_to is not None:
+            return anchor if location.points_to is None else location.points_to
         return await self._point(tenant, thread_id, anchor, living.seat if at_seat else living.place(name))
 
     async def anywhere(self, tenant: UUID) -> int:

@@ -76,9 +76,9 @@ class Quotas:
         if not any(limits):
             return None
         uses = [await tenants.count_used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]
-        begun_runs, open_runs = sum(each.begun for each in uses), sum(each.open_runs for each in uses)
+        begun_runs, open_runs = sum(each.started for each in uses), sum(each.open_runs for each in uses)
         if limits[0] and begun_runs >= limits[0]:
-            return _reject_many(limits[0], math.ceil(max(1.0, min(each.seconds for each in uses if each.begun))))
+            return _reject_many(limits[0], math.ceil(max(1.0, min(each.seconds for each in uses if each.started))))
         return _reject_full(open_runs) if limits[1] and open_runs >= limits[1] else None
 
     async def _log_bytes(self, tenant: UUID, others: Sequence[Database]) -> int:

@@ -197,8 +197,8 @@ class _Answering(httpx2.AsyncBaseTransport):
                     await response.aclose()
         except (TimeoutError, httpx2.TransportError, NotUnpacked, StepError):
             return False
-        said = _words_in(to_utf8(bytes(answer), response.charset_encoding))
-        return response.status_code == status and _ID.sub("", said) == _ID.sub("", _words_in(content))
+        words = _words_in(to_utf8(bytes(answer), response.charset_encoding))
+        return response.status_code == status and _ID.sub("", words) == _ID.sub("", _words_in(content))
 
     async def aclose(self) -> None:
         await self._inner.aclose()

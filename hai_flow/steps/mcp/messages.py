@@ -177,8 +177,8 @@ def fault(
 
 def unread(id: types.RequestId | None, text: str) -> types.JSONRPCError:
     """The answer in the place of one that can't be read: of one that breaks off, nobody knows what it was."""
-    begun = text.lstrip("\ufeff \t\r\n")
-    is_broken = not begun or (begun.startswith(("{", "[")) and measure(begun) != 0)
+    body = text.lstrip("\ufeff \t\r\n")
+    is_broken = not body or (body.startswith(("{", "[")) and measure(body) != 0)
     return fault(_BROKEN, id, text=text) if is_broken else unreadable(id, text=text)
 
 

@@ -26,7 +26,7 @@ class ThreadLocation(NamedTuple):
     """The place of a thread as a cell knows it: whether it lives there, or to which cell it points."""
 
     here: bool
-    there: int | None
+    points_to: int | None
 
 
 _KNOWN: Final = """

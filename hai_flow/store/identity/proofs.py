@@ -22,8 +22,8 @@ class Holding(NamedTuple):
 
     def caps(self, roles: Sequence[str], groups: Sequence[str]) -> tuple[list[str], list[str]]:
         """Those of `roles` and `groups` that it stands for, in their order."""
-        kept = [each for each in roles if self.roles is None or each in self.roles]
-        return kept, [each for each in groups if each in self.groups]
+        own_roles = [each for each in roles if self.roles is None or each in self.roles]
+        return own_roles, [each for each in groups if each in self.groups]
 
 
 class _Who(msgspec.Struct):

@@ -205,7 +205,7 @@ class UsedInCell:
     """The counts of one cell of several: runs begun in the last minute and runs that have not ended, each counted up to
     its limit. `seconds`: until the earliest of those that have begun is more than a minute old."""
 
-    begun: int
+    started: int
     seconds: float
     open_runs: int
 

@@ -21,11 +21,11 @@ PAGE_ROWS: Final = 500
 
 
 class Page(msgspec.Struct, frozen=True):
-    """`seen` rows were looked at, `found` of them were left behind; `last` is the key of the last one, None behind the
+    """`rows` were looked at, `orphans` of them were left behind; `last` is the key of the last one, None behind the
     end of the table."""
 
-    seen: int
-    found: int
+    rows: int
+    orphans: int
     last: list[Any] | None
 
 
@@ -53,8 +53,8 @@ async def sweep(
     while True:
         page = await look(after)
         after = page.last
-        count += page.found
-        if after is None or page.found * 2 < page.seen:
+        count += page.orphans
+        if after is None or page.orphans * 2 < page.rows:
             break
     await leave(pool, name, after)
     return count

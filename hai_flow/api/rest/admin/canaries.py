@@ -116,7 +116,7 @@ async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str
         return await canaries.list_canaries(cell.reads, cell.tenant, read_age(since))
 
     gathered = await cross_cell.ask_all_cells(access, ask)
-    rows = sorted((row for _, rows in gathered.found for row in rows), key=lambda row: row.at, reverse=True)
+    rows = sorted((row for _, rows in gathered.by_cell for row in rows), key=lambda row: row.at, reverse=True)
     return {"items": [render_canary(row) for row in rows], "missing": gathered.missing}
 
 

@@ -43,14 +43,14 @@ async def read_oversight(
 
     gathered = await cross_cell.ask_all_cells(access, ask)
     groups: dict[str, DecisionFigures] = {}
-    for _, (figures, _) in gathered.found:
+    for _, (figures, _) in gathered.by_cell:
         for name, each in figures.items():
             groups.setdefault(name, DecisionFigures()).join(each)
     return {
         "since": since,
         "by": by,
         "under": under,
-        "complete": all(complete for _, (_, complete) in gathered.found),
+        "complete": all(complete for _, (_, complete) in gathered.by_cell),
         "items": [{"name": name or None, **_render(each)} for name, each in sorted(_limit(groups).items())],
         "missing": gathered.missing,
     }
@@ -90,12 +90,12 @@ async def _read_person(access: Access, person: str, since: str, under: int) -> d
 
     gathered = await cross_cell.ask_all_cells(access, ask)
     total = DecisionFigures()
-    for _, (figures, _) in gathered.found:
+    for _, (figures, _) in gathered.by_cell:
         total.join(figures)
     return {
         "since": since,
         "under": under,
-        "complete": all(complete for _, (_, complete) in gathered.found),
+        "complete": all(complete for _, (_, complete) in gathered.by_cell),
         **{name: value for name, value in _render(total).items() if name not in ("open", "expired", "withdrawn")},
         "missing": gathered.missing,
     }

@@ -183,8 +183,8 @@ async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
         return await cell.inbox.counts(cell.tenant, cell.principal.who)
 
     answer = await cross_cell.ask_all_cells(access, ask)
-    counts = cross_cell.sum_counts([counts for _, (counts, _) in answer.found])
-    complete = all(complete for _, (_, complete) in answer.found) and not answer.missing
+    counts = cross_cell.sum_counts([counts for _, (counts, _) in answer.by_cell])
+    complete = all(complete for _, (_, complete) in answer.by_cell) and not answer.missing
     return {"workflows": counts, "complete": complete, "missing": answer.missing}
 
 

@@ -271,7 +271,7 @@ async def count_runs(
         return await run_lists.count_runs(cell.reads, cell.tenant, selection, limit=COUNTED_MAX, viewer=cell.viewer)
 
     answer = await ask_all_cells(access, ask)
-    counts = sum_counts([counts for _, counts in answer.found], COUNTED_MAX)
+    counts = sum_counts([counts for _, counts in answer.by_cell], COUNTED_MAX)
     return {"counts": counts, "max": COUNTED_MAX, "missing": answer.missing}
 
 
