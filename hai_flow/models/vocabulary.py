@@ -220,7 +220,7 @@ class ModelProvider(Protocol):
 
     def fault(self, endpoint: Endpoint) -> str | None:
         """The reason why this model could never be asked as it is declared, as a sentence; None: it could."""
-        ...
+        return None
 
     def stream(self, request: Request) -> AsyncIterator[Piece]:
         """The answer, piece by piece. One that ends without `Finish` was broken off.
@@ -231,4 +231,4 @@ class ModelProvider(Protocol):
 
     async def close(self) -> None:
         """Give back connections; the next request takes new ones."""
-        ...
+        return

@@ -47,7 +47,7 @@ from hai_flow.steps.agent import (
     to_summarise,
 )
 from hai_flow.steps.files import NO_FILES, RunFiles, with_files
-from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.runner import Attempt, Runner, Stream
 from hai_flow.steps.secrets import Secrets, Use, hide_secrets
 from hai_flow.values import Json, storable
 
@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 _ABSENT: Final = frozenset({"llm.not_configured", "secret.missing"})
 
 
-class LlmRunner:
+class LlmRunner(Runner):
     """Performs `llm` with the models of `catalogue`, which `providers` serve; their keys are among `secrets`.
 
     `stand_in` answers workflows of this disk if the model is not there, or its key; None: the step fails then.
@@ -144,9 +144,6 @@ class LlmRunner:
         order = partial(to_summarise, talk, cut, shelf)
         answer, _ = await question.ask(endpoints, lambda asked: (*opening, *order(asked)), keeps=False)
         return build_summary_record(answer.text, talk, cut)
-
-    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
-        return None
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
         if not isinstance(step.verb, Llm | AgentTurn) or (self._stand_in is not None and from_disk):

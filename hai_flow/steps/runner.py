@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool, find_reading_step
+from hai_flow.definition.plan import Call, Expression, Plan, Step, Template, Tool, find_reading_step
 from hai_flow.definition.readiness import find_runner_kind, find_tool_kind
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import ModelMessage, Talk
@@ -21,6 +21,7 @@ from hai_flow.steps.secrets import DEFAULT
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["text", "thinking"]
+ToolOfKind = TypeVar("ToolOfKind", bound=Tool)
 
 
 class Stream(Protocol):
@@ -54,6 +55,22 @@ class Stream(Protocol):
     def progress(self, value: Json) -> None:
         """Tell the run's followers how far the attempt is: `{message?, done?, total?}`. On the event loop."""
         ...
+
+
+class Unheard(Stream):
+    """The stream of an attempt that nobody follows: it drops everything."""
+
+    async def __call__(self, text: str, kind: Kind = "text") -> None: ...
+
+    async def call(self, name: str, number: int, text: str) -> None: ...
+
+    def made(self, part: Json) -> None: ...
+
+    def noted(self, notes: Sequence[str]) -> None: ...
+
+    def used(self, use: ModelUse) -> None: ...
+
+    def progress(self, value: Json) -> None: ...
 
 
 class Evaluate(Protocol):
@@ -187,15 +204,22 @@ class Runner(Protocol):
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         """Why this runner could never perform the step (asked when a workflow is published), or None."""
-        ...
+        return None
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
         """Why it could not perform the step as things are now, though they may change, or None."""
-        ...
+        return None
 
     async def close(self) -> None:
         """Close the resources that are kept between attempts; the next attempt opens them anew."""
-        ...
+        return
+
+
+def demand_call(step: Step, kind: type[ToolOfKind]) -> tuple[Call, ToolOfKind]:
+    """The call of a step and its tool, which is of the kind that a runner performs."""
+    assert isinstance(step.verb, Call)
+    assert isinstance(step.verb.tool, kind)
+    return step.verb, step.verb.tool
 
 
 class Registry:

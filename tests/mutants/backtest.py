@@ -28,8 +28,8 @@ rehearsal.bug(
 rehearsal.bug(
     "answers and results come at the recorded times, however early their question opens",
     (
-        "        return None if begun is None else begun + each.now - each.since",
-        "        return None if begun is None else each.now",
+        "        return None if began_at is None else began_at + each.now - each.since",
+        "        return None if began_at is None else each.now",
     ),
 )
 rehearsal.bug(

@@ -327,7 +327,7 @@ results.bug(
 tool_schemas = Room("hai_flow/definition/schemas/foreign_schemas.py", _MCP)
 tool_schemas.bug(
     "a bound of 64 bits takes its function away",
-    ("                and _can_be_held(value)\n", ""),
+    ("                and values.is_json(value)\n", ""),
     by=f"{_MCP}::test_a_schema_of_another_time_means_what_it_meant",
 )
 openapi = Room("hai_flow/definition/tools/openapi.py", "tests/definition/test_openapi.py")

@@ -777,7 +777,7 @@ agent = Room("hai_flow/engine/blocks/agent.py", f"{_T}retry.py", f"{_T}agents.py
 agent.bug(
     "an agent that is begun anew counts its answers from 0 again",
     (
-        "    first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1\n",
+        "    first = iterations.next_number(draft, step)\n",
         "    first = 0\n",
     ),
 )

@@ -51,7 +51,7 @@ held.bug("a freeze holds a fork that would undo nothing", (" and path not in inh
 _ENDS: Final = f"{_ENGINE}::test_a_freeze_holds_a_stop_by_what_the_end_of_the_run_would_begin"
 for _what, _text, _bug in (
     ("no freeze holds the `finally` of a stop", "for path in finished)), *cleanups)", "for path in finished)),)"),
-    ("a freeze holds a `finally` that never begins", '.rstrip("/") in begun]', '.rstrip("/") is not None]'),
+    ("a freeze holds a `finally` that never begins", '.rstrip("/") in entered]', '.rstrip("/") is not None]'),
     ("no freeze holds the end of a child run", "for freeze in freezes if verbs else ():", "for freeze in ():"),
     ("a freeze of another workflow holds the end of a child run", " and freeze.name in names)", ")"),
     ("no agents: a child run does not end", 'if freeze.mode != "no_agents" and (is_wide', "if (is_wide"),

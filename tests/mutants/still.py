@@ -154,8 +154,8 @@ _HIDDEN: Final = f"{_RUNTIME}::test_a_secret_among_the_evidence_is_hidden"
 look.bug(
     "a secret of a tool is cut in two before it is hidden",
     (
-        'registry.hidden(await registry.runner_of(step).perform(reading, _Unheard())), ""',
-        'await registry.runner_of(step).perform(reading, _Unheard()), ""',
+        'registry.hidden(await registry.runner_of(step).perform(reading, Unheard())), ""',
+        'await registry.runner_of(step).perform(reading, Unheard()), ""',
     ),
     by=_HIDDEN,
 )

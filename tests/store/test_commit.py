@@ -552,7 +552,7 @@ async def test_a_sweep_goes_on_where_any_process_stopped_and_only_when_due(db: D
     async def look(after: list[int] | None) -> Page:
         asked.append(after)
         at = 0 if after is None else after[0]
-        return Page(10, found=6 if at < 2 else 1, last=[at + 1] if at < 4 else None)
+        return Page(10, orphans=6 if at < 2 else 1, last=[at + 1] if at < 4 else None)
 
     async def go_on(every: timedelta) -> int | None:
         return await orphan_cleanup.sweep(db.api, "test", every, look)

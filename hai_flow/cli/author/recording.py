@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,8 +25,7 @@ from hai_flow.runtime.settings import build_registry
 from hai_flow.runtime.worker.attempt import evaluate_for_step, failure
 from hai_flow.settings import variables
 from hai_flow.steps.python.toolbox import Toolbox
-from hai_flow.steps.runner import Attempt, Kind, Registry
-from hai_flow.values import Json
+from hai_flow.steps.runner import Attempt, Registry, Unheard
 
 
 class ReplayRecorder:
@@ -82,26 +81,11 @@ class ReplayRecorder:
         return c.StepSucceeded(path=step.path, attempt=number, output=hidden(output), used=tuple(heard.uses))
 
 
-class _Heard:
+class _Heard(Unheard):
     """Takes the stream of an attempt. It drops the pieces, which no test looks at, and keeps the usage of models."""
 
     def __init__(self) -> None:
         self.uses: list[ModelUse] = []
 
-    async def __call__(self, text: str, kind: Kind = "text") -> None:
-        pass
-
-    async def call(self, name: str, number: int, text: str) -> None:
-        pass
-
-    def noted(self, notes: Sequence[str]) -> None:
-        pass
-
-    def made(self, part: Json) -> None:
-        pass
-
     def used(self, use: ModelUse) -> None:
         self.uses.append(use)
-
-    def progress(self, value: Json) -> None:
-        pass

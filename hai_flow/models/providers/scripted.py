@@ -20,6 +20,7 @@ from hai_flow.models.vocabulary import (
     Endpoint,
     Finish,
     Message,
+    ModelProvider,
     Piece,
     Request,
     Text,
@@ -60,11 +61,8 @@ class StandIn:
         return Endpoint(asked.name, "openai", served, url, self.key, params=asked.params, quirks=preset.quirks)
 
 
-class ScriptedProvider:
+class ScriptedProvider(ModelProvider):
     """The script."""
-
-    def fault(self, endpoint: Endpoint) -> str | None:
-        return None
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         """See `ModelProvider`."""
@@ -81,9 +79,6 @@ class ScriptedProvider:
             yield CallArgs(f"call_{number}", values.dumps(least(tool.schema)).decode())
         yield Usage(input=sum(message.chars for message in request.messages) // 4, output=len(answer) // 4)
         yield Finish("stop")
-
-    async def close(self) -> None:
-        pass
 
 
 def _tools_to_call(request: Request) -> list[Tool]:

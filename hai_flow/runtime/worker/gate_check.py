@@ -16,14 +16,13 @@ from hai_flow import values
 from hai_flow.definition.plan import FrontendTool, McpTool, Plan, find_reading_step
 from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.events import ModelUse
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.steps.still import find_why, judge
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.primitives.beside_loop import run_by_work
 from hai_flow.steps.pins import ToolIdentity
-from hai_flow.steps.runner import Attempt, Kind, Registry
+from hai_flow.steps.runner import Attempt, Registry, Unheard
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
@@ -99,7 +98,7 @@ async def _read(registry: Registry, draft: Draft, attempt: Attempt, most: float)
             answer=None,
         )
         async with asyncio.timeout(seconds):
-            return registry.hidden(await registry.runner_of(step).perform(reading, _Unheard())), ""
+            return registry.hidden(await registry.runner_of(step).perform(reading, Unheard())), ""
     except TimeoutError:
         return None, f"the tool `{name}` gave no answer within {seconds:g} s"
     except Raised as raised:
@@ -111,25 +110,3 @@ async def _read(registry: Registry, draft: Draft, attempt: Attempt, most: float)
     except Exception as error:
         log.warning("still_tool_raised", run_id=attempt.run_id, path=attempt.path, error=type(error).__name__)
         return None, f"the tool `{name}` failed: {type(error).__name__}: {error}"
-
-
-class _Unheard:
-    """The stream of a call that nobody follows."""
-
-    async def __call__(self, text: str, kind: Kind = "text") -> None:
-        pass
-
-    async def call(self, name: str, number: int, text: str) -> None:
-        pass
-
-    def made(self, part: Json) -> None:
-        pass
-
-    def noted(self, notes: object) -> None:
-        pass
-
-    def used(self, use: ModelUse) -> None:
-        pass
-
-    def progress(self, value: Json) -> None:
-        pass

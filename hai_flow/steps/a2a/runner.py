@@ -30,7 +30,7 @@ from hai_flow.steps.asked_forms import find_form_fault
 from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.http.runner import HIDDEN_CHARS_MAX, SAID_CHARS_MAX, HttpExchange, HttpRunner
 from hai_flow.steps.offers import OfferedFunction
-from hai_flow.steps.runner import Answer, Attempt, Evaluate, Stream
+from hai_flow.steps.runner import Answer, Attempt, Evaluate, Runner, Stream, demand_call
 from hai_flow.steps.secrets import hide_secrets
 from hai_flow.values import Json, storable
 
@@ -57,23 +57,21 @@ class Refused(Exception):
         self.message = storable(message)[:500]
 
 
-class A2ARunner:
+class A2ARunner(Runner):
     """Performs `call` of agents of others. `http` sends the requests, within its bounds and to where it may."""
 
     def __init__(self, http: HttpRunner) -> None:
         self._http = http
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
-        call = attempt.step.verb
-        assert isinstance(call, Call)
-        assert isinstance(call.tool, A2ATool)
+        call, tool = demand_call(attempt.step, A2ATool)
         arguments = values.loads(attempt.args)
         faults = await run_if_large(arguments, ARGUMENTS.findings, arguments)
         if faults:
             reasons = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
-            message = f"the arguments do not fit the agent {call.tool.name}: {reasons}"
+            message = f"the arguments do not fit the agent {tool.name}: {reasons}"
             raise StepError(message[:2000], code="tool.invalid_arguments", retriable=False)
-        agent = await Agent.find(self._http, attempt, call.tool)
+        agent = await Agent.find(self._http, attempt, tool)
         errand = Errand(agent, attempt, stream, streams=call.stream)
         try:
             task = await errand.follow(await errand.begin(arguments))
@@ -82,7 +80,7 @@ class A2ARunner:
                 await errand.cancel()
             raise
         except Refused as refused:
-            message = f"the agent {call.tool.name} refuses: {refused.message} ({refused.code})"
+            message = f"the agent {tool.name} refuses: {refused.message} ({refused.code})"
             raise StepError(message, retriable=False) from None
         output = peer.output_of(task)
         if not has_no_files(attempt.files):
@@ -109,18 +107,12 @@ class A2ARunner:
             )
         ]
 
-    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
-        return None
-
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
         call = step.verb
         if not isinstance(call, Call) or not isinstance(call.tool, A2ATool):
             return None
         templates = [each.written for each in (call.tool.auth, call.tool.headers) if each is not None]
         return next((doubt for each in templates if (doubt := self._http.secrets.doubt(each))), None)
-
-    async def close(self) -> None:
-        """The runner of `http` closes its connections."""
 
 
 class Agent:

@@ -25,7 +25,7 @@ from hai_flow.primitives.unpacking import NotUnpacked, unpack_response
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.stream import Telling
 from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport
-from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.runner import Attempt, Runner, Stream
 from hai_flow.steps.secrets import Secrets, Use, hide_in_attempt, hide_secrets
 from hai_flow.values import Json, storable
 
@@ -45,7 +45,7 @@ _AGAIN: Final = frozenset({408, 425, 429})
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-class HttpRunner:
+class HttpRunner(Runner):
     """Performs `http`."""
 
     def __init__(self, guard: EgressGuard, secrets: Secrets, config: HttpConfig) -> None:
@@ -72,9 +72,6 @@ class HttpRunner:
             response = await exchange.asked({"method": "GET", "url": urljoin(response["url"], url)}, page=True)
             pages.append(response["json"])
         return {**response, "json": pages, "text": ""}
-
-    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
-        return None
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
         http = step.verb

@@ -19,23 +19,21 @@ from hai_flow.errors import StepError
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.http.runner import HttpExchange, HttpRunner, unfit, with_address
 from hai_flow.steps.offers import OfferedFunction
-from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.runner import Attempt, Runner, Stream, demand_call
 from hai_flow.values import Json
 
 _SEPARATORS: Final[Mapping[str, str]] = {"simple": ",", "form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
 
 
-class HttpToolRunner:
+class HttpToolRunner(Runner):
     """Performs `call` of operations of services. `http` sends the requests."""
 
     def __init__(self, http: HttpRunner) -> None:
         self._http = http
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
-        call = attempt.step.verb
-        assert isinstance(call, Call)
-        assert isinstance(call.tool, HttpTool)
-        tool, arguments = call.tool, values.loads(attempt.args)
+        call, tool = demand_call(attempt.step, HttpTool)
+        arguments = values.loads(attempt.args)
         operation = await asyncio.to_thread(_operation, tool, call.function)  # it may be compiled
         if call.callback is not None:
             arguments = await with_address(arguments, attempt)
@@ -95,9 +93,6 @@ class HttpToolRunner:
             return f"{left_out[0]}; it is offered to no model{more}"
         templates = [each.written for each in (call.tool.auth, call.tool.headers) if each is not None]
         return next((doubt for each in templates if (doubt := self._http.secrets.doubt(each))), None)
-
-    async def close(self) -> None:
-        """The runner of `http` closes its connections."""
 
 
 def request_of(base_url: str, operation: Operation, arguments: Mapping[str, Json]) -> dict[str, Any]:

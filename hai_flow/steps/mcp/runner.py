@@ -43,7 +43,7 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp.receipts import CallReceipt
 from hai_flow.steps.offers import OfferedFunction
 from hai_flow.steps.pins import LISTED, UNKNOWN, Looked, NoPins, Pins, ToolIdentity
-from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.runner import Attempt, Runner, Stream, demand_call
 from hai_flow.steps.secrets import DEFAULT, Secrets, Use
 from hai_flow.values import Json, storable
 
@@ -73,7 +73,7 @@ class Reached(msgspec.Struct, frozen=True):
     trusted: bool = False
 
 
-class McpRunner:
+class McpRunner(Runner):
     """Performs `call` of tools over MCP. `servers`: the catalogue of the deployment. `hosts`: those that may be reached
     though they are not public. `config`: of requests; its `bytes_max` also bounds a result."""
 
@@ -94,10 +94,8 @@ class McpRunner:
         self._loaded = False
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
-        call = attempt.step.verb
-        assert isinstance(call, Call)
-        assert isinstance(call.tool, McpTool)
-        tool, function = call.tool, call.function
+        call, tool = demand_call(attempt.step, McpTool)
+        function = call.function
         reached = self._server_of(tool, from_disk=attempt.from_disk)
         of = attempt.tenant, attempt.workflow
         connection = await self._connection(reached, of, from_disk=attempt.from_disk)
@@ -150,14 +148,12 @@ class McpRunner:
         return UNKNOWN
 
     async def identify(self, attempt: Attempt) -> ToolIdentity:
-        call = attempt.step.verb
-        assert isinstance(call, Call)
-        assert isinstance(call.tool, McpTool)
-        reached = self._server_of(call.tool, from_disk=attempt.from_disk)
+        call, tool = demand_call(attempt.step, McpTool)
+        reached = self._server_of(tool, from_disk=attempt.from_disk)
         connection = await self._connection(reached, (attempt.tenant, attempt.workflow), from_disk=attempt.from_disk)
         connection.forget_tools()  # a listing may be minutes old
         session = await connection.session()
-        offered = _demand_allowed(session.tools, call.tool, call.function, session.left_out)
+        offered = _demand_allowed(session.tools, tool, call.function, session.left_out)
         from hai_flow.steps.mcp.results import DESCRIPTION_CHARS_MAX
 
         description = storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX]

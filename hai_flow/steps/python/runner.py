@@ -25,13 +25,13 @@ from hai_flow.steps.pins import UNKNOWN, ToolIdentity
 from hai_flow.steps.python.threads import ToolThreads
 from hai_flow.steps.python.toolbox import Toolbox
 from hai_flow.steps.python.trace import text_of
-from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.runner import Attempt, Runner, Stream, demand_call
 from hai_flow.steps.secrets import Secrets
 from hai_flow.steps.tools import PythonFunction, format_name
 from hai_flow.values import Json, storable
 
 
-class PythonRunner:
+class PythonRunner(Runner):
     """Performs `call` of the Python tools in `toolbox`. `threads` makes the threads in which `def` tools run; `secrets`
     are those that tools may ask for."""
 
@@ -49,13 +49,10 @@ class PythonRunner:
         return 0 if self._threads is None else self._threads.left_behind
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
-        call = attempt.step.verb
-        assert isinstance(call, Call)
-        assert isinstance(call.tool, PythonTool)
-        python_function = self._toolbox.find(
-            call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk
-        )
-        host = self._host(attempt, stream, _name_of(call.tool, call)) if python_function.wants_host else None
+        call, tool = demand_call(attempt.step, PythonTool)
+        python_function = self._toolbox.find(tool.target, call.function, tool.name, from_disk=attempt.from_disk)
+        name = format_name(tool.target, call.function, tool.name)
+        host = self._host(attempt, stream, name) if python_function.wants_host else None
         heard = stream if call.stream else None
         try:  # validators and serializers are the tool's code, too
             arguments = await run_by_size(len(attempt.args), _arguments, python_function, attempt, host)
@@ -66,11 +63,11 @@ class PythonRunner:
                 case "stream":
                     output = await _stream_values(work(), heard)
                 case "sync":
-                    output = await self._run_in_thread(attempt, _name_of(call.tool, call), work)
+                    output = await self._run_in_thread(attempt, name, work)
                 case "sync_stream":
                     assert host is not None
                     output = await self._run_in_thread(attempt, host.tool, partial(_drain_generator, work, host, heard))
-            return await python_function.signature.output(output, call.tool.big_integers, stream.noted)
+            return await python_function.signature.output(output, tool.big_integers, stream.noted)
         except (SystemExit, KeyboardInterrupt) as error:  # it must not end the process that performs for others
             raise StepError(f"the tool tried to end its process: {text_of(error)}", retriable=False) from error
         except BaseException as error:
@@ -82,24 +79,18 @@ class PythonRunner:
                 host.is_over = True
 
     def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
-        call = step.verb
-        assert isinstance(call, Call)
-        assert isinstance(call.tool, PythonTool)
-        module = call.tool.target.partition(":")[0]
+        call, tool = demand_call(step, PythonTool)
+        module = tool.target.partition(":")[0]
         if module and module not in sys.modules:
             return UNKNOWN
         try:
-            function = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=from_disk)
+            return self._toolbox.find(tool.target, call.function, tool.name, from_disk=from_disk).source
         except StepError:
             return UNKNOWN
-        return function.source
 
     async def identify(self, attempt: Attempt) -> ToolIdentity:
-        call = attempt.step.verb
-        assert isinstance(call, Call)
-        assert isinstance(call.tool, PythonTool)
-        from_disk = attempt.from_disk
-        function = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=from_disk)
+        call, tool = demand_call(attempt.step, PythonTool)
+        function = self._toolbox.find(tool.target, call.function, tool.name, from_disk=attempt.from_disk)
         return ToolIdentity(function.source)
 
     def _host(self, attempt: Attempt, stream: Stream, name: str) -> Host:
@@ -121,9 +112,6 @@ class PythonRunner:
             )
             for function, each in functions.items()
         ]
-
-    def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
-        return None
 
     async def close(self) -> None:
         """Tools that still run in threads can't be stopped; they are left to themselves."""
@@ -154,11 +142,6 @@ class PythonRunner:
             return None
         fault = python_function.argument_fault(set(arguments)) or python_function.signature.fault(arguments, is_literal)
         return fault and f"the call does not fit the function: {fault}"
-
-
-def _name_of(tool: PythonTool, call: Call) -> str:
-    """The name of the function for people."""
-    return format_name(tool.target, call.function, tool.name)
 
 
 def _arguments(found: PythonFunction, attempt: Attempt, host: Host | None) -> dict[str, Any]:

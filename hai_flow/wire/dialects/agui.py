@@ -39,7 +39,7 @@ from hai_flow.wire.dialects.dialect import (
     list_misplaced_edits,
     list_misplaced_members,
 )
-from hai_flow.wire.dialects.frames import call_args, call_end, call_start, custom_frame, frame, raw_frame, whole_call
+from hai_flow.wire.dialects.frames import FrameEncoder, call_args, call_end, call_start, custom_frame, frame, whole_call
 from hai_flow.wire.dialects.questions import (
     CONFIRM,
     Call,
@@ -142,7 +142,7 @@ def _option(forwarded: dict[str, Json], name: str) -> Json:
 # --- outward: events ----------------------------------------------------------------------------------------------
 
 
-class AguiEncoder(TurnEncoder):
+class AguiEncoder(FrameEncoder):
     """The log as AG-UI events, for one profile."""
 
     def __init__(self, profile: Profile, state: RunState) -> None:
@@ -192,13 +192,7 @@ class AguiEncoder(TurnEncoder):
     def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return [_error(at, reason, code)]
 
-    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        return [frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]
-
     # --- state and snapshots
-
-    def state_snapshot(self, at: int) -> list[Frame]:
-        return [frame("STATE_SNAPSHOT", at, snapshot=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
         return [frame("STATE_DELTA", at, delta=list(ops))]
@@ -452,12 +446,6 @@ class AguiEncoder(TurnEncoder):
     }
 
     # --- the author's own
-
-    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
-        return [custom_frame(name, value, at)]
-
-    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return [raw_frame(event, source, at)]
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         value = {"id": id, "from": event.from_, "to": event.to, "task": event.task}

@@ -22,10 +22,9 @@ from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profile, error_message
-from hai_flow.wire.dialects.frames import call_args, call_end, call_start, custom_frame, frame, raw_frame, whole_call
+from hai_flow.wire.dialects.frames import FrameEncoder, call_args, call_end, call_start, custom_frame, frame, whole_call
 from hai_flow.wire.dialects.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
 from hai_flow.wire.dialects.transcript import derive_result_id, history
-from hai_flow.wire.dialects.turns import TurnEncoder
 from hai_flow.wire.posted_json import Limits
 from hai_flow.wire.sent_json import dump, strip_none
 from hai_flow.wire.sse import MESSAGE_PACK
@@ -126,7 +125,7 @@ def _delta(message: MessageState, content: str, *, plain: bool, at: int | None =
 # --- outward: events ----------------------------------------------------------------------------------------------
 
 
-class HaiEncoder(TurnEncoder):
+class HaiEncoder(FrameEncoder):
     """The log as HAI events, for one profile."""
 
     def __init__(self, profile: Profile, state: RunState) -> None:
@@ -170,13 +169,7 @@ class HaiEncoder(TurnEncoder):
             role="assistant",
         )
 
-    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        return [frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]
-
     # --- state and snapshots
-
-    def state_snapshot(self, at: int) -> list[Frame]:
-        return [frame("STATE_SNAPSHOT", at, snapshot=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
         return [frame("STATE_DELTA", at, delta=[{**operation, "from": operation.get("from", "")} for operation in ops])]
@@ -242,12 +235,6 @@ class HaiEncoder(TurnEncoder):
         return [_pending(as_shown(self.profile, opened), at)]
 
     # --- the author's own
-
-    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
-        return [custom_frame(name, value, at)]
-
-    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return [raw_frame(event, source, at)]
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         """One message with exactly one content: the client parses the content when the message ends
