@@ -30,6 +30,11 @@ def page(*path: str) -> str:
     return "/".join([CONSOLE, *(quote(each, safe="@+:") for each in path)])
 
 
+def link(base: str | None, page: str) -> str | None:
+    """The page at the server's own URL; None if that is not known."""
+    return None if base is None else base.rstrip("/") + page
+
+
 def run(run_id: str) -> str:
     """A run, with its log."""
     return page("runs", run_id)

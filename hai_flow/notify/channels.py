@@ -28,6 +28,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from hai_flow.definition.yaml.document import parse
+from hai_flow.engine.pendings.selectors import name_holdings
 from hai_flow.errors import Finding
 from hai_flow.notify.chat import apps
 from hai_flow.values import Json
@@ -246,8 +247,12 @@ def recipients(
         name, _, whom = text.partition(":")
         channel = place.channels.get(name)
         if isinstance(channel, Email):
-            selectors = {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
-            readers = [Recipient(name, id, "") for id in _readers(place, selectors)]
+            selectors = _select(whom, asked)
+            readers = [
+                Recipient(name, id, "")
+                for id, each in place.people.items()
+                if each.email is not None and _is_among(selectors, id, each)
+            ]
             receivers.update(dict.fromkeys(readers or [Recipient(name, None, whom)]))
         elif isinstance(channel, App):
             accounts = _list_accounts(place, name, (connected or {}).get(name, ()))
@@ -266,14 +271,6 @@ class ChatPerson(msgspec.Struct, frozen=True):
     roles: Sequence[str]
     groups: Sequence[str]
     held: Sequence[str] = ()
-
-    def is_among(self, wanted: Collection[str]) -> bool:
-        """Whether one of the selectors means them."""
-        return (
-            self.id in wanted
-            or any(f"role:{role}" in wanted for role in self.roles)
-            or any(f"group:{group}" in wanted for group in self.groups)
-        )
 
 
 Connected: TypeAlias = Sequence[ChatPerson]
@@ -295,19 +292,15 @@ def _in_chat(
     """The room, or the people with an account."""
     if not whom and channel.room is not None:
         return [Recipient(name, channel.person, channel.room)]
-    selectors = {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
-    people = [Recipient(name, each.id, each.account) for each in accounts if each.is_among(selectors)]
+    selectors = _select(whom, asked)
+    people = [Recipient(name, each.id, each.account) for each in accounts if _is_among(selectors, each.id, each)]
     return people or [Recipient(name, None, whom)]
 
 
-def _readers(place: TenantChannels, wanted: Collection[str]) -> list[str]:
-    return [
-        id
-        for id, person in place.people.items()
-        if person.email is not None
-        and (
-            id in wanted
-            or any(f"role:{role}" in wanted for role in person.roles)
-            or any(f"group:{group}" in wanted for group in person.groups)
-        )
-    ]
+def _select(whom: str, asked: Collection[str]) -> set[str]:
+    """The selectors of the people that a channel is meant for: those behind its name, else those of the question."""
+    return {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
+
+
+def _is_among(selectors: set[str], id: str, person: Person | ChatPerson) -> bool:
+    return not selectors.isdisjoint((id, *name_holdings(person.roles, person.groups)))

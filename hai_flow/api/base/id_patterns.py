@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from typing import Annotated, Final, TypeAlias
+from uuid import UUID
 
 from fastapi import Path
 from pydantic import AfterValidator, AwareDatetime, Field
@@ -42,6 +43,11 @@ def _check_calculable(time: datetime) -> datetime:
 
 
 Instant = Annotated[AwareDatetime, AfterValidator(_check_calculable)]
+
+
+def read_uuid(text: str) -> UUID | None:
+    """The id; None if it is none as we write it."""
+    return UUID(text) if is_run_id(text) else None
 
 
 def is_run_id(text: str) -> bool:

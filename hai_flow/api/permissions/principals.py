@@ -106,6 +106,11 @@ class Principal:
         """For how many seconds the proof of their identity is good; None: for ever."""
         return None if self.expires_at is None else max(0.0, (self.expires_at - now_ms()) / 1000)
 
+    @property
+    def is_lent(self) -> bool:
+        """Whether the credential only lends what its person has, who is not signed in by it themselves."""
+        return self.way in ("token", "link", "ticket", "chat")
+
     def via(self, way: str) -> str:
         """The way that an answer came, as it is recorded."""
         return f"{way} (act as)" if self.way == "act_as" else way

@@ -16,7 +16,7 @@ import msgspec
 
 from hai_flow.api.permissions.principals import Principal as Caller
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.pendings.selectors import World, ids_of, list_matching_selectors, voting_person
+from hai_flow.engine.pendings.selectors import World, ids_of, list_matching_selectors, name_holdings, voting_person
 from hai_flow.engine.state.state import RunState
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.withheld import is_asking_reader
@@ -49,8 +49,7 @@ def find_sight_by_questions(reader: Principal, state: RunState | None) -> Sight:
 def collect_selectors(who: Principal) -> frozenset[str]:
     """The selectors that match `who` in a `visibility`. A delegate counts with their own roles, not with those of the
     person that they act for."""
-    roles, groups = (f"role:{each}" for each in who.roles), (f"group:{each}" for each in who.groups)
-    return frozenset((TENANT, *ids_of(who), *roles, *groups))
+    return frozenset((TENANT, *ids_of(who), *name_holdings(who.roles, who.groups)))
 
 
 def build_viewer(caller: Caller) -> Viewer:

@@ -84,6 +84,11 @@ class Access(RunVisibility):
         if not any(self.principal.may(right) for right in rights):
             raise reject_missing_right(rights)
 
+    def demand_own_credential(self, code: str, detail: str) -> None:
+        """Raises Rejected 403 where the caller acts for somebody else, or by a credential that is lent."""
+        if self.principal.who.on_behalf_of is not None or self.principal.is_lent:
+            raise Rejected(403, code, detail)
+
     @property
     def uploader(self) -> str:
         """The principal whose uploads the caller may use, whether or not a run refers to them; "": nobody's, where the

@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, TypeAlias, TypeVar
+from uuid import UUID
 
 from fastapi import Query
 
+from hai_flow.api.base.id_patterns import read_uuid
 from hai_flow.errors import Rejected
 
 T = TypeVar("T")
@@ -38,6 +40,13 @@ def decode_cursor(text: str | None) -> tuple[datetime, str] | None:
     """The (time, id) of the last item of the page before. Raises Rejected 400."""
     place = decode_place(text)
     return None if place is None else (_EPOCH + timedelta(microseconds=place[0]), place[1])
+
+
+def decode_id_cursor(text: str | None) -> tuple[datetime, UUID] | None:
+    """As `decode_cursor` of a list of UUIDs; None, too, where the cursor is of another list."""
+    place = decode_cursor(text)
+    id = None if place is None else read_uuid(place[1])
+    return None if place is None or id is None else (place[0], id)
 
 
 def encode_place(number: int, id: str) -> str:

@@ -97,6 +97,11 @@ def voting_person(principal: Principal) -> Principal:
     return Principal(principal.on_behalf_of, roles, groups, aliases=principal.lent_aliases, issuer=principal.issuer)
 
 
+def name_holdings(roles: Iterable[str], groups: Iterable[str]) -> tuple[str, ...]:
+    """The roles and groups as selectors."""
+    return (*(f"role:{each}" for each in roles), *(f"group:{each}" for each in groups))
+
+
 def ids_of(principal: Principal) -> tuple[str, ...]:
     """All ids of the principal, and of the person that they act for."""
     if principal.on_behalf_of is None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -33,6 +32,7 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.messaging import hints, pushes
 from hai_flow.store.messaging.pushes import Push
 from hai_flow.store.ops.due_work import DueWork
+from hai_flow.store.people.notifications import derive_id
 from hai_flow.store.postgres.database import Database
 from hai_flow.wire import a2a, approvals
 from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
@@ -137,7 +137,7 @@ class Pushes(Service):
 
     async def _call(self, push: Push, config: PushConfig, mark: str, body: bytes) -> None:
         """One try. Its id is the same in each try of a state."""
-        id = f"msg_{sha256(f'{push.run_id} {push.principal} {push.id} {mark}'.encode()).hexdigest()[:32]}"
+        id = derive_id(f"{push.run_id} {push.principal} {push.id} {mark}")
         headers = headers_of(config)
         if config.token:
             headers |= sign_webhook(config.token, id, datetime.now().astimezone(), body)

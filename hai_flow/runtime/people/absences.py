@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from hai_flow.engine.pendings.selectors import name_holdings
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.delegations import Delegation
 
@@ -45,7 +46,7 @@ class Seat(NamedTuple):
         held = [holdings[id] for id in ids if id in holdings]
         roles = {role for each in (*self.chain[1:], *held) for role in each.roles or ()}
         groups = {group for each in (*self.chain[1:], *held) for group in each.groups}
-        return (*ids, *(f"role:{each}" for each in sorted(roles)), *(f"group:{each}" for each in sorted(groups)))
+        return (*ids, *name_holdings(sorted(roles), sorted(groups)))
 
 
 def map_absences(rows: Iterable[AbsenceRow], all_ids: AllIds) -> dict[str, AbsenceRow]:

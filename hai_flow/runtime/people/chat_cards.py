@@ -57,7 +57,7 @@ BATCH_MAX: Final = 20
 
 
 def digest_of(token: str) -> bytes:
-    """The hash of a button's id or of a code, which is stored in its place."""
+    """The hash of the id of a button or a link, or of a code, which is stored in its place."""
     return sha256(token.encode()).digest()
 
 
@@ -260,8 +260,7 @@ class ChatCards(Service):
             opened = pending.opened
             masked = await run_if_large(opened, mask_opened, opened, personal.of(opened.path))
             pending = replace(pending, opened=masked)
-        base = self._link_base
-        page = None if base is None else f"{base.rstrip('/')}{addresses.pending(row.pending_id)}"
+        page = addresses.link(self._link_base, addresses.pending(row.pending_id))
         texts = (pending.opened.args or "", pending.opened.evidence or "", pending.opened.message or "")
         card = await run_unless_short(
             texts,

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from hai_flow.engine.pendings.selectors import name_holdings
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding
 
@@ -73,11 +74,7 @@ def _find_personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> li
 
 def list_selectors_of(held: Iterable[Holding | None]) -> tuple[str, ...]:
     """All roles and groups of the holdings, as selectors."""
-    selectors: set[str] = set()
-    for each in filter(None, held):
-        selectors.update(f"role:{name}" for name in each.roles or ())
-        selectors.update(f"group:{name}" for name in each.groups)
-    return tuple(sorted(selectors))
+    return tuple(sorted({name for each in held if each for name in name_holdings(each.roles or (), each.groups)}))
 
 
 def _cap(delegation: Delegation, held: Sequence[Holding | None]) -> Delegation | None:

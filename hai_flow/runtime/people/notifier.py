@@ -13,18 +13,19 @@ import random
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
 import msgspec
 import structlog
+from msgspec.structs import astuple
 
 from hai_flow import addresses
 from hai_flow.cells import cell_of, sign_address
 from hai_flow.definition.personal.personal import WHOLE
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.pendings.selectors import name_holdings
 from hai_flow.errors import Unreadable
 from hai_flow.notify import channels
 from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
@@ -36,7 +37,7 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.absences import find_seat, map_absences
-from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
+from hai_flow.runtime.people.chat_cards import ChatCards, digest_of, find_connected, is_for_chat
 from hai_flow.runtime.people.delegates import AllIds
 from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
@@ -54,11 +55,6 @@ from hai_flow.wire.personal import mask_opened
 log = structlog.get_logger(__name__)
 
 LINKS: Final = "/links/"
-
-
-def digest_of(token: str) -> bytes:
-    """The hash of a link's secret part, which is stored in its place."""
-    return sha256(token.encode()).digest()
 
 
 class Queueing:
@@ -194,7 +190,10 @@ class Notifier(Service):
         if given.what != STRANDED and (away or given.person is not None):
             receivers = _reseat(place, given, receivers, people, connected, away, all_ids)
         receivers = _tell_once(receivers, all_ids)
-        parts = [(_derive_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
+        parts = [
+            (notifications.derive_id("\n".join((given.id, each.channel, each.person or "", each.whom))), *astuple(each))
+            for each in receivers
+        ]
         await notifications.divide(self._database.api, given.id, parts)
 
     async def _send(self, given: Notification) -> None:
@@ -222,10 +221,20 @@ class Notifier(Service):
         question = masked if person is None or mends else item.opened
         # Subjects are read by more than the receiver.
         shared = msgspec.structs.replace(question, args=masked.args, evidence=masked.evidence)
-        title = shared.heading or "A question"
-        message = _message_of(given, item, question, title, link, self._page(given.pending_id))
+        content = NoticeContent(
+            what=given.what,
+            pending_id=given.pending_id,
+            run_id=str(given.run_id),
+            workflow=item.asked.workflow_name,
+            kind=question.kind,
+            title=shared.heading or "A question",
+            message=question.message,
+            deadline=item.asked.deadline,
+            link=link,
+            page=addresses.link(self.config.link_base, addresses.pending(given.pending_id)),
+        )
         address = None if person is None else person.email
-        await self._sender.send(channel, given.id, message, given.whom, address, now)
+        await self._sender.send(channel, given.id, content, given.whom, address, now)
         await notifications.end(self._database.api, given.id, "sent")
 
     async def _send_card(self, given: Notification) -> None:
@@ -290,11 +299,6 @@ class Notifier(Service):
         await notifications.add_link(self._database.api, link)
         return f"{self.config.link_base.rstrip('/')}{LINKS}{token}"
 
-    def _page(self, pending_id: str) -> str | None:
-        """The question in the console."""
-        base = self.config.link_base
-        return None if base is None else f"{base.rstrip('/')}{addresses.pending(pending_id)}"
-
     def _principal(self, tenant: UUID, id: str, person: Person) -> c.Principal:
         one, *further = self._all_ids(tenant)(id)
         return c.Principal(one, person.roles, person.groups, aliases=tuple(further))
@@ -347,28 +351,4 @@ def _name_receivers(place: TenantChannels, text: str, holder: Sequence[str]) -> 
 
 
 def _is_asked(row: AbsenceRow, asked: Sequence[str]) -> bool:
-    selectors = (row.person, *(f"role:{name}" for name in row.roles), *(f"group:{name}" for name in row.groups))
-    return not set(asked).isdisjoint(selectors)
-
-
-def _derive_part_id(id: str, recipient: channels.Recipient) -> str:
-    """The id that the receiver knows it by: the same each time that it is divided."""
-    text = "\n".join((id, recipient.channel, recipient.person or "", recipient.whom))
-    return f"msg_{sha256(text.encode()).hexdigest()[:32]}"
-
-
-def _message_of(
-    given: Notification, item: InboxEntry, shown: e.PendingOpened, title: str, link: str | None, page: str | None
-) -> NoticeContent:
-    return NoticeContent(
-        what=given.what,
-        pending_id=given.pending_id,
-        run_id=str(given.run_id),
-        workflow=item.asked.workflow_name,
-        kind=shown.kind,
-        title=title,
-        message=shown.message,
-        deadline=item.asked.deadline,
-        link=link,
-        page=page,
-    )
+    return not set(asked).isdisjoint((row.person, *name_holdings(row.roles, row.groups)))

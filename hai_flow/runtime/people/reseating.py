@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import structlog
 
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings.selectors import ANYONE
+from hai_flow.engine.pendings.selectors import ANYONE, name_holdings
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Unreadable
@@ -73,12 +72,7 @@ class Reseating(Service):
         self._hint_lists(tenant)
 
     async def _queue(self, connection: Connection, tenant: UUID, row: AbsenceRow, stage: str) -> None:
-        selectors = (
-            row.person,
-            *(f"role:{name}" for name in row.roles),
-            *(f"group:{name}" for name in row.groups),
-            ANYONE,
-        )
+        selectors = (row.person, *name_holdings(row.roles, row.groups), ANYONE)
         async for questions in inbox.iterate_pages(connection, tenant, selectors):
             for each in questions:
                 try:
@@ -86,12 +80,7 @@ class Reseating(Service):
                 except Unreadable:  # a newer release wrote it
                     continue
                 if notify:
-                    id = _derive_id(row, stage, each.id)
+                    id = notifications.derive_id(f"{row.id} {stage} {each.id}")
                     await notifications.queue(
                         connection, id, tenant, each.run_id, each.id, RESEATED, notify, row.person
                     )
-
-
-def _derive_id(row: AbsenceRow, stage: str, pending_id: str) -> str:
-    """The same each time that the question is told of for this reason."""
-    return f"msg_{sha256(f'{row.id} {stage} {pending_id}'.encode()).hexdigest()[:32]}"

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
@@ -222,8 +221,8 @@ class Stranded(Service):
             if since is None:
                 return
             notify = derive_rules(PendingState(e.decode_pending(question.body))).notify
-            name = f"msg_{sha256(f'{STRANDED} {question.run_id} {question.id} {since}'.encode()).hexdigest()[:32]}"
-            await notifications.queue(connection, name, tenant, question.run_id, question.id, STRANDED, notify)
+            id = notifications.derive_id(f"{STRANDED} {question.run_id} {question.id} {since}")
+            await notifications.queue(connection, id, tenant, question.run_id, question.id, STRANDED, notify)
         log.warning("question_stranded", pending=question.id, reason=fault)
 
 

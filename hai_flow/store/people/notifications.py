@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -43,6 +44,11 @@ class Notification:
 
 
 _COLUMNS: Final = "id, tenant, run_id, pending_id, what, notify, channel, person, whom, tries, created_at"
+
+
+def derive_id(text: str) -> str:
+    """The id of the notification that the text names: the same each time, so a receiver recognises a repetition."""
+    return f"msg_{sha256(text.encode()).hexdigest()[:32]}"
 
 
 async def queue(

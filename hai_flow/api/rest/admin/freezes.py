@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from fastapi import Query
 from pydantic import Field
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, is_run_id
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, read_uuid
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -81,7 +81,7 @@ async def freeze(body: FreezeBody, access: CurrentAccess) -> dict[str, Any]:
 @router.post("/{freeze_id}/thaw", answer=schemas.Freeze, dependencies=[_CONTROLS], refusals=(403, 404, 409))
 async def thaw(freeze_id: str, access: CurrentAccess) -> dict[str, Any]:
     """End a freeze: the runs that it held go on where they stood, in any worker."""
-    id = UUID(freeze_id) if is_run_id(freeze_id) else None
+    id = read_uuid(freeze_id)
     row = None if id is None else await freezes.find_freeze(access.at_home.runtime.database.api, id)
     of_deployment = access.tenant == LOCAL_TENANT
     if row is None or id is None or not (of_deployment or row.tenant in (None, access.tenant)):

@@ -303,8 +303,8 @@ class _Desk:
         return PressOutcome("", dialog=Dialog(choice.label.rstrip("…"), token, tuple(fields)))
 
     def _page(self, pending_id: str) -> str:
-        base = self._access.settings.public_url
-        return "in your inbox" if base is None else f"at {base.rstrip('/')}{addresses.pending(pending_id)}"
+        page = addresses.link(self._access.settings.public_url, addresses.pending(pending_id))
+        return "in your inbox" if page is None else f"at {page}"
 
     def _answer(
         self,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Final, TypeAlias
-from uuid import UUID, uuid4
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, Strict
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, is_run_id
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, read_uuid
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_id_cursor, encode_cursor
 from hai_flow.api.requests.views import render_absence
 from hai_flow.api.rest.people.decide_pendings import PERSON
 from hai_flow.api.routes import Routes
@@ -37,7 +37,6 @@ _Person: TypeAlias = Annotated[str, Field(pattern=PERSON), Visible]
 _Day: TypeAlias = Annotated[date, Strict(False)]  # JSON has no days, only texts
 _LASTS_MAX: Final = timedelta(days=92)
 _AHEAD_MAX: Final = timedelta(days=366)
-_LENT_WAYS: Final = ("token", "link", "ticket", "chat")
 
 
 class AbsenceBody(Body):
@@ -60,10 +59,8 @@ async def list_absences(
     admins, all of the tenant."""
     if everybody:
         access.require(Right.MANAGE_KEYS)
-    before = decode_cursor(cursor)
-    place = None if before is None else (before[0], UUID(before[1])) if is_run_id(before[1]) else None
-    person = None if everybody else access.ids
-    listed = await absences.list_page(access.reads, access.tenant, person, limit=limit + 1, before=place)
+    person, before = None if everybody else access.ids, decode_id_cursor(cursor)
+    listed = await absences.list_page(access.reads, access.tenant, person, limit=limit + 1, before=before)
     rows, following = cut(listed, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     away = await _map_now(access)
     return {"items": [_render(access, row, away) for row in rows], "next_cursor": following}
@@ -75,8 +72,7 @@ async def enter_absence(body: AbsenceBody, access: CurrentAccess) -> dict[str, A
     what they may decide then; where the delegate is away too, it is that one's delegate, over at most five people. Both
     are recorded. Who entered it, and who is away between, must not be excluded from the question either."""
     who, people = access.principal.who, access.principal.people
-    if who.on_behalf_of is not None or access.principal.way in _LENT_WAYS:
-        raise Rejected(403, "absence_forbidden", "enter absences with a key, a token or a session of your own.")
+    access.demand_own_credential("absence_forbidden", "enter absences with a key, a token or a session of your own.")
     person = who.id if body.person is None else people.one(body.person)
     is_own = person == who.id
     access.require(Right.DECIDE if is_own else Right.MANAGE_KEYS)
@@ -111,9 +107,8 @@ async def enter_absence(body: AbsenceBody, access: CurrentAccess) -> dict[str, A
 async def end_absence(absence_id: str, access: CurrentAccess) -> None:
     """End an absence at once, or take back one that has not begun: yours, one in which you decide for somebody, or as
     an admin anybody's."""
-    id = UUID(absence_id) if is_run_id(absence_id) else None
-    if access.principal.who.on_behalf_of is not None or access.principal.way in _LENT_WAYS:
-        raise Rejected(403, "absence_forbidden", "end absences with a key, a token or a session of your own.")
+    id = read_uuid(absence_id)
+    access.demand_own_credential("absence_forbidden", "end absences with a key, a token or a session of your own.")
     person = None if access.principal.may(Right.MANAGE_KEYS) else access.ids
     async with access.act() as connection:
         away = None if id is None else await absences.end(connection, access.tenant, id, person)

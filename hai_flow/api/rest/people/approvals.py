@@ -168,10 +168,16 @@ async def consume(access: Access, run_id: str, body: ConsumeBody, key: str | Non
         await run_unless_short((state.input, body.arguments), _demand_digest, state, body)
         answer = c.PendingAnswer(id=call.opened.id, result={"consumption": token})
         command = c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("approvals"))
-        with contextlib.suppress(_Lost):
-            already = await _submit(access, state, command, key)
-            return {**await show(await find(access, run_id), base), "already": already}
-        state = await find(access, run_id)
+        command_id = None if key is None else f"consume:{key}"  # the key may be that of the start, too
+        body_sha = await hash_content([state.run_id, answer.result])
+        try:
+            outcome = await access.submit(UUID(state.run_id), command, command_id=command_id, body_sha=body_sha)
+        except Rejected as rejected:
+            if rejected.status not in (409, 410):
+                raise
+            state = await find(access, run_id)  # another one consumed it meanwhile, or it expired
+            continue
+        return {**await show(await find(access, run_id), base), "already": outcome.already}
     raise Rejected(409, "approval_over", "the approval was consumed meanwhile.")
 
 
@@ -183,22 +189,6 @@ async def _demand_reachable(access: Access, url: str) -> None:
         obstacle = await find_obstacle(access.settings, url)
     if obstacle is not None:
         raise Rejected(422, "approval_webhook", f"`webhook.url`: {obstacle}")
-
-
-class _Lost(Exception):
-    """Another one consumed it meanwhile, or it expired."""
-
-
-async def _submit(access: Access, state: RunState, command: c.Answer, key: str | None) -> bool:
-    body_sha = await hash_content([state.run_id, *(each.result for each in command.answers)])
-    try:
-        command_id = None if key is None else f"consume:{key}"  # the key may be that of the start, too
-        outcome = await access.submit(UUID(state.run_id), command, command_id=command_id, body_sha=body_sha)
-    except Rejected as rejected:
-        if rejected.status in (409, 410):
-            raise _Lost from None
-        raise
-    return outcome.already
 
 
 async def _consumed_before(state: RunState, body: ConsumeBody, token: str, base: str) -> dict[str, Any]:

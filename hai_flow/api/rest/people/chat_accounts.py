@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from secrets import token_urlsafe
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from pydantic import Field
 
-from hai_flow.api.base.id_patterns import is_run_id
+from hai_flow.api.base.id_patterns import read_uuid
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -52,10 +52,9 @@ async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict
         raise Rejected(
             403, "account_forbidden", "an agent has no account in a chat: it is a person's, who connects it themselves."
         )
-    if access.principal.who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket", "chat"):
-        raise Rejected(
-            403, "account_forbidden", "only you can connect an account: sign in yourself, with a key or a token."
-        )
+    access.demand_own_credential(
+        "account_forbidden", "only you can connect an account: sign in yourself, with a key or a token."
+    )
     channel = await _demand_channel(access, body.channel)
     principal, now = access.principal, access.runtime.committer.now()
     seconds_left = principal.seconds_left()
@@ -77,7 +76,7 @@ async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict
 @router.delete("/{account_id}", Right.DECIDE, status_code=204, refusals=(404,))
 async def disconnect_chat_account(account_id: str, access: CurrentAccess) -> None:
     """Disconnect an account of yours at once."""
-    id, home = UUID(account_id) if is_run_id(account_id) else None, access.at_home
+    id, home = read_uuid(account_id), access.at_home
     async with home.act() as connection:
         if id is None or not await chat.remove_account(connection, access.tenant, id, access.ids):
             raise Rejected(404, "account_unknown", f"there is no account {account_id[:60]!r} of yours.")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Annotated, Any, Final, TypeAlias
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from pydantic import Field
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, read_uuid
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_id_cursor, encode_cursor
 from hai_flow.api.requests.views import render_delegation
 from hai_flow.api.rest.people.decide_pendings import PERSON
 from hai_flow.api.routes import Routes
@@ -56,8 +56,9 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
     who, now = access.principal.who, access.runtime.committer.now()
     to = access.principal.people.one(body.to)
     since = max(body.since or now, now)
-    if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket", "chat"):
-        raise Rejected(403, "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token.")
+    access.demand_own_credential(
+        "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token."
+    )
     if to == who.id:
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
@@ -105,9 +106,8 @@ async def list_all_delegations(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
     """All delegations of the tenant that have not ended, newest first. A page may be short, though there is more."""
-    before = decode_cursor(cursor)
-    place = None if before is None else (before[0], UUID(before[1])) if is_run_id(before[1]) else None
-    rows_found = await delegations.list_of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
+    before = decode_id_cursor(cursor)
+    rows_found = await delegations.list_of_tenant(access.reads, access.tenant, limit=limit + 1, before=before)
     rows, following = cut(rows_found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     holding = await access.inbox.in_force(access.tenant, rows)
     return {"items": [render_delegation(each) for each in holding], "next_cursor": following}
@@ -116,7 +116,7 @@ async def list_all_delegations(
 @of_all.delete("/{delegation_id}", status_code=204, refusals=(404,))
 async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End somebody's delegation at once."""
-    id = UUID(delegation_id) if is_run_id(delegation_id) else None
+    id = read_uuid(delegation_id)
     async with access.act() as connection:
         if id is None or not await delegations.end(connection, access.tenant, id):
             raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r}.")
@@ -128,7 +128,7 @@ async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
 @router.delete("/{delegation_id}", Right.DECIDE, status_code=204, refusals=(404,))
 async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End a delegation from you, or to you, at once."""
-    id = UUID(delegation_id) if is_run_id(delegation_id) else None
+    id = read_uuid(delegation_id)
     async with access.act() as connection:
         if id is None or not await delegations.remove(connection, access.tenant, id, access.ids):
             raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")

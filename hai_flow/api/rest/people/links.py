@@ -35,7 +35,8 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.primitives.markdown import to_text
 from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
-from hai_flow.runtime.people.notifier import LINKS, digest_of
+from hai_flow.runtime.people.chat_cards import digest_of
+from hai_flow.runtime.people.notifier import LINKS
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import Link
 

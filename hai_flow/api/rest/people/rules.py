@@ -100,7 +100,7 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
     people; neither you nor the requester of that call is among them. The same Idempotency-Key again is the same
     proposal."""
     who = access.principal.who
-    if is_agent(who) or who.issuer is not None or access.principal.way in ("token", "link", "ticket", "chat"):
+    if is_agent(who) or who.issuer is not None or access.principal.is_lent:
         detail = "a person proposes rules, signed in by themselves: with a key, a session or an issuer's token."
         raise Rejected(403, "rule_forbidden", detail)
     run_id = run_of_pending(body.pending_id)
