@@ -36,6 +36,7 @@ RUNTIME: Final = ("alembic.command", "hai_flow.runtime.runtime", "tests.support.
 SERVER: Final = (
     *RUNTIME, "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow.cli.runs.control", "hai_flow.cli.people.decide",
     "hai_flow.cli.serve.dev", "hai_flow.cli.runs.show", "hai_flow.embedded", "tests.support.rehearsed",
+    "tests.support.warmed",
     # What a server imports when it is first needed: a second of a processor's, of each server that is asked by MCP.
     "apscheduler.schedulers.asyncio", "cryptography.hazmat.primitives.serialization", "hai_flow.api.mcp.server",
     "uvicorn.protocols.websockets.websockets_sansio_impl",

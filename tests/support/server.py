@@ -99,6 +99,7 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     from hai_flow.cli.serve.logs import configure_logs
     from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
     from hai_flow.settings import Settings
+    from tests.support.warmed import PLANS
 
     sys.path += filter(None, os.environ.get(PATH, "").split(os.pathsep))
     configure_logs(
@@ -108,8 +109,8 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     runtime = Runtime(dsn, settings, performs=True)
     effects.write_to(dsn)
     async with runtime.lifespan():
-        for path in sorted((ROOT / "workflows").glob("*.flow.yaml")):
-            await runtime.catalog.publish(LOCAL_TENANT, path.read_bytes(), path.name)
+        for name, plan in PLANS.items():
+            await runtime.catalog.publish(LOCAL_TENANT, plan.source, name, compiled=plan)
         app = create_app(settings, runtime, act_as=True)
         if admission:
             app.state.admission = Admission(**admission)

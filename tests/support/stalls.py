@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 STALL_SECONDS: Final = 0.05
+GRAIN_SECONDS: Final = 0.0005
+"""By so much may a measure be too long: to ask for a thread's processor time takes longer than most callbacks."""
 STANDSTILL_SECONDS: Final = 5.0
 """In any test: an async test's own work is on its loop as well, and the modules that it imports first."""
 
@@ -35,10 +37,13 @@ class Stalls:
 
 
 class _Collected(threading.local):
-    """The processor time of this thread that passes of the garbage collector took, in seconds."""
+    """The processor time of this thread that passes of the garbage collector took, in seconds; what else it had used,
+    and when that was read."""
 
     seconds = 0.0
     begun = 0.0
+    used = 0.0
+    read = float("-inf")
 
     def note(self, phase: str, _info: dict[str, int]) -> None:
         if phase == "start":
@@ -59,14 +64,17 @@ def _name_of(handle: asyncio.Handle) -> str:
 @contextmanager
 def stalls_measured() -> Iterator[Stalls]:
     """Measure each callback that a loop of asyncio runs, in whatever thread: the time is that thread's own."""
-    stalls, collected, run = Stalls(), _Collected(), asyncio.Handle._run
+    stalls, collected, run, clock = Stalls(), _Collected(), asyncio.Handle._run, time.perf_counter
 
     def measured(handle: asyncio.Handle) -> Any:
-        begun = time.thread_time() - collected.seconds
+        begun = clock()
+        if begun > collected.read + GRAIN_SECONDS:
+            collected.read, collected.used = begun, time.thread_time() - collected.seconds
         try:
             return run(handle)
         finally:
-            stalls.note(time.thread_time() - collected.seconds - begun, handle)
+            if clock() - begun > stalls.longest:  # else it can't have used the processor for longer
+                stalls.note(time.thread_time() - collected.seconds - collected.used, handle)
 
     asyncio.Handle._run = measured  # type: ignore[method-assign]
     gc.callbacks.append(collected.note)

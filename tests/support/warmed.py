@@ -1,0 +1,23 @@
+"""What each server of a test would work out first, worked out in the nursery before it is forked: half of its start."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from hai_flow.api.app import build_common_routes
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.steps.tools import registered
+from tests.support.effects import MODULES
+from tests.support.forking import ROOT
+
+PLANS: Final = {
+    path.name: compile_workflow(path.read_bytes(), path.name)
+    for path in sorted((ROOT / "workflows").glob("*.flow.yaml"))
+}
+
+build_common_routes()
+for _name in MODULES:
+    importlib.import_module(_name)
+    for _function in registered.of(_name).values():
+        assert _function.signature
