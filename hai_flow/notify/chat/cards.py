@@ -24,8 +24,7 @@ from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
 
 TITLE_MAX: Final = 300
 MESSAGE_MAX: Final = 1000
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
-_CLOSING: Final = {"{": "}", "[": "]"}
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\{\s*\}|\[\s*\]|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 _ENDS: Final = {
     "approve": "Approved", "reject": "Rejected", "answered": "Answered", "declined": "Declined",
     "expired": "Expired: nobody decided in time", "voided": "Withdrawn: no answer is needed any more",
@@ -118,24 +117,18 @@ def indent(text: str) -> str:
     """JSON text with a line for each member, and every literal as it stands."""
     out: list[str] = []
     depth = 0
-    tokens = _TOKEN.findall(text)
-    for at, token in enumerate(tokens):
-        if token in _CLOSING:
-            if at + 1 < len(tokens) and tokens[at + 1] == _CLOSING[token]:
-                out.append(token)
-                continue
-            depth += 1
-            out.append(f"{token}\n{'  ' * depth}")
-        elif token in ("}", "]"):
-            if out and out[-1] in _CLOSING:
-                out.append(token)
-                continue
-            depth -= 1
-            out.append(f"\n{'  ' * depth}{token}")
-        elif token == ",":
-            out.append(f",\n{'  ' * depth}")
-        else:
-            out.append(": " if token == ":" else token)
+    for token in _TOKEN.findall(text):
+        depth += (token in ("{", "[")) - (token in ("}", "]"))
+        line_end = f"\n{'  ' * depth}"
+        match token:
+            case "{" | "[" | ",":
+                out.append(token + line_end)
+            case "}" | "]":
+                out.append(line_end + token)
+            case ":":
+                out.append(": ")
+            case _:
+                out.append("".join(token.split()) if token[0] in "{[" else token)
     return "".join(out)
 
 
