@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hai_flow.notify.chat.base import PlatformToken, read_token
 from hai_flow.notify.chat.contract import NotSent, Response
-from hai_flow.notify.chat.tokens import PlatformToken, read_token
 
 
 def read(body: Any, status: int = 200) -> tuple[str, float]:

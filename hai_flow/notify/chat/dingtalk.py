@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from hai_flow import values
+from hai_flow.notify.chat.base import FOREIGN, TokenApp, read_token
 from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
@@ -28,16 +29,13 @@ from hai_flow.notify.chat.contract import (
     NotSent,
     PlatformCall,
     Press,
-    PressOutcome,
     Reply,
     Setting,
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import demand_equal, demand_time, dig, list_at, read_json, text_at
-from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _BUTTONS: Final = 4
-_FOREIGN: Final = "Your account is not of the company that this app belongs to, so you can't decide here."
 
 
 class DingTalkApp(TokenApp):
@@ -97,18 +95,14 @@ class DingTalkApp(TokenApp):
         await self._ask("PUT", "/v1.0/card/instances", body)
         return message
 
-    async def _write(self, account: str, text: str) -> None:
-        """Write to one person. What was decided is decided, whether or not they can be event."""
+    async def _write(self, place: str, text: str) -> None:
         body = {
             "robotCode": self._settings["client_id"],
-            "userIds": [account],
+            "userIds": [place],
             "msgKey": "sampleText",
             "msgParam": values.dumps({"content": text}).decode(),
         }
-        try:
-            await self._ask("POST", "/v1.0/robot/oToMessages/batchSend", body)
-        except NotSent:
-            return
+        await self._ask("POST", "/v1.0/robot/oToMessages/batchSend", body)
 
     async def _ask(self, method: str, path: str, body: Any) -> Any:
         headers = {"x-acs-dingtalk-access-token": await self._token.text()}
@@ -143,16 +137,12 @@ class DingTalkApp(TokenApp):
         return Reply(b"{}")
 
     async def _handle_press(self, event: Any, desk: Desk) -> Reply:
-        account = text_at(event, "userId")
         if text_at(event, "type") != "actionCallback":
             return Reply(b"{}")
         content = text_at(event, "content") or text_at(event, "value")
         token = text_at(read_json(content), "cardPrivateData", "params", "token") if content else ""
-        outcome: PressOutcome
-        if text_at(event, "corpId") != self._settings["corp_id"]:
-            outcome = await desk.refuse(account, _FOREIGN)
-        else:
-            outcome = await desk.press(Press(token, account, text_at(event, "outTrackId")))
+        press = Press(token, text_at(event, "userId"), text_at(event, "outTrackId"))
+        outcome = await self._press(desk, press, self._foreign(text_at(event, "corpId")))
         # Told to the one who pressed; what all see is updated by itself, and not while DingTalk waits for this.
         return Reply(values.dumps({
             "cardUpdateOptions": {"updatePrivateDataByKey": True},
@@ -165,11 +155,12 @@ class DingTalkApp(TokenApp):
             return
         if text_at(event, "robotCode") != self._settings["client_id"]:
             raise UnprovenCall
-        if text_at(event, "senderCorpId") != self._settings["corp_id"]:
-            await desk.refuse(account, _FOREIGN)
-            return
-        outcome = await desk.connect(account, text_at(event, "text", "content"))
-        await self._write(account, outcome.text)
+        fault = self._foreign(text_at(event, "senderCorpId"))
+        await self._connect(desk, account, text_at(event, "text", "content"), fault)
+
+    def _foreign(self, corp: str) -> str:
+        """Why the call may not act; "": it may."""
+        return "" if corp == self._settings["corp_id"] else FOREIGN
 
 
 def _parameters(card: Card) -> dict[str, str]:

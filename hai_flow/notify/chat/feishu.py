@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, ClassVar, Final
 
 from hai_flow import values
+from hai_flow.notify.chat.base import FOREIGN, TokenApp, read_token
 from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
@@ -27,7 +28,6 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import decrypt_cbc, demand_equal, demand_time, dig, read_json, text_at
-from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _TOKEN_GONE: Final = frozenset((99991663, 99991661, 99991668, 99991671))
 _FINAL: Final = frozenset((230001, 230002, 230013, 230099, 230031, 230025, 230011))
@@ -63,14 +63,10 @@ class FeishuApp(TokenApp):
         await self._ask("PATCH", f"/open-apis/im/v1/messages/{message}", {"content": content})
         return message
 
-    async def _write(self, account: str, text: str) -> None:
-        """Write to one person. What was decided is decided, whether or not they can be event."""
+    async def _write(self, place: str, text: str) -> None:
         content = values.dumps({"text": text}).decode()
-        body = {"receive_id": account, "msg_type": "text", "content": content}
-        try:
-            await self._ask("POST", "/open-apis/im/v1/messages?receive_id_type=open_id", body)
-        except NotSent:
-            return
+        body = {"receive_id": place, "msg_type": "text", "content": content}
+        await self._ask("POST", "/open-apis/im/v1/messages?receive_id_type=open_id", body)
 
     async def _ask(self, method: str, path: str, body: Any) -> Any:
         headers = {"authorization": f"Bearer {await self._token.text()}"}
@@ -125,24 +121,20 @@ class FeishuApp(TokenApp):
 
     async def _handle_press(self, event: Any, desk: Desk) -> PressOutcome:
         action = dig(event, "event")
-        account = text_at(action, "operator", "open_id")
-        if fault := self._foreign(event, text_at(action, "operator", "tenant_key")):
-            return await desk.refuse(account, fault)
-        message = text_at(action, "context", "open_message_id")
-        return await desk.press(Press(text_at(action, "action", "value", "token"), account, message))
+        token, message = text_at(action, "action", "value", "token"), text_at(action, "context", "open_message_id")
+        press = Press(token, text_at(action, "operator", "open_id"), message)
+        return await self._press(desk, press, self._foreign(event, text_at(action, "operator", "tenant_key")))
 
     async def _handle_message(self, event: Any, desk: Desk) -> None:
         sent = dig(event, "event")
-        account = text_at(sent, "sender", "sender_id", "open_id")
         if text_at(sent, "sender", "sender_type") != "user" or text_at(sent, "message", "chat_type") != "p2p":
             return
         if text_at(sent, "message", "message_type") != "text":
             return
-        if fault := self._foreign(event, text_at(sent, "sender", "tenant_key")):
-            await desk.refuse(account, fault)
-            return
-        outcome = await desk.connect(account, text_at(read_json(text_at(sent, "message", "content")), "text"))
-        await self._write(account, outcome.text)
+        account = text_at(sent, "sender", "sender_id", "open_id")
+        fault = self._foreign(event, text_at(sent, "sender", "tenant_key"))
+        text = "" if fault else text_at(read_json(text_at(sent, "message", "content")), "text")
+        await self._connect(desk, account, text, fault)
 
     def _foreign(self, event: Any, of_person: str) -> str:
         """Why the call may not act; "": it may."""
@@ -150,7 +142,7 @@ class FeishuApp(TokenApp):
             return "This came from another app."
         tenants = {text_at(event, "header", "tenant_key"), of_person}
         if tenants != {self._settings["tenant_key"]}:
-            return "Your account is not of the company that this app belongs to, so you can't decide here."
+            return FOREIGN
         return ""
 
 

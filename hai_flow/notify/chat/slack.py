@@ -8,12 +8,14 @@ button's value), "Message metadata", "Web API" (methods that write take JSON, th
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qs
 
 from hai_flow import values
+from hai_flow.notify.chat.base import PlatformApp
 from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
@@ -22,7 +24,6 @@ from hai_flow.notify.chat.contract import (
     DialogField,
     DialogLimits,
     NotSent,
-    Outbound,
     PlatformCall,
     Press,
     Reply,
@@ -41,7 +42,7 @@ _FINAL: Final = frozenset((
 ))  # fmt: skip
 
 
-class SlackApp:
+class SlackApp(PlatformApp):
     """An app of one workspace."""
 
     SETTINGS: ClassVar[Mapping[str, Setting]] = {
@@ -56,10 +57,6 @@ class SlackApp:
     DIALOGS: ClassVar[DialogLimits | None] = DialogLimits(
         fields=20, label=2000, choices=100, choice=75, choices_text=100_000, value=2900
     )
-
-    def __init__(self, settings: Mapping[str, str], out: Outbound) -> None:
-        self._settings = settings
-        self._out = out
 
     # --- outward
 
@@ -95,9 +92,8 @@ class SlackApp:
     async def _ask(self, method: str, body: Mapping[str, Any], *, is_form: bool = False) -> Any:
         """`is_form`: the method takes no JSON, as those that read."""
         headers = {"authorization": f"Bearer {self._settings['token']}"}
-        url = f"{self._settings['api'].rstrip('/')}/{method}"
         content: dict[str, Any] = {"form": body} if is_form else {"json": body}
-        answer = await self._out.ask("POST", url, headers=headers, **content)
+        answer = await self._out.ask("POST", self._url(f"/{method}"), headers=headers, **content)
         if dig(answer.body, "ok") is True:
             return answer.body
         error = text_at(answer.body, "error")[:100] or f"status {answer.status}"
@@ -130,11 +126,8 @@ class SlackApp:
         user, team = text_at(sent, "user"), text_at(event, "team_id")
         if dig(sent, "subtype") or not user:
             return Reply()
-        if fault := self._foreign(text_at(event, "api_app_id"), team, text_at(sent, "team") or team):
-            await desk.refuse(user, fault)
-            return Reply()
-        outcome = await desk.connect(user, text_at(sent, "text"))
-        await self._whisper(text_at(sent, "channel"), user, outcome.text, private=True)
+        fault = self._foreign(text_at(event, "api_app_id"), team, text_at(sent, "team") or team)
+        await self._connect(desk, user, text_at(sent, "text"), fault, text_at(sent, "channel"))
         return Reply()
 
     async def _command(self, form: Mapping[str, str], desk: Desk) -> Reply:
@@ -158,25 +151,21 @@ class SlackApp:
         token = text_at(interaction, "actions", 0, "value")
         if not token:
             return Reply()  # the link to the page
-        if fault:
-            outcome = await desk.refuse(user, fault)
-        else:
-            message = _name(channel, text_at(interaction, "container", "message_ts"))
-            outcome = await desk.press(Press(token, user, message, dialogs=self.DIALOGS))
-        if outcome.dialog is not None:
-            view = _view(outcome.dialog)
-            await self._tell(self._ask("views.open", {"trigger_id": text_at(interaction, "trigger_id"), "view": view}))
-        elif outcome.text:
-            await self._whisper(channel, user, outcome.text)
+        message = _name(channel, text_at(interaction, "container", "message_ts"))
+        outcome = await self._press(desk, Press(token, user, message, dialogs=self.DIALOGS), fault)
+        with contextlib.suppress(NotSent):  # what was decided is decided, whether or not the person can be told
+            if outcome.dialog is not None:
+                view = _view(outcome.dialog)
+                await self._ask("views.open", {"trigger_id": text_at(interaction, "trigger_id"), "view": view})
+            elif outcome.text:
+                body = {"channel": channel, "text": _plain(outcome.text), "user": user}
+                await self._ask("chat.postEphemeral", body)
         return Reply()
 
     async def _submitted(self, interaction: Any, user: str, fault: str, desk: Desk) -> Reply:
         view = dig(interaction, "view")
-        if fault:
-            outcome = await desk.refuse(user, fault)
-        else:
-            press = Press(text_at(view, "private_metadata"), user, fields=_read_state(dig(view, "state", "values")))
-            outcome = await desk.press(press)
+        press = Press(text_at(view, "private_metadata"), user, fields=_read_state(dig(view, "state", "values")))
+        outcome = await self._press(desk, press, fault)
         if outcome.done:
             return _json({"response_action": "clear"})
         if outcome.faults:
@@ -192,20 +181,8 @@ class SlackApp:
             return "Your account is not of the workspace that this app belongs to, so you can't decide here."
         return ""
 
-    async def _whisper(self, channel: str, user: str, text: str, *, private: bool = False) -> None:
-        """Tell the person alone."""
-        body = {"channel": channel, "text": _plain(text)}
-        if private:
-            await self._tell(self._ask("chat.postMessage", body))
-        else:
-            await self._tell(self._ask("chat.postEphemeral", {**body, "user": user}))
-
-    async def _tell(self, asking: Any) -> None:
-        """What was decided is decided, whether or not the person can be interaction."""
-        try:
-            await asking
-        except NotSent:
-            return
+    async def _write(self, place: str, text: str) -> None:
+        await self._ask("chat.postMessage", {"channel": place, "text": _plain(text)})
 
 
 def _name(channel: str, ts: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 from hai_flow import values
+from hai_flow.notify.chat.base import TokenApp, read_token
 from hai_flow.notify.chat.contract import (
     CLOCK_SECONDS,
     Card,
@@ -37,7 +38,6 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import dig, list_at, read_json, text_at
-from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 ISSUER: Final = "https://api.botframework.com"
 _CHANNEL: Final = "msteams"
@@ -131,11 +131,10 @@ class TeamsApp(TokenApp):
             fault = "Your account is not of the organisation that this app belongs to, so you can't decide here."
         if text_at(activity, "type") == "invoke" and text_at(activity, "name") == "adaptiveCard/action":
             return _as_invoked(await self._handle_press(activity, account, fault, desk))
-        if (
-            text_at(activity, "type") == "message"
-            and text_at(activity, "conversation", "conversationType") == "personal"
-        ):
-            await self._handle_message(activity, account, fault, desk)
+        conversation = dig(activity, "conversation")
+        if text_at(activity, "type") == "message" and text_at(conversation, "conversationType") == "personal":
+            text = _AT.sub("", text_at(activity, "text"))
+            await self._connect(desk, account, text, fault, text_at(conversation, "id"))
         return Reply(b"{}")
 
     async def _handle_press(self, activity: Any, account: str, fault: str, desk: Desk) -> PressOutcome:
@@ -159,14 +158,8 @@ class TeamsApp(TokenApp):
         fields = {name: "".join(texts).split(",") if name in many else texts for name, texts in fields.items()}
         return await desk.press(Press(token, account, message, fields=fields))
 
-    async def _handle_message(self, activity: Any, account: str, fault: str, desk: Desk) -> None:
-        if fault:
-            await desk.refuse(account, fault)
-            return
-        outcome = await desk.connect(account, _AT.sub("", text_at(activity, "text")))
-        body = {"type": "message", "text": outcome.text, "textFormat": "plain"}
-        with contextlib.suppress(NotSent):  # it is connected, or not, whether or not they can be told
-            await self._ask("POST", _activities(text_at(activity, "conversation", "id")), body)
+    async def _write(self, place: str, text: str) -> None:
+        await self._ask("POST", _activities(place), {"type": "message", "text": text, "textFormat": "plain"})
 
     async def _prove(self, call: PlatformCall) -> tuple[Mapping[str, Any], list[str]]:
         """The claims of the call's token, and the channels that its key is endorsed for. Raises UnprovenCall."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from hashlib import sha1
 from typing import Any, ClassVar, Final
 
+from hai_flow.notify.chat.base import FOREIGN, TokenApp, read_token
 from hai_flow.notify.chat.contract import (
     Card,
     ChatPlace,
@@ -29,7 +30,6 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import decrypt_cbc, demand_equal, demand_time, dig, text_at
-from hai_flow.notify.chat.tokens import TokenApp, read_token
 
 _TAG: Final = re.compile(r"<(\w{1,40})>")
 _CDATA: Final = "<![CDATA["
@@ -38,7 +38,6 @@ _BUSY: Final = frozenset((-1, 45009, 45033))
 _CODES_MAX: Final = 3
 _FINAL: Final = frozenset((42045, 81013, 60111, 40031, 41048, 40058))
 _DUPLICATE: Final = 42042  # the task id was used
-_FOREIGN: Final = "Your account is not of the company that this app belongs to, so you can't decide here."
 
 
 class WeComApp(TokenApp):
@@ -100,14 +99,10 @@ class WeComApp(TokenApp):
                 break
         return " ".join((task, *codes[-_CODES_MAX:]))
 
-    async def _write(self, account: str, text: str) -> None:
-        """Write to one person. What was decided is decided, whether or not they can be event."""
+    async def _write(self, place: str, text: str) -> None:
         agent = _number(self._settings["agent_id"])
-        body = {"touser": account, "msgtype": "text", "agentid": agent, "text": {"content": text[:2000]}}
-        try:
-            await self._ask("/cgi-bin/message/send", body)
-        except NotSent:
-            return
+        body = {"touser": place, "msgtype": "text", "agentid": agent, "text": {"content": text[:2000]}}
+        await self._ask("/cgi-bin/message/send", body)
 
     async def _ask(self, path: str, body: Any) -> Any:
         token = await self._token.text()
@@ -136,17 +131,16 @@ class WeComApp(TokenApp):
         event = _read_xml(self._open(call, envelope.get("Encrypt", "")))
         account = event.get("FromUserName", "")
         if event.get("ToUserName") != self._settings["corp_id"] or event.get("AgentID") != self._settings["agent_id"]:
-            await desk.refuse(account, _FOREIGN)
+            await desk.refuse(account, FOREIGN)
             return Reply(media_type="text/plain")
         demand_time(event.get("CreateTime", ""), call.now)
         if event.get("Event") == "template_card_event":
             task = event.get("TaskId", "")
             code = event.get("ResponseCode") or None
             outcome = await desk.press(Press(event.get("EventKey", ""), account, task, adds=code))
-            await self._write(account, outcome.text)
+            await self._tell(account, outcome.text)
         elif event.get("MsgType") == "text":
-            outcome = await desk.connect(account, event.get("Content", ""))
-            await self._write(account, outcome.text)
+            await self._connect(desk, account, event.get("Content", ""), "")
         return Reply(media_type="text/plain")
 
     def _open(self, call: PlatformCall, sealed: str) -> bytes:
