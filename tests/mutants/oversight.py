@@ -47,7 +47,7 @@ reading.bug(
 )
 
 disguising = Room("hai_flow/api/requests/run_visibility.py", "tests/api/test_canaries.py")
-disguising.bug("the row of a canary is its own", ("return _disguise_row(row)", "return row"))
+disguising.bug("the row of a canary is its own", ("return await self._disguise_row(row)", "return row"))
 
 guarding = Room("hai_flow/runtime/catalog/catalog.py", "tests/api/test_canaries.py")
 guarding.bug("an author writes a canary's workflow", ("if plan.name == CANARY and", "if not plan.name and"))
