@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 import pytest
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.tool_calls import ABORTED
+from hai_flow.wire.dialects.agent_api import AgentApiEncoder
 from hai_flow.wire.dialects.agui import AguiEncoder
+from hai_flow.wire.dialects.aui import AuiEncoder
 from hai_flow.wire.dialects.dialect import error_message, readdress
 from hai_flow.wire.dialects.hai import HaiEncoder, document
+from hai_flow.wire.dialects.social import SocialEncoder
 from hai_flow.wire.dialects.transcript import list_entries
 from hai_flow.wire.dialects.turns import IGNORED, TurnEncoder
 from tests.support.wire_lint import lint
@@ -33,6 +37,28 @@ PLAIN = profile()
 def test_every_event_type_is_either_shown_or_ignored_on_purpose():
     assert set(TurnEncoder.SHOWN) | IGNORED == set(e.EVENT_TYPES)
     assert not set(TurnEncoder.SHOWN) & IGNORED
+
+
+OWN_METHODS: Final = {
+    "SHOWN", "encode", "farewell", "filter_event", "message_cut", "open_calls", "open_messages", "preface", "run_id",
+    "step_below_ended", "frontend_result",
+}  # fmt: skip
+HIDDEN: Final = {  # the methods that each dialect leaves out on purpose
+    HaiEncoder: {"frontend_tool_asked"},
+    AguiEncoder: {"frontend_tool_asked", "question_decided"},
+    AuiEncoder: {"question_decided"},
+    AgentApiEncoder: {"messages_snapshot", "state_delta", "state_snapshot", "step_edge"},
+    SocialEncoder: {
+        "break_off", "call_args", "collaboration", "custom", "frontend_tool_asked", "message_content",
+        "message_started", "question_decided", "raw",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("encoder", HIDDEN)
+def test_a_dialect_leaves_out_what_it_hides_on_purpose_alone(encoder: type[TurnEncoder]):
+    methods = {name for name in vars(TurnEncoder) if not name.startswith("_")} - OWN_METHODS
+    assert {name for name in methods if getattr(encoder, name) is getattr(TurnEncoder, name)} == HIDDEN[encoder]
 
 
 def test_a_run_that_says_something_from_start_to_end():
