@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from uuid import UUID
 
 from fastapi import Response
 from pydantic import ValidationError
@@ -14,7 +13,6 @@ from hai_flow.api.mcp.tool import Call, ServedTool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people import approvals
-from hai_flow.errors import Rejected
 
 _SECONDS: Final = {
     "type": "integer",
@@ -33,7 +31,7 @@ async def _request(access: Access, base: str, given: Mapping[str, Any], call: Ca
         raise invalid_arguments(error) from None
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
     approval = await approvals.ask(access, body, key, Response(), base)
-    access = await access.find_at_run(UUID(approval["id"]))
+    access = await access.find_at_run(approval["id"])
     state = await approvals.settle(access, approval["id"], given.get("seconds", 20))
     return _result(await approvals.show(state, base))
 
@@ -42,12 +40,10 @@ async def _consume(access: Access, base: str, given: Mapping[str, Any], call: Ca
     id = given["approval_id"]
     fields = {name: each for name, each in given.items() if name not in ("approval_id", "seconds")}
     try:
-        body, run_id = approvals.ConsumeBody.model_validate(fields), UUID(id)
+        body = approvals.ConsumeBody.model_validate(fields)
     except ValidationError as error:
         raise invalid_arguments(error) from None
-    except ValueError:
-        raise Rejected(404, "approval_unknown", f"there is no approval {id[:60]!r}.") from None
-    access = await access.find_at_run(run_id)
+    access = await access.find_at_run(id)
     await approvals.settle(access, id, given.get("seconds", 20))
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
     return _result(await approvals.consume(access, id, body, key, base))

@@ -17,7 +17,7 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
-from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.access import FOLLOWER, Access
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.service import wait_at_most
 from hai_flow.wire.dialects.log import LOG
@@ -82,7 +82,7 @@ async def _follow_run(
         while not run.is_over and not closing.is_set():
             before = run.state.seq
             state = await access.state(UUID(run.state.run_id), before)
-            async with contextlib.aclosing(access.follow(state, LOG, mcp_runs.FOLLOWER)) as pieces:
+            async with contextlib.aclosing(access.follow(state, LOG, FOLLOWER)) as pieces:
                 async for _ in pieces:
                     access, run = await mcp_runs.look(access, base, id)
                     if run.state.seq == before:

@@ -11,7 +11,6 @@ import hmac
 import re
 from collections.abc import Mapping
 from typing import Any, Final
-from uuid import UUID
 
 from fastapi import Response
 
@@ -52,7 +51,7 @@ async def _draft(access: Access, base: str, params: Mapping[str, Any], call: Cal
         approval = await approvals.show(await approvals.find(cell, str(id)), base)
     except Rejected:
         approval = await approvals.ask(access, await _build_question(access, plan, arguments), key, Response(), base)
-    access = await access.find_at_run(UUID(approval["id"]))
+    access = await access.find_at_run(approval["id"])
     state = await approvals.settle(access, approval["id"], params.get("seconds", 0))
     status: str = (await approvals.show(state, base))["status"]
     if status in ("approved", "consumed"):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -23,16 +22,13 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.deciders import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.errors import Rejected, reject_unknown_run
+from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.store.catalog.workflows import WorkflowSummary
-from hai_flow.wire.dialects.dialect import Profile, list_misplaced_members
-from hai_flow.wire.dialects.log import LOG
+from hai_flow.wire.dialects.dialect import list_misplaced_members
 from hai_flow.wire.mcp import Question, RunView, result_of
 
 Progress = Callable[[RunView], Awaitable[None]]
-
-FOLLOWER: Final = Profile(dialect=LOG.name)  # of the waiting calls: they look at the run anew, and at no frame
 
 
 async def start(
@@ -49,10 +45,7 @@ async def start(
 
 async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, RunView]:
     """The run as the caller sees it now, and the access to its cell. Raises Rejected 404."""
-    try:
-        access = await access.find_at_run(UUID(str(run_id)))
-    except ValueError:
-        raise reject_unknown_run(run_id) from None
+    access = await access.find_at_run(run_id)
     return access, await show(access, base, run_id)
 
 
@@ -75,10 +68,9 @@ async def _question(access: Access, base: str, pending: PendingState, run: RunSt
     more."""
     id = pending.opened.id
     try:
-        at, of = access, run_of_pending(id)
-        current = run.pendings.get(id) if of == UUID(run.run_id) else None
+        at, current = access, run.pendings.get(id) if run_of_pending(id) == UUID(run.run_id) else None
         if current is None:
-            at = access if of is None else await access.find_at_run(of)
+            at = await access.find_at_pending(id)
             run, current = await find_pending(at, id)
     except Rejected:  # of a run below that the caller does not see: the question is others'
         return Question(pending, False, base + addresses.pending(id))
@@ -99,24 +91,15 @@ async def settle(
     access, run = await look(access, base, run_id) if known is None else (access, known)
     if is_enough(run) or seconds <= 0:
         return access, run
-    try:
-        await access.take_place(follows=True)
-    except Rejected:
-        return access, run
-    try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                state = await access.state(UUID(run.state.run_id), run.state.seq)
-                async with contextlib.aclosing(access.follow(state, LOG, FOLLOWER)) as pieces:
-                    async for _ in pieces:
-                        access, run = await look(access, base, run_id)
-                        if progress is not None:
-                            await progress(run)
-                        if is_enough(run):
-                            return access, run
-    finally:
-        access.place.leave()
-    return await look(access, base, run_id)
+
+    async def look_again() -> tuple[Access, RunView]:
+        news = await look(access, base, run_id)
+        if progress is not None:
+            await progress(news[1])
+        return news
+
+    news = await access.wait_until(run.state, seconds, look_again, lambda news: is_enough(news[1]))
+    return news or await look(access, base, run_id)
 
 
 async def settle_or(
@@ -135,16 +118,18 @@ async def settle_or(
         await asyncio.gather(settling, *others, return_exceptions=True)
 
 
-async def answer_one(access: Access, question_id: str, response: Mapping[str, Any]) -> str | None:
-    """Give the answer that the response to an elicitation holds to the question. One to a question that is answered,
-    foreign or unknown is passed over: its first answer stands. Returns what is wrong with it."""
+async def answer_one(
+    access: Access, id: str, response: Mapping[str, Any], question: PendingState | None = None
+) -> str | None:
+    """Give the answer that the response to an elicitation holds to the question (as it was read just now). One to a
+    question that is answered, foreign or unknown is passed over: its first answer stands. Returns what is wrong with
+    it; the question then stays open."""
     try:
-        of = run_of_pending(question_id)
-        at = access if of is None else await access.find_at_run(of)
-        _, pending = await find_pending(at, question_id)
-        fields = answer_of(pending, response)
+        if question is None:
+            _, question = await find_pending(await access.find_at_pending(id), id)
+        fields = answer_of(question, response)
         if fields is not None:
-            await answer(access, question_id, fields)
+            await answer(access, id, fields)
     except Rejected as rejected:
         if rejected.status == 422:
             return faults_in(rejected)
@@ -160,8 +145,7 @@ async def answer(
         body = DecideBody.model_validate(fields)
     except ValidationError as error:
         raise invalid_arguments(error) from None
-    of = run_of_pending(pending_id)
-    access = access if of is None else await access.find_at_run(of)
+    access = await access.find_at_pending(pending_id)
     access.require(Right.ANSWER, Right.DECIDE)
     return await decide(access, pending_id, body, key, way)
 
@@ -169,32 +153,19 @@ async def answer(
 async def stop(access: Access, run_id: str | UUID, reason: str = "") -> None:
     """Ask the run to stop: one's own, or as somebody who controls runs. A run that is over stays as it is. Raises
     Rejected 404 and 403."""
-    try:
-        access = await access.find_at_run(UUID(str(run_id)))
-    except ValueError:
-        raise reject_unknown_run(run_id) from None
+    access = await access.find_at_run(run_id)
     row = await access.run(run_id)
     if not access.can_speak_in(row):
         access.require(Right.CONTROL_RUNS)
     if row.ended_at is not None:
         return
     command = c.Stop(by=access.principal.id, reason=reason[:2000] or "cancelled by the client that started it")
-    with contextlib.suppress(_Ended):
-        await _submit_stop(access, row.id, command)
-
-
-class _Ended(Exception):
-    """The run has ended meanwhile."""
-
-
-async def _submit_stop(access: Access, run_id: UUID, command: c.Stop) -> None:
     digest = sha256(values.dumps(["Stop", command.reason])).digest()
     try:
-        await access.submit(run_id, command, command_id=None, body_sha=digest)
+        await access.submit(row.id, command, command_id=None, body_sha=digest)
     except Rejected as rejected:
-        if rejected.status == 409:
-            raise _Ended from None
-        raise
+        if rejected.status != 409:  # it has ended meanwhile
+            raise
 
 
 def invalid_arguments(error: ValidationError) -> Rejected:

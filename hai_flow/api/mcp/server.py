@@ -465,21 +465,14 @@ class Client:
 
 
 async def _answer_all(access: Access, shown: RunView, responses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Give the answers that the responses hold. One to a question that is answered, foreign or unknown is passed over:
-    its first answer stands. Returns what is wrong with answers, by question, which stay open."""
-    faults: dict[str, str] = {}
+    """Give the answers that the responses hold to open questions of the run. Returns what is wrong with answers, by
+    question."""
     open_ones = {each.pending.opened.id: each.pending for each in shown.questions}
-    for id, response in responses.items():
-        try:
-            answer = mcp_runs.answer_of(open_ones[id], response) if id in open_ones else None
-            if answer is not None:
-                await mcp_runs.answer(access, id, answer)
-        except Rejected as rejected:
-            if rejected.status == 422:
-                faults[id] = mcp_runs.faults_in(rejected)
-            elif rejected.status not in (404, 409, 410):
-                faults[id] = rejected.detail
-    return faults
+    faults = {
+        id: await mcp_runs.answer_one(access, id, response, open_ones[id])
+        for id, response in responses.items() if id in open_ones
+    }  # fmt: skip
+    return {id: fault for id, fault in faults.items() if fault is not None}
 
 
 def _no_tasks(message: str) -> MCPError:

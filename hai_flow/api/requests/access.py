@@ -48,11 +48,15 @@ from hai_flow.store.runs import threads
 from hai_flow.store.runs.run_lists import RunSummary
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Dialect, Profile
+from hai_flow.wire.dialects.log import LOG
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
 
 Began = TypeVar("Began", bound=Begin)
+Look = TypeVar("Look")
+
+FOLLOWER: Final = Profile(dialect=LOG.name)  # who looks at the run anew with each event, and at no frame
 
 _BEGINS_SECONDS: Final = 0.02
 _BEGINS_MAX: Final = 100  # so often it looks whether another caller has begun the thread
@@ -380,6 +384,28 @@ class Access(RunVisibility):
         also where the tenant has as many followers as it may."""
         self.place.followers_max = (await self.cells.home.tenants.limits(self.tenant)).followers or 0
         self.place.take(follows=follows)
+
+    async def wait_until(
+        self, state: RunState, seconds: float, look: Callable[[], Awaitable[Look]], is_enough: Callable[[Look], bool]
+    ) -> Look | None:
+        """What `look` gives as soon as it is enough; it looks anew at each event of the run behind `state`. None: it is
+        not within so many seconds, or the server has no place for one more follower."""
+        try:
+            await self.take_place(follows=True)
+        except Rejected:
+            return None
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    start = await self.state(UUID(state.run_id), state.seq)
+                    async with contextlib.aclosing(self.follow(start, LOG, FOLLOWER)) as pieces:
+                        async for _ in pieces:
+                            news = await look()
+                            if is_enough(news):
+                                return news
+        finally:
+            self.place.leave()
+        return None
 
     async def stream(
         self,

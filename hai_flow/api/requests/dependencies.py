@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, TypeAlias
-from uuid import UUID
 
 from fastapi import Depends, Header, Request
 from fastapi.routing import APIRoute
@@ -12,13 +11,11 @@ from starlette.requests import HTTPConnection
 
 from hai_flow.api.auth.tickets import PARAMETER
 from hai_flow.api.base import peers
-from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.http.bodies import JSON, YAML, demand_media_type, read_body
 from hai_flow.api.permissions.principals import NOBODY, Principal, get_principal, read_once
 from hai_flow.api.requests.access import Access
 from hai_flow.cells import HOME, TenantCells
 from hai_flow.definition.names.wording import suggestion
-from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.cells import Cells
@@ -39,9 +36,8 @@ async def _find_access_of_path(access: Access, request: HTTPConnection) -> Acces
     if (thread_id := named.get("thread_id")) is not None:
         return await access.find_at_thread(thread_id)
     if (run_id := named.get("run_id")) is not None:
-        return await access.find_at_run(UUID(run_id)) if is_run_id(run_id) else access
-    of = run_of_pending(named.get("pending_id", ""))
-    return access if of is None else await access.find_at_run(of)
+        return await access.find_at_run(run_id)
+    return await access.find_at_pending(named.get("pending_id", ""))
 
 
 @read_once

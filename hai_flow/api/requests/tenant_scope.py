@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self, cast
 from uuid import UUID
 
+from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.permissions.principals import Principal
 from hai_flow.api.permissions.rights import may_decide
 from hai_flow.cells import HOME, TenantCells
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.files.files import Files
@@ -69,8 +71,16 @@ class TenantScope:
         cell = await self.cells.places.of_thread(self.tenant, thread_id)
         return self.at(self.living.place(thread_id) if cell is None else cell)
 
-    async def find_at_run(self, run_id: UUID) -> Self:
-        return self.at(await self.cells.places.of_run(self.tenant, run_id)) if self.cells.several else self
+    async def find_at_run(self, run_id: UUID | str) -> Self:
+        """The access to the cell of a run of the tenant; of a text that is no run's id, this one."""
+        if not self.cells.several or not (isinstance(run_id, UUID) or is_run_id(run_id)):
+            return self
+        return self.at(await self.cells.places.of_run(self.tenant, UUID(str(run_id))))
+
+    async def find_at_pending(self, id: str) -> Self:
+        """The access to the cell of a question's run; of a text that is no question's id, this one."""
+        run_id = run_of_pending(id)
+        return self if run_id is None else await self.find_at_run(run_id)
 
     async def beginning(self, plan: Plan, start: c.Start) -> Self:
         """The access to the cell where the run begins in the thread that it names. Raises Rejected as the engine does;

@@ -12,7 +12,7 @@ from uuid import UUID
 from fastapi import Query
 from pydantic import BeforeValidator, Field
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body, demand_few, hash_content
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.principals import reject_missing_right
@@ -200,7 +200,7 @@ async def _select_runs(access: Access, name: str, ids: list[str] | None) -> Asyn
     """The runs that were named, or every active one of the workflow, cell by cell, newest first."""
     if ids is not None:
         for id in dict.fromkeys(ids):
-            cell = await access.find_at_run(UUID(id)) if is_run_id(id) else access
+            cell = await access.find_at_run(id)
             yield cell, await cell.run(id)
         return
     for cell in access.everywhere:

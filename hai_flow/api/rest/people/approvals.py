@@ -7,8 +7,8 @@ were approved; to consume the approval is to answer that call. So the engine dec
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Final
 from uuid import UUID, uuid4
@@ -37,13 +37,10 @@ from hai_flow.store.messaging.pushes import PUSHES_MAX
 from hai_flow.values import Json
 from hai_flow.wire.a2a.pushes import TOKEN_CHARS_MAX, URL_CHARS_MAX, PushConfig, is_address
 from hai_flow.wire.approvals import CONSUME, approved_call, call_of, digest_of, find_gate, status_of
-from hai_flow.wire.dialects.dialect import Profile
-from hai_flow.wire.dialects.log import LOG
 
 router = Routes(prefix="/v1/approvals", tags=["approvals"])
 
 WAIT_SECONDS_MAX: Final = 60
-_FOLLOWER: Final = Profile(dialect=LOG.name)
 _WEBHOOK_ID: Final = "approvals/webhook"  # no client of A2A can give one a slash
 _HEX: Final = r"^[0-9a-f]{64}$"
 
@@ -120,7 +117,7 @@ async def ask(access: Access, body: ApprovalBody, key: str | None, response: Res
         await _demand_reachable(access, body.webhook.url)
     run = await begin_run(StartBody(workflow=body.workflow, input=body.input()), access, key, response)
     response.headers["Location"] = f"/v1/approvals/{run['id']}"
-    access = await access.find_at_run(UUID(run["id"]))
+    access = await access.find_at_run(run["id"])
     if body.webhook is not None:
         config = PushConfig(_WEBHOOK_ID, body.webhook.url, body.webhook.secret, approval=True)
         if not await store_push(access, UUID(run["id"]), config):
@@ -251,25 +248,15 @@ async def find(access: Access, run_id: str) -> RunState:
 async def settle(access: Access, run_id: str, seconds: float) -> RunState:
     """The run of the approval as soon as it is decided, at most so many seconds later. Where the server has no place
     for one more follower, as it is now."""
+
+    def is_decided(state: RunState) -> bool:
+        return status_of(state) != "pending"
+
     state = await find(access, run_id)
-    if seconds <= 0 or status_of(state) != "pending":
+    if seconds <= 0 or is_decided(state):
         return state
-    try:
-        await access.take_place(follows=True)
-    except Rejected:
-        return state
-    try:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                start = await access.state(UUID(state.run_id), state.seq)
-                async with contextlib.aclosing(access.follow(start, LOG, _FOLLOWER)) as pieces:
-                    async for _ in pieces:
-                        state = await find(access, run_id)
-                        if status_of(state) != "pending":
-                            return state
-    finally:
-        access.place.leave()
-    return await find(access, run_id)
+    look = partial(find, access, run_id)
+    return await access.wait_until(state, seconds, look, is_decided) or await look()
 
 
 def _is_for_approvals(plan: Plan) -> bool:

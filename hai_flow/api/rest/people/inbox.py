@@ -259,8 +259,7 @@ async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: Co
         async with room:
             try:
                 body = DecideBody(**{name: part for name, part in item.sent().items() if name != "id"})
-                of = run_of_pending(item.id)
-                cell = access if of is None else await access.find_at_run(of)
+                cell = await access.find_at_pending(item.id)
                 pending = await decide(cell, item.id, body, key and f"{key}/{item.id}")
             except (Rejected, Unreadable) as error:
                 rejected = reject_unreadable(error) if isinstance(error, Unreadable) else error

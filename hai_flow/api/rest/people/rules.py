@@ -30,7 +30,6 @@ from hai_flow.engine.pendings.deciders import world_of
 from hai_flow.engine.pendings.selectors import expand_selectors, ids_of, is_agent
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.standing_rules import ESTABLISH
-from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import built_in
@@ -103,8 +102,7 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
     if is_agent(who) or who.issuer is not None or access.principal.is_lent:
         detail = "a person proposes rules, signed in by themselves: with a key, a session or an issuer's token."
         raise Rejected(403, "rule_forbidden", detail)
-    run_id = run_of_pending(body.pending_id)
-    decided = access if run_id is None else await access.find_at_run(run_id)
+    decided = await access.find_at_pending(body.pending_id)
     state, pending = await find_pending(decided, body.pending_id)
     _demand_decided_gate(decided, state, pending)
     disguise = find_disguise(state)

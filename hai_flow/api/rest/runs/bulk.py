@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
+from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant
 from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -110,12 +110,8 @@ async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: Comman
 
 async def _find_named(access: Access, ids: list[str]) -> list[tuple[UUID, str]]:
     """The runs, each once. Raises Rejected 404, before anything is done."""
-    rows = [await (await _find_access(access, id)).run(id) for id in dict.fromkeys(ids)]
+    rows = [await (await access.find_at_run(id)).run(id) for id in dict.fromkeys(ids)]
     return [(row.id, row.status) for row in rows]
-
-
-async def _find_access(access: Access, id: str) -> Access:
-    return await access.find_at_run(UUID(id)) if is_run_id(id) else access
 
 
 async def _find_matching(access: Access, where: Where) -> list[tuple[UUID, str]]:
