@@ -43,7 +43,7 @@ OWN_METHODS: Final = {
     "SHOWN", "encode", "farewell", "filter_event", "message_cut", "open_calls", "open_messages", "preface", "run_id",
     "step_below_ended", "frontend_result",
 }  # fmt: skip
-HIDDEN: Final = {  # the methods that each dialect leaves out on purpose
+HIDDEN: Final[dict[type[TurnEncoder], set[str]]] = {  # the methods that each dialect leaves out on purpose
     HaiEncoder: {"frontend_tool_asked"},
     AguiEncoder: {"frontend_tool_asked", "question_decided"},
     AuiEncoder: {"question_decided"},

@@ -260,7 +260,7 @@ class _A2aExchange:
         self._name = name
         self._id = id
         self._old = old
-        self._agent = CalledAgent(access, base_of(access.settings.public_url, request), name)
+        self._agent = CalledAgent(access, name)
 
     async def perform(self, method: str, params: Mapping[str, Any]) -> Response:
         """Perform the operation. Raises Fault and Rejected."""
@@ -338,18 +338,17 @@ class _A2aExchange:
 
 async def build_extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
     for_old = not request.headers.get("a2a-version", "").startswith(a2a.VERSION)
-    base = base_of(access.settings.public_url, request)
     secured = access.settings.identity is not None
     plans = {plan.name: plan for _, plan in await access.list_startable()}
     if name is None:
         skills = [a2a.build_skill(each) for each in plans.values()]
-        return build_card_of_server(base + PATH, skills, secured=secured, for_old=for_old)
+        return build_card_of_server(access.base + PATH, skills, secured=secured, for_old=for_old)
     plan = plans.get(name)
     if plan is None:
         raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
     skill = a2a.build_skill(plan)
     return a2a.build_card(
-        skill["name"], skill["description"], f"{base}/workflows/{name}{PATH}", str(plan.version), [skill],
+        skill["name"], skill["description"], f"{access.base}/workflows/{name}{PATH}", str(plan.version), [skill],
         secured=secured, for_old=for_old,
     )  # fmt: skip
 

@@ -35,9 +35,8 @@ _ANY_STATE: Final = (None, "", "TASK_STATE_UNSPECIFIED")
 class CalledAgent:
     """The agent that a request is sent to: the whole server, or one workflow (`name`), for one caller."""
 
-    def __init__(self, access: Access, base: str, name: str | None) -> None:
+    def __init__(self, access: Access, name: str | None) -> None:
         self._access = access
-        self._base = base
         self._name = name
 
     async def send(self, params: Json) -> tuple[Access, RunView]:
@@ -60,7 +59,7 @@ class CalledAgent:
                 words,
                 stored,
             )
-        return access, await mcp_runs.show(access, self._base, run_id)
+        return access, await mcp_runs.show(access, run_id)
 
     async def _workflow(self, message: a2a.Message) -> str:
         """The workflow that the message starts: the agent's own, the one that it names, or the only one."""
@@ -97,7 +96,7 @@ class CalledAgent:
         if not isinstance(task_id, str) or not task_id:
             raise a2a.invalid(f"{place}: expected the id of a task.")
         try:
-            access, task = await mcp_runs.look(self._access, self._base, task_id)
+            access, task = await mcp_runs.look(self._access, task_id)
         except Unreadable:
             raise a2a.unknown_task() from None
         if self._name is not None and task.state.workflow != self._name:
@@ -106,7 +105,7 @@ class CalledAgent:
 
     async def settle(self, access: Access, shown: RunView) -> RunView:
         """The task as soon as it has ended or asks somebody."""
-        return (await mcp_runs.settle(access, self._base, shown.state.run_id, BLOCKING_SECONDS))[1]
+        return (await mcp_runs.settle(access, shown.state.run_id, BLOCKING_SECONDS))[1]
 
     async def cancel(self, params: Mapping[str, Json]) -> RunView:
         """Ask the run to stop, and wait a moment for it. Raises Fault where it is over."""
@@ -115,7 +114,7 @@ class CalledAgent:
             raise a2a.not_cancelable(task.state.status)
         with anyio.CancelScope(shield=True):
             await mcp_runs.stop(access, task.state.run_id)
-        _, task = await mcp_runs.settle(access, self._base, task.state.run_id, 5)
+        _, task = await mcp_runs.settle(access, task.state.run_id, 5)
         return task
 
     async def list_tasks(self, params: Mapping[str, Json]) -> dict[str, Any]:
@@ -162,7 +161,7 @@ class CalledAgent:
                     if frame.data:
                         yield seq, await run_by_size(len(frame.data), values.loads, frame.data), False
                         continue
-                    _, now = await mcp_runs.look(access, self._base, run_id)
+                    _, now = await mcp_runs.look(access, run_id)
                     last = now.is_over or (now.asks_caller and not to_the_end)
                     if not frame.terminal and not last and _same(status, a2a.status_of(now)):
                         continue

@@ -24,19 +24,19 @@ _SECONDS: Final = {
 _TEXT: Final = {"type": "string", "minLength": 1}
 
 
-async def _request(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _request(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     try:
         body = approvals.ApprovalBody.model_validate({name: each for name, each in given.items() if name != "seconds"})
     except ValidationError as error:
         raise invalid_arguments(error) from None
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
-    approval = await approvals.ask(access, body, key, Response(), base)
+    approval = await approvals.request_approval(body, access, key, Response())
     access = await access.find_at_run(approval["id"])
     state = await approvals.settle(access, approval["id"], given.get("seconds", 20))
-    return _result(await approvals.show(state, base))
+    return _result(await approvals.show(access, state))
 
 
-async def _consume(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _consume(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     id = given["approval_id"]
     fields = {name: each for name, each in given.items() if name not in ("approval_id", "seconds")}
     try:
@@ -46,7 +46,7 @@ async def _consume(access: Access, base: str, given: Mapping[str, Any], call: Ca
     access = await access.find_at_run(id)
     await approvals.settle(access, id, given.get("seconds", 20))
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
-    return _result(await approvals.consume(access, id, body, key, base))
+    return _result(await approvals.consume_approval(id, body, access, key))
 
 
 def _result(approval: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _FINDINGS: Final[dict[str, Any]] = {"type": "array", "items": {"type": "object"}
 _CUT: Final[dict[str, Any]] = {"type": "boolean", "description": "the lists are too large, and left out"}
 
 
-async def _validate(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _validate(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     answer = await validate_workflow(given["source"].encode(), access)
     lines = [
         f"{each['line']}:{each['column']}: {each['severity']}: {each['message']} ({each['code']})"
@@ -33,7 +33,7 @@ async def _validate(access: Access, base: str, given: Mapping[str, Any], call: C
     return _result([*lines, "The workflow is valid." if answer["valid"] else "The workflow is not valid."], answer)
 
 
-async def _test(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _test(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     try:
         played = await check_beside_loop(access, play_apart, given["source"].encode(), given["tests"].encode())
     except NotPlayed as error:
@@ -41,14 +41,14 @@ async def _test(access: Access, base: str, given: Mapping[str, Any], call: Call)
     return _result(played.pop("lines"), played)
 
 
-async def _explain(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _explain(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     explained = skill.explain_finding(given["code"])
     if explained is None:
         raise Rejected(422, "request.invalid", "/code: the language has no part of this name; read the finding's text.")
     return {**make_text_result("\n".join(explained["grammar"])), "structuredContent": explained}
 
 
-async def _search(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _search(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     names = skill.search_patterns(given["query"])
     texts = [(name, template(name)) for name in names]
     patterns = [

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from hai_flow import values
 from hai_flow.api.mcp import card
 from hai_flow.api.mcp import runs as mcp_runs
-from hai_flow.api.mcp.context import Context, build_access, find_address
+from hai_flow.api.mcp.context import Context, build_access
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.runs.runs import list_runs
@@ -120,7 +120,7 @@ class McpCatalogue:
             text = form_of(tool.described)
         else:
             try:
-                text = values.dumps(await _read(access, find_address(ctx), *match.groups())).decode()
+                text = values.dumps(await _read(access, *match.groups())).decode()
             except (Rejected, Unreadable):
                 raise _raise_missing_resource(uri) from None
         content = {"uri": uri, "mimeType": "application/json", "text": text}
@@ -190,10 +190,10 @@ def _choices(schema: dict[str, Any], name: str) -> list[str]:
     return [each for each in choices if isinstance(each, str)] if isinstance(choices, list) else []
 
 
-async def _read(access: Access, base: str, kind: str, id: str, output: str | None) -> Any:
+async def _read(access: Access, kind: str, id: str, output: str | None) -> Any:
     if kind == "threads":
         return await get_thread(id, await access.find_at_thread(id))
-    _, run = await mcp_runs.look(access, base, id)
+    _, run = await mcp_runs.look(access, id)
     if output:
         return run.state.output
     state = run.state

@@ -1,4 +1,4 @@
-"""What a handler of the SDK needs of its request: the caller's access, and the server's address."""
+"""What a handler of the SDK needs of its request: the caller's access."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from mcp.server.context import ServerRequestContext
 from starlette.requests import Request
 
 from hai_flow.api.mcp import ACCESS
-from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.requests.access import Access
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
@@ -24,9 +23,3 @@ def build_access(ctx: Context) -> Access:
     """The access of the request's caller."""
     access: Access = request_of(ctx).scope[ACCESS]
     return access
-
-
-def find_address(ctx: Context) -> str:
-    """The server's own address, without a slash at its end."""
-    request = request_of(ctx)
-    return base_of(build_access(ctx).settings.public_url, request)

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from hai_flow.api.mcp import runs as mcp_runs
-from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
+from hai_flow.api.mcp.context import Context, build_access, request_of
 from hai_flow.api.requests.access import FOLLOWER, Access
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.service import wait_at_most
@@ -76,15 +76,15 @@ async def _follow(
 async def _follow_run(
     ctx: Context, access: Access, id: str, is_task: bool, uri: str | None, meta: dict[str, Any]
 ) -> None:
-    base, closing = find_address(ctx), access.cells.home.fanout.closing
+    closing = access.cells.home.fanout.closing
     with contextlib.suppress(Rejected, Unreadable):  # unknown, or not the caller's: it never changes
-        access, run = await mcp_runs.look(access, base, id)
+        access, run = await mcp_runs.look(access, id)
         while not run.is_over and not closing.is_set():
             before = run.state.seq
             state = await access.state(UUID(run.state.run_id), before)
             async with contextlib.aclosing(access.follow(state, LOG, FOLLOWER)) as pieces:
                 async for _ in pieces:
-                    access, run = await mcp_runs.look(access, base, id)
+                    access, run = await mcp_runs.look(access, id)
                     if run.state.seq == before:
                         continue
                     before = run.state.seq

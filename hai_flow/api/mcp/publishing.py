@@ -38,7 +38,7 @@ STRANDED_MAX: Final = 50
 PUBLISHERS: Final = tuple(f"role:{name}" for name, rights in ROLES.items() if Right.PUBLISH in rights)
 
 
-async def _draft(access: Access, base: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _draft(access: Access, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
     access.require_publishing()
     source = params["source"].encode()
     plan = await check_beside_loop(access, compile_workflow, source, "<workflow>")
@@ -48,22 +48,24 @@ async def _draft(access: Access, base: str, params: Mapping[str, Any], call: Cal
     id = access.runtime.starts.id_of("rest", str(access.tenant), access.principal.id, key)
     try:
         cell = await access.find_at_run(id)
-        approval = await approvals.show(await approvals.find(cell, str(id)), base)
+        approval = await approvals.show(cell, await approvals.find(cell, str(id)))
     except Rejected:
-        approval = await approvals.ask(access, await _build_question(access, plan, arguments), key, Response(), base)
+        approval = await approvals.request_approval(
+            await _build_question(access, plan, arguments), access, key, Response()
+        )
     access = await access.find_at_run(approval["id"])
     state = await approvals.settle(access, approval["id"], params.get("seconds", 0))
-    status: str = (await approvals.show(state, base))["status"]
+    status: str = (await approvals.show(access, state))["status"]
     if status in ("approved", "consumed"):
         consumed = approvals.ConsumeBody(action=ACTION, arguments=arguments)
-        await approvals.consume(access, approval["id"], consumed, key, base)
+        await approvals.consume_approval(approval["id"], consumed, access, key)
         approver = approvals.find_approver(state)
         publisher = AuditActor(who=Principal(approver, roles=()), way="approval", credential=approval["id"], via="mcp")
         await access.catalog.publish(access.tenant, source, dev=False, asked=publisher)
         await access.repeat()
         access.hint_lists()
         status = "published"
-    view = await approvals.show(state, base)
+    view = await approvals.show(access, state)
     page = view["page"]
     says = {
         "published": f"{arguments['workflow']} is published.",

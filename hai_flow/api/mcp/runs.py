@@ -32,7 +32,7 @@ Progress = Callable[[RunView], Awaitable[None]]
 
 
 async def start(
-    access: Access, base: str, workflow: WorkflowSummary | str, input: Mapping[str, Any], key: str | None
+    access: Access, workflow: WorkflowSummary | str, input: Mapping[str, Any], key: str | None
 ) -> tuple[Access, RunView]:
     """Start a run of the workflow (as it was read, or the version of this name), once for each `key`. It is stored
     whole, whether or not the call is cut. Raises Rejected."""
@@ -40,21 +40,21 @@ async def start(
     body = StartBody(workflow=workflow if isinstance(workflow, str) else workflow.name, input=dict(input))
     key = None if key is None else f"mcp:{access.principal.id}:{key}"
     access, run_id = await begin(body, access, key, Response(), stored=stored)
-    return access, await show(access, base, run_id)
+    return access, await show(access, run_id)
 
 
-async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, RunView]:
+async def look(access: Access, run_id: str | UUID) -> tuple[Access, RunView]:
     """The run as the caller sees it now, and the access to its cell. Raises Rejected 404."""
     access = await access.find_at_run(run_id)
-    return access, await show(access, base, run_id)
+    return access, await show(access, run_id)
 
 
-async def show(access: Access, base: str, run_id: str | UUID) -> RunView:
+async def show(access: Access, run_id: str | UUID) -> RunView:
     """The run as the caller sees it now. Raises Rejected 404."""
     state = await access.current(await access.read(run_id, Sight.QUESTIONS))
     visible = await access.seen(state)
-    questions = [await _question(access, base, each, state) for each in visible.open_questions]
-    url = base + addresses.run(state.run_id)
+    questions = [await _question(access, each, state) for each in visible.open_questions]
+    url = access.base + addresses.run(state.run_id)
     return RunView(visible, [each for each in questions if each], url, access.runtime.committer.now_ms())
 
 
@@ -63,7 +63,7 @@ async def read_result(shown: RunView) -> dict[str, Any]:
     return await run_if_large(shown.state.output, result_of, shown)
 
 
-async def _question(access: Access, base: str, pending: PendingState, run: RunState) -> Question | None:
+async def _question(access: Access, pending: PendingState, run: RunState) -> Question | None:
     """The open question of the run or of one below it, and whether the caller may answer it; None: it is not open any
     more."""
     id = pending.opened.id
@@ -73,45 +73,45 @@ async def _question(access: Access, base: str, pending: PendingState, run: RunSt
             at = await access.find_at_pending(id)
             run, current = await find_pending(at, id)
     except Rejected:  # of a run below that the caller does not see: the question is others'
-        return Question(pending, False, base + addresses.pending(id))
+        return Question(pending, False, access.base + addresses.pending(id))
     if current.status != "open":
         return None
     plan = await at.catalog.plan(at.tenant, bytes.fromhex(run.sha256))
     may = at.principal.may(Right.ANSWER) or at.principal.may(Right.DECIDE)
     mine = may and obstacle(current, at.principal.who, world_of(plan, run)) is None
-    return Question(pending, mine, base + addresses.pending(id))
+    return Question(pending, mine, access.base + addresses.pending(id))
 
 
 async def settle(
-    access: Access, base: str, run_id: str | UUID, seconds: float, progress: Progress | None = None,
+    access: Access, run_id: str | UUID, seconds: float, progress: Progress | None = None,
     is_enough: Callable[[RunView], bool] = lambda run: run.is_at_rest, known: RunView | None = None,
 ) -> tuple[Access, RunView]:  # fmt: skip
     """The run as soon as nothing more happens of its own accord (or `is_enough`), at most so many seconds later. Where
     the server has no place for one more follower, the run as it is now. `known`: the run as it was read just now."""
-    access, run = await look(access, base, run_id) if known is None else (access, known)
+    access, run = await look(access, run_id) if known is None else (access, known)
     if is_enough(run) or seconds <= 0:
         return access, run
 
     async def look_again() -> tuple[Access, RunView]:
-        news = await look(access, base, run_id)
+        news = await look(access, run_id)
         if progress is not None:
             await progress(news[1])
         return news
 
     news = await access.wait_until(run.state, seconds, look_again, lambda news: is_enough(news[1]))
-    return news or await look(access, base, run_id)
+    return news or await look(access, run_id)
 
 
 async def settle_or(
-    access: Access, base: str, run_id: str, seconds: float, is_enough: Callable[[RunView], bool],
+    access: Access, run_id: str, seconds: float, is_enough: Callable[[RunView], bool],
     events: Sequence[asyncio.Event], progress: Progress,
 ) -> RunView:  # fmt: skip
     """As `settle`, but at the latest when one of the events is set."""
-    settling = asyncio.create_task(settle(access, base, run_id, seconds, progress, is_enough))
+    settling = asyncio.create_task(settle(access, run_id, seconds, progress, is_enough))
     others = [asyncio.create_task(each.wait()) for each in events]
     try:
         await asyncio.wait((settling, *others), return_when=asyncio.FIRST_COMPLETED)
-        return (await settling)[1] if settling.done() else (await look(access, base, run_id))[1]
+        return (await settling)[1] if settling.done() else (await look(access, run_id))[1]
     finally:
         for task in (settling, *others):
             task.cancel()

@@ -37,7 +37,7 @@ from hai_flow.api.mcp import ACCESS
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.answer_signature import sign_answer
 from hai_flow.api.mcp.catalogue import McpCatalogue
-from hai_flow.api.mcp.context import Context, build_access, find_address, request_of
+from hai_flow.api.mcp.context import Context, build_access, request_of
 from hai_flow.api.mcp.listening import listen
 from hai_flow.api.mcp.sessions import HEADER, LegacyStream, McpSessions, Session
 from hai_flow.api.mcp.state_keys import StateKeys
@@ -261,13 +261,13 @@ class McpEndpoint:
         return await sign_answer(build_access(ctx), ctx.request_id, params, answer)
 
     async def _perform_call(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
-        access, base = build_access(ctx), find_address(ctx)
+        access = build_access(ctx)
         try:
             access = access.acting_for(_meta(ctx).get(ON_BEHALF_OF))
             own = next((each for each in TOOLS if each.name == params.name and each.is_for(access)), None)
             if own is not None:
-                return _complete(await own.call(access, base, params.arguments or {}, _key(ctx), _progress(ctx)))
-            return await self._call_workflow(ctx, access, base, params)
+                return _complete(await own.call(access, params.arguments or {}, _key(ctx), _progress(ctx)))
+            return await self._call_workflow(ctx, access, params)
         except Rejected as rejected:
             return _complete(make_refusal_result(rejected))
         except DefinitionError as error:
@@ -276,12 +276,10 @@ class McpEndpoint:
         except Unreadable as error:
             return _complete(make_refusal_result(Rejected(503, "run_unreadable", str(error))))
 
-    async def _call_workflow(
-        self, ctx: Context, access: Access, base: str, params: types.CallToolRequestParams
-    ) -> dict[str, Any]:
+    async def _call_workflow(self, ctx: Context, access: Access, params: types.CallToolRequestParams) -> dict[str, Any]:
         client = Client.of(ctx)
         if params.request_state is not None:
-            return await self._go_on(ctx, access, base, params, client)
+            return await self._go_on(ctx, access, params, client)
         tool = await self._catalogue.tool(access, params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}")
@@ -292,13 +290,13 @@ class McpEndpoint:
             detail = f"_meta['{WORKFLOW}']: expected {tool.stored.name}, or a version of it."
             raise Rejected(422, "request.invalid", detail)
         with _Traced(ctx), anyio.CancelScope(shield=True):
-            access, run = await mcp_runs.start(access, base, version or tool.stored, params.arguments or {}, _key(ctx))
+            access, run = await mcp_runs.start(access, version or tool.stored, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
         teller = _Teller(ctx, self._sessions)
         run_id = run.state.run_id
-        _, run = await mcp_runs.settle(access, base, run_id, seconds, teller.progress, known=run)
+        _, run = await mcp_runs.settle(access, run_id, seconds, teller.progress, known=run)
         if client.legacy and (client.forms or client.urls):
-            run = await self._ask_on_stream(ctx, access, base, run, client, teller)
+            run = await self._ask_on_stream(ctx, access, run, client, teller)
         await teller.say(run)
         if tool.needs_tasks and (question := self._build_input_required(run, client)):
             return question  # what it asks before its first call comes before the task
@@ -306,11 +304,11 @@ class McpEndpoint:
             names = make_short_names([each.pending.opened for each in run.questions if each.mine])
             early = {id: responses[name] for id, name in names.items() if name in responses}
             if early:
-                return await self._answered(ctx, access, base, client, run_id, early)
+                return await self._answered(ctx, access, client, run_id, early)
         return await self._build_result_for(run, client)
 
     async def _ask_on_stream(
-        self, ctx: Context, access: Access, base: str, run: RunView, client: Client, teller: _Teller
+        self, ctx: Context, access: Access, run: RunView, client: Client, teller: _Teller
     ) -> RunView:
         """Ask the caller, who waits, what the run asks; the run as soon as nothing is left to ask."""
         stream: LegacyStream = request_of(ctx).scope[STREAM]
@@ -333,11 +331,9 @@ class McpEndpoint:
                 def is_news(shown: RunView, waits: frozenset[str] = frozenset(requests)) -> bool:
                     return build_requests(shown, forms=client.forms, urls=client.urls).keys() != waits
 
-                run = await mcp_runs.settle_or(
-                    access, base, run.state.run_id, seconds, is_news, watched, teller.progress
-                )
+                run = await mcp_runs.settle_or(access, run.state.run_id, seconds, is_news, watched, teller.progress)
                 if not run.is_at_rest:
-                    _, run = await mcp_runs.settle(access, base, run.state.run_id, WAIT_SECONDS, teller.progress)
+                    _, run = await mcp_runs.settle(access, run.state.run_id, WAIT_SECONDS, teller.progress)
         finally:
             for id in sent:
                 self._sessions.forget(id)
@@ -364,26 +360,26 @@ class McpEndpoint:
         }
 
     async def _go_on(
-        self, ctx: Context, access: Access, base: str, params: types.CallToolRequestParams, client: Client
+        self, ctx: Context, access: Access, params: types.CallToolRequestParams, client: Client
     ) -> dict[str, Any]:
         """The same call again, with the state that it was given and perhaps with answers."""
         state = values.loads(params.request_state or "")
         run_id, questions = state["run"], state["questions"]
         responses = {questions[name]: each for name, each in _responses(ctx.params).items() if name in questions}
-        return await self._answered(ctx, access, base, client, run_id, responses)
+        return await self._answered(ctx, access, client, run_id, responses)
 
     async def _answered(
-        self, ctx: Context, access: Access, base: str, client: Client, run_id: Any, responses: dict[str, Any]
+        self, ctx: Context, access: Access, client: Client, run_id: Any, responses: dict[str, Any]
     ) -> dict[str, Any]:
         """What a call returns once its answers are given, by the ids of their questions."""
-        access, run = await mcp_runs.look(access, base, run_id)
+        access, run = await mcp_runs.look(access, run_id)
         with anyio.CancelScope(shield=True):
             faults = await _answer_all(access, run, responses)
         if faults:
-            _, run = await mcp_runs.look(access, base, run_id)
+            _, run = await mcp_runs.look(access, run_id)
             return self._build_input_required(run, client, faults) or _complete(await mcp_runs.read_result(run))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
-        access, run = await mcp_runs.settle(access, base, run_id, seconds, _progress(ctx))
+        access, run = await mcp_runs.settle(access, run_id, seconds, _progress(ctx))
         if client.tasks:
             return await self._build_result_for(run, client)
         if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
@@ -403,7 +399,7 @@ class McpEndpoint:
             raise MCPError(HEADER_MISMATCH, "Mcp-Name must be the taskId of the request.")
         access = build_access(ctx)
         try:
-            access, run = await mcp_runs.look(access, find_address(ctx), id)
+            access, run = await mcp_runs.look(access, id)
         except (Rejected, Unreadable):  # foreign, erased or never there: one answer
             raise MCPError(INVALID_PARAMS, "Unknown task.") from None
         return access, run, client

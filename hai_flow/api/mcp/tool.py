@@ -22,7 +22,7 @@ class Call(NamedTuple):
     progress: Progress | None
 
 
-Function: TypeAlias = Callable[[Access, str, Mapping[str, Any], Call], Awaitable[dict[str, Any]]]
+Function: TypeAlias = Callable[[Access, Mapping[str, Any], Call], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class ServedTool:
         return JsonSchema(self.input)
 
     async def call(
-        self, access: Access, base: str, given: Mapping[str, Any], key: str | None, progress: Progress | None
+        self, access: Access, given: Mapping[str, Any], key: str | None, progress: Progress | None
     ) -> dict[str, Any]:
         """Check the arguments and call the function. Raises Rejected 422 with every finding, and as it does."""
         findings = await run_if_large(given, self._schema.findings, dict(given))
         if findings:
             detail = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in findings)
             raise Rejected(422, "request.invalid", f"{detail}.", findings=findings)
-        return await self.function(access, base, given, Call(key, progress))
+        return await self.function(access, given, Call(key, progress))
 
 
 def make_text_result(text: str) -> dict[str, Any]:

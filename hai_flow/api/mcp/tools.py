@@ -32,18 +32,18 @@ def make_refusal_result(rejected: Rejected) -> dict[str, Any]:
     return {**make_text_result("\n".join(lines)), "isError": True, "_meta": {"hai-flow/problem": problem}}
 
 
-async def _get_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    _, run = await mcp_runs.look(access, base, given["run_id"])
+async def _get_run(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    _, run = await mcp_runs.look(access, given["run_id"])
     return await mcp_runs.read_result(run)
 
 
-async def _wait_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _wait_run(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     seconds = given.get("seconds", 20)
-    _, run = await mcp_runs.settle(access, base, given["run_id"], seconds, call.progress)
+    _, run = await mcp_runs.settle(access, given["run_id"], seconds, call.progress)
     return await mcp_runs.read_result(run)
 
 
-async def _answer(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _answer(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     fields = {name: value for name, value in given.items() if name != "question_id"}
     result = await mcp_runs.answer(access, given["question_id"], fields, call.key)
     text = f"{'Answered already' if result['already'] else 'Answered'}: {result['status']}."
@@ -53,13 +53,13 @@ async def _answer(access: Access, base: str, given: Mapping[str, Any], call: Cal
     }
 
 
-async def _cancel_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _cancel_run(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     await mcp_runs.stop(access, given["run_id"], given.get("reason", ""))
-    _, run = await mcp_runs.settle(access, base, given["run_id"], 5)
+    _, run = await mcp_runs.settle(access, given["run_id"], 5)
     return await mcp_runs.read_result(run)
 
 
-async def _list_pending(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+async def _list_pending(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     access.require(Right.SEE_OWN, Right.SEE_INBOX)
     page = await list_pendings(
         access, given.get("limit", 20), given.get("cursor"), given.get("workflow"), given.get("run_id")
@@ -68,7 +68,7 @@ async def _list_pending(access: Access, base: str, given: Mapping[str, Any], cal
     questions = [
         {
             **{name: each[name] for name in fields if each.get(name)},
-            "url": base + mcp_runs.addresses.pending(each["id"]),
+            "url": access.base + mcp_runs.addresses.pending(each["id"]),
         }
         for each in page["items"]
     ]

@@ -78,9 +78,15 @@ class Access(RunVisibility):
     peer: str  # the address that the request counts for
     decisions: Decisions
     terms: CredentialWatcher
+    find_base: Callable[[], str]
     lists: SharedLists
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
+
+    @property
+    def base(self) -> str:
+        """The server's own address, as the request names it, without a slash at its end."""
+        return self.find_base()
 
     def require(self, *rights: Right) -> None:
         """Raises Rejected 403 where the caller has none of `rights`. Routes demand a right on their own; the right for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Header, Request
@@ -12,6 +13,7 @@ from starlette.requests import HTTPConnection
 from hai_flow.api.auth.tickets import PARAMETER
 from hai_flow.api.base import peers
 from hai_flow.api.http.bodies import JSON, YAML, demand_media_type, read_body
+from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.principals import NOBODY, Principal, get_principal, read_once
 from hai_flow.api.requests.access import Access
 from hai_flow.cells import HOME, TenantCells
@@ -61,6 +63,7 @@ def _access(request: HTTPConnection, principal: Principal, living: TenantCells) 
         peer,
         state.decisions,
         state.terms,
+        partial(base_of, state.settings.public_url, request),
         state.lists,
         state.publishing,
         state.development,

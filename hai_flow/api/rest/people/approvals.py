@@ -7,18 +7,16 @@ were approved; to consume the approval is to answer that call. So the engine dec
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Final
 from uuid import UUID, uuid4
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from hai_flow import addresses
 from hai_flow.api.http.bodies import Body, hash_content
-from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -93,15 +91,10 @@ class ConsumeBody(Body):
     },
 )
 async def request_approval(
-    body: ApprovalBody, access: CurrentAccess, key: CommandKey, request: Request, response: Response
+    body: ApprovalBody, access: CurrentAccess, key: CommandKey, response: Response
 ) -> dict[str, Any]:
     """Ask people for a yes to one action with exactly these arguments. The same Idempotency-Key again gives the same
     approval; with another body it is 409."""
-    return await ask(access, body, key, response, base_of(access.settings.public_url, request))
-
-
-async def ask(access: Access, body: ApprovalBody, key: str | None, response: Response, base: str) -> dict[str, Any]:
-    """Ask as `request_approval` does, for a caller that has read the body otherwise. Raises Rejected."""
     if body.workflow == built_in.AGENT_APPROVAL and await built_in.ensure(
         access.runtime.catalog, access.tenant, body.workflow
     ):
@@ -123,14 +116,13 @@ async def ask(access: Access, body: ApprovalBody, key: str | None, response: Res
         if not await store_push(access, UUID(run["id"]), config):
             message = f"you have {PUSHES_MAX} addresses for this run already, which is the most."
             raise Rejected(409, "approval_webhook", message)
-    return await show(await find(access, run["id"]), base)
+    return await show(access, await find(access, run["id"]))
 
 
 @router.get("/{run_id}", Right.SEE_OWN, answer=schemas.Approval, refusals=(404,))
 async def get_approval(
     run_id: str,
     access: CurrentAccess,
-    request: Request,
     wait: Annotated[
         int, Query(ge=0, le=WAIT_SECONDS_MAX, description="answer when it is decided, at most so many seconds later")
     ] = 0,
@@ -138,21 +130,14 @@ async def get_approval(
     """An approval: what is asked, what became of it, the arguments as they were approved, and their digest. Its events
     stream from `/v1/runs/{run_id}/events`."""
     state = await settle(access, run_id, wait)
-    return await show(state, base_of(access.settings.public_url, request))
+    return await show(access, state)
 
 
 @router.post("/{run_id}/consume", Right.ANSWER, answer=schemas.ConsumedApproval, refusals=(403, 404, 409))
-async def consume_approval(
-    run_id: str, body: ConsumeBody, access: CurrentAccess, key: CommandKey, request: Request
-) -> dict[str, Any]:
+async def consume_approval(run_id: str, body: ConsumeBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Say that the approved action is about to be taken. The answer is yes once, for exactly the arguments that were
     approved, as edited; 409 ever after, and before. Repeated under the same Idempotency-Key, it is the first answer
     again. Only the one that asked may consume."""
-    return await consume(access, run_id, body, key, base_of(access.settings.public_url, request))
-
-
-async def consume(access: Access, run_id: str, body: ConsumeBody, key: str | None, base: str) -> dict[str, Any]:
-    """Consume as `consume_approval` does. Raises Rejected."""
     state = await find(access, run_id)
     if state.requester not in access.ids:
         message = f"only {state.requester} may consume this approval: it is the one that asked for it."
@@ -161,7 +146,7 @@ async def consume(access: Access, run_id: str, body: ConsumeBody, key: str | Non
     for _ in range(2):
         call = call_of(state)
         if status_of(state) != "approved" or call is None:
-            return await _consumed_before(state, body, token, base)
+            return await _consumed_before(access, state, body, token)
         await run_unless_short((state.input, body.arguments), _demand_digest, state, body)
         answer = c.PendingAnswer(id=call.opened.id, result={"consumption": token})
         command = c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("approvals"))
@@ -174,7 +159,7 @@ async def consume(access: Access, run_id: str, body: ConsumeBody, key: str | Non
                 raise
             state = await find(access, run_id)  # another one consumed it meanwhile, or it expired
             continue
-        return {**await show(await find(access, run_id), base), "already": outcome.already}
+        return {**await show(access, await find(access, run_id)), "already": outcome.already}
     raise Rejected(409, "approval_over", "the approval was consumed meanwhile.")
 
 
@@ -188,12 +173,12 @@ async def _demand_reachable(access: Access, url: str) -> None:
         raise Rejected(422, "approval_webhook", f"`webhook.url`: {obstacle}")
 
 
-async def _consumed_before(state: RunState, body: ConsumeBody, token: str, base: str) -> dict[str, Any]:
+async def _consumed_before(access: Access, state: RunState, body: ConsumeBody, token: str) -> dict[str, Any]:
     """The answer to one that comes again under its key. Raises Rejected 409 for every other one."""
     status, call = status_of(state), call_of(state)
     if status == "consumed" and call is not None and _consumption(call) == token:
         await run_unless_short((state.input, body.arguments), _demand_digest, state, body)
-        return {**await show(state, base), "already": True}
+        return {**await show(access, state), "already": True}
     winner: dict[str, Json] = {"status": status}
     if status == "pending":
         message = "this can't be consumed yet: wait for `approved` (GET with `wait`), then consume it."
@@ -276,10 +261,10 @@ def _consumption(call: PendingState) -> Json:
     return call.value.get("consumption") if isinstance(call.value, dict) else None
 
 
-async def show(state: RunState, base: str) -> dict[str, Any]:
+async def show(access: Access, state: RunState) -> dict[str, Any]:
     """The approval that the run is, as REST shows it."""
     calls = [each.opened.args or "" for each in state.pendings.values()]
-    return await run_unless_short((state.input, calls), _render, state, base)
+    return await run_unless_short((state.input, calls), _render, state, access.base)
 
 
 def _render(state: RunState, base: str) -> dict[str, Any]:
