@@ -326,7 +326,7 @@ def build_question_value(question: Question) -> dict[str, Any]:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def task_of(shown: RunView, *, forms: bool = True, urls: bool = True) -> dict[str, Any]:
+def task_of(shown: RunView, *, forms: bool, urls: bool) -> dict[str, Any]:
     """The run as a task, without its result and requests."""
     state = shown.state
     status = {"finished": "completed", "failed": "completed", "stopped": "cancelled"}.get(state.status, "working")
@@ -408,7 +408,8 @@ def make_short_names(questions: Iterable[PendingOpened]) -> dict[str, str]:
 def _request(question: Question, *, forms: bool, urls: bool) -> dict[str, Any] | None:
     opened = question.pending.opened
     message = reveal("\n".join(filter(None, (opened.heading, opened.message))) or "An answer is needed.")
-    form = build_flat_form(opened) if forms else None
+    asks_values = forms and opened.kind == "ask" and isinstance(opened.schema, Mapping)
+    form = flat_schema(opened.schema) if asks_values else None
     if form is not None:
         return {"mode": "form", "message": message, "requestedSchema": form}
     if urls:
@@ -425,15 +426,9 @@ _KEPT: Final = {
 _FORMATS: Final = ("email", "uri", "date", "date-time")
 
 
-def build_flat_form(opened: PendingOpened) -> dict[str, Any] | None:
-    """The form of a question that asks the caller for values, as MCP allows one: flat. None: it is a decision, it asks
-    for something richer, or for personal values, which no form of a client may carry."""
-    schema = opened.schema
-    return flat_schema(schema) if opened.kind == "ask" and isinstance(schema, Mapping) else None
-
-
 def flat_schema(schema: Mapping[str, Json], only: Sequence[str] | None = None) -> dict[str, Any] | None:
-    """The schema of an object (of its fields `only`) as a form of MCP; None: a field is none that a form can hold."""
+    """The schema of an object (of its fields `only`) as a form of MCP, which is flat. None: a field is none that a form
+    can hold: a richer one, or a personal value, which no form of a client may carry."""
     fields = schema.get("properties")
     if not isinstance(fields, Mapping):
         return None

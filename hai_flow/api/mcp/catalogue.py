@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, get_args
 
 import mcp_types as types
@@ -14,6 +14,7 @@ from hai_flow import values
 from hai_flow.api.mcp import card
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.context import Context, build_access
+from hai_flow.api.mcp.tools import TOOLS
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.runs.runs import list_runs
@@ -28,6 +29,7 @@ RUNS_LISTED: Final = 50
 NOT_FOUND: Final = -32602
 _URI: Final = re.compile(r"hai://(runs|threads|workflows)/([^/?#]{1,200})(/output)?")
 _NEW: Final = "new-"  # in front of the names of templates
+_OWN_NAMES: Final = frozenset(each.name for each in TOOLS)
 
 
 class WorkflowTool(NamedTuple):
@@ -48,7 +50,7 @@ class McpCatalogue:
     async def tools(self, access: Access) -> list[WorkflowTool]:
         """The workflows that the caller may start, by name, each by its latest version."""
         listed: list[WorkflowTool] = []
-        names = set(_list_own_names())
+        names = set(_OWN_NAMES)
         for stored, plan in await access.list_startable():
             name = tool_name(plan.name, names)
             names.add(name)
@@ -57,7 +59,7 @@ class McpCatalogue:
 
     async def tool(self, access: Access, name: str) -> WorkflowTool | None:
         """The tool of this name; None: there is none for the caller."""
-        if access.may_start_any and access.is_for_workflow(name) and name not in _list_own_names():
+        if access.may_start_any and access.is_for_workflow(name) and name not in _OWN_NAMES:
             with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # none, retired, or of another release
                 stored, plan = await access.at_seat.startable(name)
                 if tool_name(plan.name, ()) == name:
@@ -211,9 +213,3 @@ async def _read(access: Access, kind: str, id: str, output: str | None) -> Any:
 
 def _raise_missing_resource(uri: str) -> MCPError:
     return MCPError(NOT_FOUND, "Resource not found", {"uri": uri[:500]})
-
-
-def _list_own_names() -> Sequence[str]:
-    from hai_flow.api.mcp.tools import TOOLS
-
-    return [each.name for each in TOOLS]

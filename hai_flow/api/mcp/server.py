@@ -8,11 +8,12 @@ an answer counts once is the business of its question.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import mcp_types as types
@@ -159,14 +160,12 @@ class McpEndpoint:
         if (refusal := find_envelope_fault(message, version)) is not None:
             await refusal(scope, receive, send)
             return
-        id = headers.get(HEADER)
-        is_known = id is None or self._sessions.resume(principal, id) is not None
-        if (fault := await self._keys.refresh(message, is_known=is_known)) is not None:
+        if (fault := await self._keys.refresh(message)) is not None:
             await _refuse(400, INVALID_PARAMS, fault, message.get("id"))(scope, receive, send)
             return
         if is_older := version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
-            method = message.get("method")
-            session = None if id is None else self._sessions.resume(principal, id)
+            method, id = message.get("method"), headers.get(HEADER)
+            session = None if id is None else await self._sessions.find(principal, id)
             if id is not None and session is None and method != "initialize":
                 unknown = _refuse(404, INVALID_PARAMS, "Session not found: begin one with `initialize`.")
                 await unknown(scope, receive, send)
@@ -188,16 +187,14 @@ class McpEndpoint:
         await self._held.wait()
         await self._managers[not is_older and is_brief(message)].handle_request(scope, receive, send)
 
-    def _build_manager(self, access: Access, *, brief: bool) -> StreamableHTTPSessionManager:
-        size = access.settings.request_bytes_max
-        return StreamableHTTPSessionManager(
-            self._server, stateless=True, json_response=brief, max_request_body_size=size
-        )
-
     async def _hold_managers(self, access: Access) -> None:
         """Keep a manager for answers by streams, as all of older revisions are, and one for brief ones, as long as the
         runtime runs. They keep nothing of a message: to begin and end one for each cost a tenth of its start."""
-        streams, brief = (self._build_manager(access, brief=each) for each in (False, True))
+        size = access.settings.request_bytes_max
+        streams, brief = (
+            StreamableHTTPSessionManager(self._server, stateless=True, json_response=each, max_request_body_size=size)
+            for each in (False, True)
+        )
         async with streams.run(), brief.run():
             self._managers = {False: streams, True: brief}
             self._held.set()
@@ -266,7 +263,7 @@ class McpEndpoint:
             access = access.acting_for(_meta(ctx).get(ON_BEHALF_OF))
             own = next((each for each in TOOLS if each.name == params.name and each.is_for(access)), None)
             if own is not None:
-                return _complete(await own.call(access, params.arguments or {}, _key(ctx), _progress(ctx)))
+                return _complete(await own.call(access, params.arguments or {}, _key(ctx), partial(_report, ctx)))
             return await self._call_workflow(ctx, access, params)
         except Rejected as rejected:
             return _complete(make_refusal_result(rejected))
@@ -289,7 +286,7 @@ class McpEndpoint:
         if version is not None and (not isinstance(version, str) or version.split("@")[0] != tool.stored.name):
             detail = f"_meta['{WORKFLOW}']: expected {tool.stored.name}, or a version of it."
             raise Rejected(422, "request.invalid", detail)
-        with _Traced(ctx), anyio.CancelScope(shield=True):
+        with _traced(ctx), anyio.CancelScope(shield=True):
             access, run = await mcp_runs.start(access, version or tool.stored, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
         teller = _Teller(ctx, self._sessions)
@@ -343,7 +340,13 @@ class McpEndpoint:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
         if client.tasks and not shown.is_over:
             return {"resultType": "task", **task_of(shown, forms=client.forms, urls=client.urls)}
-        return self._build_input_required(shown, client) or _complete(await mcp_runs.read_result(shown))
+        return await self._ask_or_show(shown, client)
+
+    async def _ask_or_show(
+        self, shown: RunView, client: Client, faults: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        question = self._build_input_required(shown, client, faults)
+        return question or _complete(await mcp_runs.read_result(shown))
 
     def _build_input_required(
         self, shown: RunView, client: Client, faults: Mapping[str, str] | None = None
@@ -377,13 +380,13 @@ class McpEndpoint:
             faults = await _answer_all(access, run, responses)
         if faults:
             _, run = await mcp_runs.look(access, run_id)
-            return self._build_input_required(run, client, faults) or _complete(await mcp_runs.read_result(run))
+            return await self._ask_or_show(run, client, faults)
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
-        access, run = await mcp_runs.settle(access, run_id, seconds, _progress(ctx))
+        access, run = await mcp_runs.settle(access, run_id, seconds, partial(_report, ctx))
         if client.tasks:
             return await self._build_result_for(run, client)
         if not responses or any(each.pending.opened.id not in responses for each in run.questions if each.mine):
-            return self._build_input_required(run, client) or _complete(await mcp_runs.read_result(run))
+            return await self._ask_or_show(run, client)
         # It was opened or put off: nobody is asked the same twice in one call.
         return _complete(await mcp_runs.read_result(run))
 
@@ -429,35 +432,28 @@ class McpEndpoint:
         return _complete({})
 
 
-class Client:
-    """What a client can take. One of an older revision says so once, in its handshake, which the id of its session
-    repeats."""
+class Client(NamedTuple):
+    """What a client can take."""
 
-    def __init__(self, *, legacy: bool, tasks: bool, forms: bool, urls: bool) -> None:
-        self.legacy = legacy
-        self.tasks = tasks
-        self.forms = forms
-        self.urls = urls
+    legacy: bool = False
+    tasks: bool = False
+    forms: bool = False
+    urls: bool = False
 
     @classmethod
     def of(cls, ctx: Context) -> Client:
-        has = ctx.session.client_capabilities
-        legacy = ctx.protocol_version < "2026-07-28"
-        if legacy:
+        """One of an older revision says so once, in its handshake, which the id of its session repeats."""
+        if ctx.protocol_version < "2026-07-28":
             session = _session(ctx)
-            forms, urls = (False, False) if session is None else (session.forms, session.urls)
-            urls = urls and ctx.protocol_version >= "2025-11-25"
-            return cls(legacy=True, tasks=False, forms=forms, urls=urls)
+            if session is None:
+                return cls(legacy=True)
+            return cls(True, False, session.forms, session.urls and ctx.protocol_version >= "2025-11-25")
+        has = ctx.session.client_capabilities
         if has is None:
-            return cls(legacy=False, tasks=False, forms=False, urls=False)
-        elicitation = has.elicitation
-        forms = elicitation is not None and (elicitation.form is not None or elicitation.url is None)
-        return cls(
-            legacy=False,
-            tasks=TASKS in (has.extensions or {}),
-            forms=forms,
-            urls=elicitation is not None and elicitation.url is not None,
-        )
+            return cls()
+        asks, tasks = has.elicitation, TASKS in (has.extensions or {})
+        forms = asks is not None and (asks.form is not None or asks.url is None)
+        return cls(False, tasks, forms, asks is not None and asks.url is not None)
 
 
 async def _answer_all(access: Access, shown: RunView, responses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -572,7 +568,7 @@ class _Teller:
         self._said: set[str] = set()
 
     async def progress(self, run: RunView) -> None:
-        await self._ctx.session.report_progress(run.state.seq, message=describe_run(run))
+        await _report(self._ctx, run)
         await self.say(run)
 
     async def say(self, run: RunView) -> None:
@@ -591,26 +587,20 @@ class _Teller:
                     await self._ctx.session.send_notification(notification, self._ctx.request_id)
 
 
-def _progress(ctx: Context) -> mcp_runs.Progress:
-    async def report(run: RunView) -> None:
-        await ctx.session.report_progress(run.state.seq, message=describe_run(run))
-
-    return report
+async def _report(ctx: Context, run: RunView) -> None:
+    await ctx.session.report_progress(run.state.seq, message=describe_run(run))
 
 
-class _Traced:
+@contextlib.contextmanager
+def _traced(ctx: Context) -> Iterator[None]:
     """The run that begins inside joins the trace that `_meta.traceparent` names, unless a header names one."""
-
-    def __init__(self, ctx: Context) -> None:
-        named = _meta(ctx).get("traceparent")
-        self._place = place_of(named) if isinstance(named, str) else None
-
-    def __enter__(self) -> None:
-        asker = ASKER.get()
-        self._token = None
-        if self._place is not None and (asker is None or asker.parent is None):
-            self._token = ASKER.set(TraceParent(self._place))
-
-    def __exit__(self, *_: object) -> None:
-        if self._token is not None:
-            ASKER.reset(self._token)
+    named, asker = _meta(ctx).get("traceparent"), ASKER.get()
+    place = place_of(named) if isinstance(named, str) else None
+    if place is None or (asker is not None and asker.parent is not None):
+        yield
+        return
+    token = ASKER.set(TraceParent(place))
+    try:
+        yield
+    finally:
+        ASKER.reset(token)

@@ -52,6 +52,14 @@ class McpSessions:
         payload = f"{'f' * forms}{'u' * ('url' in modes)}.{secrets.token_hex(8)}"
         return f"{payload}.{_seal(self._keys.opening[0], principal, payload)}"
 
+    async def find(self, principal: str, id: str) -> Session | None:
+        """As `resume`, of a session whose key this process may not have yet, too."""
+        session = self.resume(principal, id)
+        if session is None:
+            await self._keys.refresh(None, is_known=False)
+            session = self.resume(principal, id)
+        return session
+
     def resume(self, principal: str, id: str) -> Session | None:
         """The session of this id; None: it is none of this principal."""
         payload, _, seal = id.rpartition(".")

@@ -34,8 +34,8 @@ class StateKeys:
         return [each.key for each in self._keys if each.until is None or now < each.until]
 
     async def refresh(self, message: Any, *, is_known: bool = True) -> str | None:
-        """Read the ring anew if it is old, or does not have the key of the state in the message, or that of its
-        session (not `is_known`). Returns why that state is refused, if its key is retired."""
+        """Read the ring anew if it is old, or does not have the key of the state in the message, or that of a session
+        (not `is_known`). Returns why that state is refused, if its key is retired."""
         params = message.get("params") if isinstance(message, Mapping) else None
         state = params.get("requestState") if isinstance(params, Mapping) else None
         age = time.monotonic() - self._read_at
