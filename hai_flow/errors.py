@@ -16,7 +16,7 @@ Any other exception that escapes is a bug of ours: assert it, do not handle it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -122,6 +122,11 @@ class Rejected(HaiFlowError):
         self.winner = winner
         self.retry_after = retry_after
         self.findings = tuple(findings)
+
+
+def describe_findings(findings: Iterable[Mapping[str, Any]], root: str = "/") -> list[str]:
+    """Each finding as a sentence, behind its place; `root` is that of the value itself."""
+    return [f"{each.get('path') or root}: {each['message']}" for each in findings if "message" in each]
 
 
 def reject_unknown_run(run_id: object) -> Rejected:

@@ -101,13 +101,13 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
     except Rejected as rejected:
         if rejected.status == 413:
             raise
-        fault = a2a.unsupported_content(rejected.detail)
-        return _build_rpc_error(None, fault if rejected.status == 415 else _parse_error(rejected.detail))
+        reason = "CONTENT_TYPE_NOT_SUPPORTED" if rejected.status == 415 else "PARSE_ERROR"
+        return _build_rpc_error(None, a2a.Fault(reason, rejected.detail))
     id = message.get("id") if isinstance(message, dict) else None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
-        return _build_rpc_error(None, a2a.Fault(-32600, 400, "INVALID_REQUEST", "Expected a request of JSON-RPC 2.0."))
+        return _build_rpc_error(None, a2a.Fault("INVALID_REQUEST", "Expected a request of JSON-RPC 2.0."))
     if not isinstance(id, str | int) or isinstance(id, bool):
-        return _build_rpc_error(None, a2a.Fault(-32600, 400, "INVALID_REQUEST", "/id: expected a text or a number."))
+        return _build_rpc_error(None, a2a.Fault("INVALID_REQUEST", "/id: expected a text or a number."))
     method = message["method"]
     params = message.get("params")
     params = {} if params is None else params
@@ -130,13 +130,10 @@ def _demand_version(request: Request, *, old: bool) -> None:
     version = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or ""
     major = ".".join(version.split(".")[:2])
     if version and major not in a2a.VERSIONS:
-        raise a2a.unsupported_version(version)
+        message = f"A2A-Version: expected {' or '.join(a2a.VERSIONS)}, found {version[:20]!r}."
+        raise a2a.Fault("VERSION_NOT_SUPPORTED", message)
     if old and major == a2a.VERSION:
-        raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", "This method is of A2A 0.3.")
-
-
-def _parse_error(detail: str) -> a2a.Fault:
-    return a2a.Fault(-32700, 400, "PARSE_ERROR", detail)
+        raise a2a.Fault("METHOD_NOT_FOUND", "This method is of A2A 0.3.")
 
 
 def _build_rpc_error(id: Any, fault: a2a.Fault) -> Response:
@@ -201,7 +198,7 @@ async def _answer_rest(operation: str, request: Request, access: Access, name: s
     except Rejected as rejected:
         if rejected.status == 413:
             raise
-        fault = a2a.unsupported_content(rejected.detail) if rejected.status == 415 else a2a.of_rejected(rejected)
+        fault = a2a.of_rejected(rejected)
         return _build_rest_error(fault, _media_type_of(request))
 
 
@@ -225,7 +222,7 @@ def _operation(verb: str, operation: str) -> tuple[str, dict[str, Any]]:
     if task is not None and task[2] == "subscribe":
         return "SubscribeToTask", {"id": task[1]}
     if task is None or (verb, task[2]) not in methods:
-        raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no operation {operation[:100]!r}.")
+        raise a2a.Fault("METHOD_NOT_FOUND", f"There is no operation {operation[:100]!r}.")
     return methods[verb, task[2]], {"id": task[1]}
 
 
@@ -288,13 +285,13 @@ class _A2aExchange:
         if method == "SubscribeToTask":
             access, task = await agent.look(params.get("id"))
             if task.is_over:
-                raise a2a.unsupported(f"The task is over ({task.state.status}): nothing more comes.")
+                raise a2a.Fault("UNSUPPORTED_OPERATION", f"The task is over ({task.state.status}): nothing more comes.")
             return await self._stream(access, task, after=self._place(), to_the_end=True)
         if method == "GetExtendedAgentCard":
             return await self._result(await build_extended_card(self._request, self._access, self._name))
         if method in METHODS:
             return self._raw_result(await perform_on_push_configs(agent, method, params, old=self._old))
-        raise a2a.Fault(-32601, 404, "METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
+        raise a2a.Fault("METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
 
     def _place(self) -> int | None:
         """The place behind which a client goes on that has lost its stream."""

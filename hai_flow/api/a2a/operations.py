@@ -81,9 +81,11 @@ class CalledAgent:
         if message.context_id not in (None, task.state.thread_id):
             raise a2a.invalid("/message/contextId: the task belongs to another context.")
         if task.is_over:
-            raise a2a.unsupported(f"The task is over ({task.state.status}); start another one in its context.")
+            raise a2a.Fault(
+                "UNSUPPORTED_OPERATION", f"The task is over ({task.state.status}); start another one in its context."
+            )
         if not task.questions:
-            raise a2a.unsupported("The task waits for no input.")
+            raise a2a.Fault("UNSUPPORTED_OPERATION", "The task waits for no input.")
         question, fields = a2a.answer_of(message, task.questions)
         if question not in {each.pending.opened.id for each in task.questions}:
             raise a2a.invalid(f"data/{a2a.PENDING}/id: this task has no such open question.")
@@ -111,7 +113,7 @@ class CalledAgent:
         """Ask the run to stop, and wait a moment for it. Raises Fault where it is over."""
         access, task = await self.look(params.get("id"))
         if task.is_over:
-            raise a2a.not_cancelable(task.state.status)
+            raise a2a.Fault("TASK_NOT_CANCELABLE", f"The task is over ({task.state.status}).")
         with anyio.CancelScope(shield=True):
             await mcp_runs.stop(access, task.state.run_id)
         _, task = await mcp_runs.settle(access, task.state.run_id, 5)

@@ -15,7 +15,7 @@ from hai_flow.settings import Settings
 from hai_flow.store.messaging import pushes
 from hai_flow.values import Json
 from hai_flow.wire import a2a
-from hai_flow.wire.a2a.pushes import PushConfig, read_push_config, too_many, unknown_push_config, write_push_config
+from hai_flow.wire.a2a.pushes import PushConfig, read_push_config, write_push_config
 
 CREATE: Final = "CreateTaskPushNotificationConfig"
 GET: Final = "GetTaskPushNotificationConfig"
@@ -49,7 +49,7 @@ async def perform_on_push_configs(agent: CalledAgent, method: str, params: Mappi
     configs = await _read_configs(access, run_id)
     config = next((each for each in configs if id in (each.id, None)), None)
     if config is None:
-        raise unknown_push_config()
+        raise a2a.Fault("TASK_NOT_FOUND", "The task has no such push configuration of yours.")
     return write_push_config(config, str(run_id), old=old)
 
 
@@ -64,7 +64,8 @@ async def demand_reachable(settings: Settings, config: PushConfig) -> None:
 async def store_push_config(access: Access, run_id: UUID, config: PushConfig) -> None:
     """Store the caller's configuration for the run. Raises Fault where they have too many."""
     if not await store_push(access, run_id, config):
-        raise too_many(pushes.PUSHES_MAX)
+        most = f"A task has at most {pushes.PUSHES_MAX} push configurations of one caller; delete one first."
+        raise a2a.invalid(most)
 
 
 async def _read_configs(access: Access, run_id: UUID) -> list[PushConfig]:

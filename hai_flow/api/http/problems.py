@@ -20,7 +20,7 @@ from hai_flow import addresses, values
 from hai_flow.api import mcp_resource
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.permissions.principals import MissingRight, find_caller
-from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
+from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, describe_findings, particulars
 from hai_flow.primitives.json_pointers import pointer_of
 from hai_flow.runtime.ops.readiness import MORE_FILES, TOO_MANY_FILES, is_out_of_files
 from hai_flow.store.postgres.error_classes import UNSTORABLE, is_unstorable, passing
@@ -202,7 +202,7 @@ async def _wrong_definition(request: Request, error: Exception) -> Response:
 async def _wrong_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     findings = [_finding(each) for each in error.errors()]
-    detail = "; ".join(f"{each['path'] or 'the body'}: {each['message']}" for each in findings)
+    detail = "; ".join(describe_findings(findings, "the body"))
     return problem(422, "request.invalid", detail, findings=findings)
 
 

@@ -22,7 +22,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.deciders import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, describe_findings
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.wire.dialects.dialect import list_misplaced_members
@@ -168,22 +168,23 @@ async def stop(access: Access, run_id: str | UUID, reason: str = "") -> None:
             raise
 
 
-def invalid_arguments(error: ValidationError) -> Rejected:
+def reject_arguments(findings: Sequence[dict[str, Any]]) -> Rejected:
     """The refusal of arguments that a tool does not take, with every fault."""
+    return Rejected(422, "request.invalid", f"{'; '.join(describe_findings(findings))}.", findings=findings)
+
+
+def invalid_arguments(error: ValidationError) -> Rejected:
+    """The refusal of arguments that are none of a body of REST."""
     findings = [
         {"path": "/" + "/".join(str(part) for part in each["loc"]), "message": each["msg"], "code": "request.invalid"}
         for each in error.errors()
     ]
-    detail = "; ".join(f"{each['path']}: {each['message']}" for each in findings)
-    return Rejected(422, "request.invalid", f"{detail}.", findings=findings)
+    return reject_arguments(findings)
 
 
 def faults_in(rejected: Rejected) -> str:
     """A refused answer in words: the findings at their fields."""
-    sentences = [
-        f"{each.get('path') or 'the answer'}: {each['message']}" for each in rejected.findings if "message" in each
-    ]
-    return "; ".join(sentences) or rejected.detail
+    return "; ".join(describe_findings(rejected.findings, "the answer")) or rejected.detail
 
 
 def answer_of(pending: PendingState, response: Mapping[str, Any]) -> dict[str, Any] | None:

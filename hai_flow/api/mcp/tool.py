@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from hai_flow.api.mcp.runs import Progress
+from hai_flow.api.mcp.runs import Progress, reject_arguments
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_if_large
 
 
@@ -75,8 +74,7 @@ class ServedTool:
         """Check the arguments and call the function. Raises Rejected 422 with every finding, and as it does."""
         findings = await run_if_large(given, self._schema.findings, dict(given))
         if findings:
-            detail = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in findings)
-            raise Rejected(422, "request.invalid", f"{detail}.", findings=findings)
+            raise reject_arguments(findings)
         return await self.function(access, given, Call(key, progress))
 
 

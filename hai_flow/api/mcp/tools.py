@@ -14,7 +14,7 @@ from hai_flow.api.mcp.tool import Call, ServedTool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.pendings import list_pendings
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, describe_findings
 from hai_flow.wire.mcp import RESULT_SCHEMA
 
 WAIT_SECONDS_MAX: Final = 50
@@ -24,8 +24,7 @@ _RUN_ID: Final[dict[str, Any]] = {"type": "string", "description": "the run_id o
 def make_refusal_result(rejected: Rejected) -> dict[str, Any]:
     """A refusal as the result of a call, which its model reads: what was wrong, where, and when to come back."""
     problem = build_problem(rejected)
-    lines = [f"{rejected.code}: {rejected.detail}"]
-    lines += [f"- {each.get('path') or '/'}: {each['message']}" for each in rejected.findings if "message" in each]
+    lines = [f"{rejected.code}: {rejected.detail}", *(f"- {each}" for each in describe_findings(rejected.findings))]
     if rejected.status in (429, 503):
         lines.append(f"Try again in {rejected.retry_after} seconds.")
         problem["retry_after"] = rejected.retry_after

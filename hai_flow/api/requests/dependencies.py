@@ -18,7 +18,7 @@ from hai_flow.api.permissions.principals import NOBODY, Principal, get_principal
 from hai_flow.api.requests.access import Access
 from hai_flow.cells import HOME, TenantCells
 from hai_flow.definition.names.wording import suggestion
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, describe_findings
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.cells import Cells
 
@@ -117,7 +117,7 @@ async def refuse_unknown_parameters(request: HTTPConnection) -> None:
     ]
     if findings:
         has = f" This operation has {', '.join(names)}." if names else " This operation has none."
-        detail = "; ".join(f"{each['path']}: {each['message']}" for each in findings)
+        detail = "; ".join(describe_findings(findings))
         raise Rejected(422, "request.invalid", f"{detail}.{has}", findings=findings)
 
 

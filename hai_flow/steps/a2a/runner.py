@@ -22,7 +22,7 @@ import structlog
 from hai_flow import values
 from hai_flow.definition.plan import A2ATool, Call, Step, Template, Tool
 from hai_flow.definition.tools.a2a_agents import ARGUMENTS
-from hai_flow.errors import AsksPerson, OutcomeLost, StepError
+from hai_flow.errors import AsksPerson, OutcomeLost, StepError, describe_findings
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.a2a import peer
 from hai_flow.steps.a2a.peer import Interface
@@ -68,7 +68,7 @@ class A2ARunner(Runner):
         arguments = values.loads(attempt.args)
         faults = await run_if_large(arguments, ARGUMENTS.findings, arguments)
         if faults:
-            reasons = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
+            reasons = "; ".join(describe_findings(faults[:5]))
             message = f"the arguments do not fit the agent {tool.name}: {reasons}"
             raise StepError(message[:2000], code="tool.invalid_arguments", retriable=False)
         agent = await Agent.find(self._http, attempt, tool)

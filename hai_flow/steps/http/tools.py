@@ -15,7 +15,7 @@ from hai_flow import values
 from hai_flow.definition.names.secret_names import REFERENCE
 from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
 from hai_flow.definition.schemas.schemas import strip_marks
-from hai_flow.errors import StepError
+from hai_flow.errors import StepError, describe_findings
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.http.runner import HttpExchange, HttpRunner, unfit, with_address
 from hai_flow.steps.offers import OfferedFunction
@@ -39,7 +39,7 @@ class HttpToolRunner(Runner):
             arguments = await with_address(arguments, attempt)
         arguments, faults = await fit_arguments(operation, arguments)
         if faults:
-            reasons = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
+            reasons = "; ".join(describe_findings(faults[:5]))
             message = f"the arguments don't fit the operation {operation.id}: {reasons}"
             raise StepError(message[:2000], code="tool.invalid_arguments", retriable=False, data=list(faults))
         request = request_of(tool.base_url or "", operation, arguments)

@@ -42,7 +42,7 @@ from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 
 from hai_flow import foreign, values
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.errors import StepError
+from hai_flow.errors import StepError, describe_findings
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.primitives.json_pointers import escape
 from hai_flow.steps.python.trace import text_of
@@ -368,7 +368,7 @@ def _list_validation_faults(error: pydantic.ValidationError) -> list[dict[str, s
 
 
 def _format_faults(faults: Sequence[Mapping[str, Any]]) -> str:
-    sentences = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:SHOWN_FAULTS])
+    sentences = "; ".join(describe_findings(faults[:SHOWN_FAULTS]))
     more = len(faults) - SHOWN_FAULTS
     return f"{sentences}; and {more} more" if more > 0 else sentences
 

@@ -14,7 +14,7 @@ from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import MessageState, RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, describe_findings
 from hai_flow.primitives import instants
 from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
@@ -66,13 +66,29 @@ STATUSES: Final[Mapping[str, tuple[str, ...]]] = {
 _STATES: Final = {"queued": SUBMITTED, "finished": COMPLETED, "failed": FAILED, "stopped": CANCELED}
 
 
-class Fault(Exception):
-    """A refusal in the words of A2A: the code of JSON-RPC, the HTTP status of the REST binding, and the reason."""
+CODES: Final[Mapping[str, tuple[int, int]]] = {
+    "PARSE_ERROR": (-32700, 400),
+    "INVALID_REQUEST": (-32600, 400),
+    "METHOD_NOT_FOUND": (-32601, 404),
+    "INVALID_PARAMS": (-32602, 400),
+    "PERMISSION_DENIED": (-32602, 403),
+    "UNAVAILABLE": (-32603, 503),
+    "TASK_NOT_FOUND": (-32001, 404),
+    "TASK_NOT_CANCELABLE": (-32002, 409),
+    "UNSUPPORTED_OPERATION": (-32004, 400),
+    "CONTENT_TYPE_NOT_SUPPORTED": (-32005, 415),
+    "VERSION_NOT_SUPPORTED": (-32009, 400),
+}
+"""Of each reason the code of JSON-RPC, and the HTTP status of the REST binding."""
 
-    def __init__(self, code: int, http: int, reason: str, message: str, metadata: Mapping[str, Json] | None = None):
+
+class Fault(Exception):
+    """A refusal in the words of A2A, for one of the reasons in `CODES`."""
+
+    def __init__(self, reason: str, message: str, metadata: Mapping[str, Json] | None = None, http: int | None = None):
         super().__init__(message)
-        self.code = code
-        self.http = http
+        self.code, status = CODES[reason]
+        self.http = http or status
         self.reason = reason
         self.message = message
         self.metadata = dict(metadata or {})
@@ -80,48 +96,29 @@ class Fault(Exception):
 
 def invalid(message: str, metadata: Mapping[str, Json] | None = None) -> Fault:
     """The parameters are wrong."""
-    return Fault(-32602, 400, "INVALID_PARAMS", message, metadata)
+    return Fault("INVALID_PARAMS", message, metadata)
 
 
 def unknown_task() -> Fault:
     """A task that is foreign, erased or was never there: one answer."""
-    return Fault(-32001, 404, "TASK_NOT_FOUND", "There is no such task.")
-
-
-def not_cancelable(status: str) -> Fault:
-    return Fault(-32002, 409, "TASK_NOT_CANCELABLE", f"The task is over ({status}).")
-
-
-def unsupported(message: str) -> Fault:
-    """What the task, or this agent, does not do."""
-    return Fault(-32004, 400, "UNSUPPORTED_OPERATION", message)
-
-
-def unsupported_content(message: str) -> Fault:
-    return Fault(-32005, 415, "CONTENT_TYPE_NOT_SUPPORTED", message)
-
-
-def unsupported_version(version: str) -> Fault:
-    message = f"A2A-Version: expected {' or '.join(VERSIONS)}, found {version[:20]!r}."
-    return Fault(-32009, 400, "VERSION_NOT_SUPPORTED", message)
+    return Fault("TASK_NOT_FOUND", "There is no such task.")
 
 
 def of_rejected(rejected: Rejected) -> Fault:
     """A refusal of the server as one of A2A: what is wrong stands at its place."""
-    findings: list[Json] = [
-        {"path": each.get("path") or "/", "message": each["message"]} for each in rejected.findings if "message" in each
-    ]
-    places = "; ".join(f"{each['path']}: {each['message']}" for each in findings[:20])
+    places = "; ".join(describe_findings(rejected.findings)[:20])
     message = f"{rejected.detail} {places}" if places and places not in rejected.detail else rejected.detail
     metadata: dict[str, Json] = {"code": rejected.code}
     if rejected.status in (404, 410):
         return unknown_task() if rejected.code.startswith("run_") else invalid(message, metadata)
+    if rejected.status == 415:
+        return Fault("CONTENT_TYPE_NOT_SUPPORTED", rejected.detail)
     if rejected.status == 403:
-        return Fault(-32602, 403, "PERMISSION_DENIED", message, metadata)
+        return Fault("PERMISSION_DENIED", message, metadata)
     if rejected.status in (429, 503):
         message = f"{message} Try again in {rejected.retry_after} seconds."
         metadata["retryAfter"] = str(rejected.retry_after)
-        return Fault(-32603, rejected.status, "UNAVAILABLE", message, metadata)
+        return Fault("UNAVAILABLE", message, metadata, rejected.status)
     return invalid(message, metadata)
 
 
@@ -206,7 +203,8 @@ def read_message(params: Json) -> Message:
         elif "data" in part:
             data.append(part["data"])
         elif part.keys() & {"raw", "url", "file"}:
-            raise unsupported_content(f"/message/parts/{place}: expected text or data; files are put to /v1/files.")
+            where = f"/message/parts/{place}: expected text or data; files are put to /v1/files."
+            raise Fault("CONTENT_TYPE_NOT_SUPPORTED", where)
         else:
             raise invalid(f"/message/parts/{place}: expected text or data.")
         if message.get("taskId") and (misplaced := list_misplaced_members(part)):

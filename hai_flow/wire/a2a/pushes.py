@@ -17,7 +17,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.primitives import instants
 from hai_flow.values import Json
-from hai_flow.wire.a2a import Fault, RunView, invalid, older, state_of
+from hai_flow.wire.a2a import RunView, invalid, older, state_of
 
 URL_CHARS_MAX: Final = 2000
 TOKEN_CHARS_MAX: Final = 1000
@@ -131,12 +131,3 @@ def headers_of(config: PushConfig) -> dict[str, str]:
     if config.scheme:
         headers["Authorization"] = f"{config.scheme} {config.credentials}".strip()
     return headers
-
-
-def too_many(number: int) -> Fault:
-    """A task has as many configurations of the caller as it can have."""
-    return invalid(f"A task has at most {number} push configurations of one caller; delete one first.")
-
-
-def unknown_push_config() -> Fault:
-    return Fault(-32001, 404, "TASK_NOT_FOUND", "The task has no such push configuration of yours.")
