@@ -568,6 +568,15 @@ async def test_edits_of_an_application_refuse_no_result_of_its_tool(http: httpx2
     assert await output(http, asked) == 7
 
 
+@pytest.mark.parametrize("place", ["A2A's metadata", "A2A's metadata of a request"])
+async def test_edits_of_an_application_refuse_no_result_over_a2a(http: httpx2.Client, place: str) -> None:
+    asked = await ask(http, "tool")
+    answer, own = {"hai.pending": {"id": asked["id"], "result": 7}}, {"metadata": {"edits": {"amount": 90}}}
+    beside = {"beside": own} if place.endswith("request") else own
+    assert _a2a(http, asked, answer, **beside).status_code == 200
+    assert await output(http, asked) == 7
+
+
 @pytest.mark.parametrize(
     ("content", "beside"),
     [({"approved": True, "edits": {"order": "B-2"}}, {}), ({"approved": True}, EDITS), ({}, {})],

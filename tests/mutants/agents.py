@@ -29,7 +29,7 @@ tasks.bug("of two data parts the last counts", ("        if repeated is not None
 tasks.bug("data beside a text is dropped", ("for name in _CONTENTS) > 1", "for name in _CONTENTS) > 5"), by=_FORMS)
 tasks.bug(
     "an answer beside its parts is dropped",
-    ("*list_misplaced_members(holder), *of_metadata", ""),
+    ("if misplaced := list_misplaced_members(holder):", "if misplaced := ():"),
     by=_FORMS,
 )
 tasks.bug(

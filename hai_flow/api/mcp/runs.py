@@ -19,6 +19,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
 from hai_flow.api.rest.runs.runs import StartBody, begin
 from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.answers import answer_refusal
 from hai_flow.engine.pendings.deciders import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
@@ -196,7 +197,7 @@ def answer_of(pending: PendingState, response: Mapping[str, Any]) -> dict[str, A
     if action == "decline" and pending.opened.inquiry is not None:
         return {"decision": "decline"}
     if misplaced := list_misplaced_members(response):
-        raise Rejected(422, "answer.invalid", f"expected {', '.join(misplaced)} inside of the answer's content.")
+        raise answer_refusal(pending.opened, f"expected {', '.join(misplaced)} inside of the answer's content.")
     if action == "accept" and isinstance(content, Mapping):
         return {"values": msgspec.to_builtins(dict(content))}
     return None

@@ -158,7 +158,7 @@ def _camel(name: str) -> str:
 
 class Message(NamedTuple):
     """A message of a client. `texts` and `data` are its parts; files are refused. `workflow`: the one that it names;
-    `person`: for whom the client acts."""
+    `person`: for whom the client acts. `edits`: places of edits in `metadata`, where no answer is read."""
 
     id: str
     context_id: str | None
@@ -167,6 +167,7 @@ class Message(NamedTuple):
     data: tuple[Json, ...]
     workflow: str | None
     person: Json = None
+    edits: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -209,16 +210,22 @@ def read_message(params: Json) -> Message:
             raise invalid(f"/message/parts/{place}: expected text or data.")
         if message.get("taskId") and (misplaced := list_misplaced_members(part)):
             raise invalid(f"/message/parts/{place}/{misplaced[0]}: expected inside of data, where it would be read.")
+    edits: list[str] = []
     for place, holder in (("/message", message), ("", params)) if message.get("taskId") else ():
-        of_metadata = [f"metadata/{name}" for name in list_misplaced_edits(holder.get("metadata"))]
-        if misplaced := [*list_misplaced_members(holder), *of_metadata]:
-            raise invalid(f"{place}/{misplaced[0]}: expected inside of a data part, where it would be read.")
+        if misplaced := list_misplaced_members(holder):
+            raise _misplaced(f"{place}/{misplaced[0]}")
+        edits += [f"{place}/metadata/{name}" for name in list_misplaced_edits(holder.get("metadata"))]
     if sum(map(len, texts)) > TEXT_CHARS_MAX:
         raise invalid(f"/message/parts: at most {TEXT_CHARS_MAX} characters of text.")
     return Message(
         id, _id(message, "contextId"), _id(message, "taskId"), tuple(texts), tuple(data),
         _named(message) or _named(params), _member(message, ON_BEHALF_OF) or _member(params, ON_BEHALF_OF),
+        tuple(edits),
     )  # fmt: skip
+
+
+def _misplaced(place: str) -> Fault:
+    return invalid(f"{place}: expected inside of a data part, where it would be read.")
 
 
 def _id(message: Mapping[str, Json], name: str) -> str | None:
@@ -267,7 +274,16 @@ def fill_input(schema: Json, message: Message, input: Mapping[str, Json]) -> dic
 
 def answer_of(message: Message, questions: Sequence[Question]) -> tuple[str, dict[str, Json]]:
     """The question that the message answers, and the answer as `POST /v1/pendings/{id}/decide` takes it. Raises Fault
-    where it names none of several, or says nothing that could be an answer."""
+    where it names none of several, or says nothing that could be an answer, or has edits where a decision would lose
+    them."""
+    id, fields = _read_answer(message, questions)
+    kind = next((each.pending.opened.kind for each in questions if each.pending.opened.id == id), None)
+    if message.edits and kind not in ("tool", "ask"):  # to these they are the application's own
+        raise _misplaced(message.edits[0])
+    return id, fields
+
+
+def _read_answer(message: Message, questions: Sequence[Question]) -> tuple[str, dict[str, Json]]:
     if any(isinstance(each, Mapping) and PENDING in each for each in message.data):
         named, *beside = [
             value for each in message.data for value in (each.values() if isinstance(each, Mapping) else [each])
