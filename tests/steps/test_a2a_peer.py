@@ -24,6 +24,8 @@ GRPC = {"url": f"{URL}/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0
         ({"supportedInterfaces": [OLD, REST]}, Interface(f"{URL}/rest", False, True)),
         ({"supportedInterfaces": [GRPC, OLD]}, Interface(f"{URL}/old", True, False)),
         ({"url": f"{URL}/v03", "protocolVersion": "0.3.0"}, Interface(f"{URL}/v03", True, False)),
+        ({"url": f"{URL}/v03", "preferredTransport": "jsonrpc"}, Interface(f"{URL}/v03", True, False)),
+        ({"supportedInterfaces": {**NEW, "protocolBinding": "JsonRpc"}}, Interface(f"{URL}/rpc", False, False)),
         (
             {"url": "x", "preferredTransport": "GRPC", "additionalInterfaces": [{"url": URL, "transport": "JSONRPC"}]},
             Interface(URL, True, False),
@@ -128,6 +130,12 @@ def test_odd_parts_are_read_and_too_many_are_refused() -> None:
 def test_what_is_neither_a_task_nor_a_message_is_refused(result: Any) -> None:
     with pytest.raises(StepError, match="neither a task nor a message"):
         peer.read_result(result)
+
+
+def test_a_part_or_an_artifact_that_stands_alone_is_a_list_of_one() -> None:
+    artifact = {"artifactId": "a", "parts": {"text": "fine"}}
+    assert peer.output_of({"artifacts": artifact})["text"] == "fine"
+    assert peer.words_of({"status": {"message": {"parts": {"text": "soon"}}}}) == "soon"
 
 
 def test_a_message_is_a_completed_task() -> None:

@@ -41,13 +41,13 @@ def test_every_event_type_is_either_shown_or_ignored_on_purpose():
 
 OWN_METHODS: Final = {
     "SHOWN", "encode", "farewell", "filter_event", "message_cut", "open_calls", "open_messages", "preface", "run_id",
-    "step_below_ended", "frontend_result",
+    "step_below_ended", "frontend_result", "open_question",  # which is a question, unless a dialect says otherwise
 }  # fmt: skip
 HIDDEN: Final[dict[type[TurnEncoder], set[str]]] = {  # the methods that each dialect leaves out on purpose
     HaiEncoder: {"frontend_tool_asked"},
     AguiEncoder: {"frontend_tool_asked", "question_decided"},
-    AuiEncoder: {"question_decided"},
-    AgentApiEncoder: {"messages_snapshot", "state_delta", "state_snapshot", "step_edge"},
+    AuiEncoder: {"call_args", "question_decided", "raw"},
+    AgentApiEncoder: {"call_args", "messages_snapshot", "state_delta", "state_snapshot", "step_edge"},
     SocialEncoder: {
         "break_off", "call_args", "collaboration", "custom", "frontend_tool_asked", "message_content",
         "message_started", "question_decided", "raw",

@@ -62,13 +62,13 @@ def _list_interfaces(card: Json) -> Iterator[Interface]:
     if not isinstance(card, Mapping):
         return
     for each in _mappings(card.get("supportedInterfaces")):
-        version, binding = str(each.get("protocolVersion") or "1.0"), each.get("protocolBinding")
+        version, binding = str(each.get("protocolVersion") or "1.0"), str(each.get("protocolBinding")).upper()
         old = version.startswith("0.")
         if binding == "JSONRPC" or (binding == "HTTP+JSON" and not old):
             yield Interface(str(each.get("url")), old, binding != "JSONRPC")
     others = [{"url": card.get("url"), "transport": card.get("preferredTransport") or "JSONRPC"}]
     for each in (*others, *_mappings(card.get("additionalInterfaces"))):
-        if isinstance(each.get("url"), str) and each.get("transport") == "JSONRPC":
+        if isinstance(each.get("url"), str) and str(each.get("transport")).upper() == "JSONRPC":
             yield Interface(each["url"], True, False)
 
 
@@ -208,6 +208,8 @@ def _parts(holder: Json) -> list[Mapping[str, Json]]:
 
 
 def _mappings(value: Json) -> list[Any]:
+    """The objects of a list; one that stands alone is a list of one."""
+    value = [value] if isinstance(value, Mapping) else value
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
