@@ -52,24 +52,24 @@ export function Controls({ run, at, asking, ask, onCompare, done }: ControlsProp
   const may = useMay("control_runs");
   const { busy, problem, send } = useSending();
   const row = useRef<HTMLDivElement>(null);
-  const left = useRef<Run["status"] | null>(null); // in which a command found the run
+  const sent = useRef<Control | null>(null); // the command whose button has the focus, or had it
   const [reason, setReason, forget] = useDraft(`control.${run.id}`, () => "");
   const command = async (control: Control): Promise<void> => {
-    left.current = run.status;
+    sent.current = control;
     const refused = await send(async () => {
       const body = control === "resume" || control === "retry" ? undefined : { reason };
       await call("POST", `${runPath(run.id)}/${control}`, body);
       setReason("");
       forget();
     });
-    if (refused) left.current = null;
+    if (refused) sent.current = null;
     ask(null);
     done();
   };
   // The command that was sent is no longer offered: the focus that its button had goes to those that are.
   useEffect(() => {
-    if (left.current === null || left.current === run.status || asking !== null) return;
-    left.current = null;
+    if (sent.current === null || controlsOf(run.status).includes(sent.current) || asking !== null) return;
+    sent.current = null;
     if (document.activeElement === document.body) row.current?.querySelector("button")?.focus();
   }, [run.status, asking]);
   const close = (): void => ask(null);
