@@ -77,12 +77,12 @@ def test_a_visitor_of_the_waiting_demo_begins_at_its_question(
     shown = newcomer(locale="zh-CN", **PHONE).goto("/console/inbox")
     shown.role("link", "打开问题").there()
     picture(shown, "first-day-phone")
-    assert step_of(shown) == "打开它的问题"
+    assert step_of(shown) == "打开问题"
     assert shown.axe() == []
     shown.role("link", "打开问题").click()
     shown.words("请按“批准”或“拒绝”").there()
     shown.role("button", "批准").click()
-    shown.role("link", "看它的经过").there()
+    shown.role("link", "查看运行过程").there()
 
 
 def test_the_tour_is_dismissed_once_and_for_all(newcomer: NewPage, fresh: ServerProcess) -> None:

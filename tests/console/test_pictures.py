@@ -76,7 +76,7 @@ def test_pictures_of_workflows_and_of_what_is_around_them(
     wide.goto("/console/workflows/frontend?pane=chat")
     wide.label("What is painted").fill("fence")
     wide.role("button", "Begin").click()
-    wide.words("It asks this frontend: pick").there()
+    wide.words("Frontend tool call: pick").there()
     picture(wide, "chat")
     dark = page(colorScheme="dark", **WIDE).goto("/console/schedules")
     dark.locator("li.card details summary").first().click()

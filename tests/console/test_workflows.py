@@ -267,7 +267,7 @@ def test_a_run_speaks_with_the_page_which_answers_its_tool(page: NewPage) -> Non
     shown = page().goto("/console/workflows/frontend?pane=chat")
     shown.label("What is painted").fill("fence")
     shown.role("button", "Begin").click()
-    shown.words("It asks this frontend: pick").there()
+    shown.words("Frontend tool call: pick").there()
     assert shown.axe() == []
     shown.label("colour").play("selectOption", {"label": "blue"})
     shown.role("button", "Answer").click()

@@ -24,14 +24,14 @@ const zh: typeof en = {
   done: "完成",
   start: "启动演示",
   startHint: "一个小工作流要给客户退款 180。没有人的批准，它不能退款。",
-  open: "打开它的问题",
-  openHint: "运行在等待您的回答，等几天也可以。问题就在下面的列表中。",
+  open: "打开问题",
+  openHint: "运行正在等待您的答复，等几天也没关系。问题就在下面的列表中。",
   openIt: "打开问题",
   decide: "作出决定",
-  decideHint: "问题写明将做什么、用哪些参数；金额可以修改。请按“批准”或“拒绝”。",
-  see: "看它做了什么",
+  decideHint: "问题会显示将要执行的操作及其参数，金额可以修改。请选择“批准”或“拒绝”。",
+  see: "查看执行结果",
   seeHint: "运行已按您的决定继续。它的页面展示每个步骤，滑块可以回到任何时刻。",
-  seeIt: "看它的经过",
+  seeIt: "查看运行过程",
 };
 
 export function useTourText(): typeof en {
