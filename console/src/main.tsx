@@ -30,6 +30,7 @@ import { Inbox } from "./pages/inbox/Inbox.tsx";
 import { isTyping } from "./pages/decide/Decision.tsx";
 import { useLast } from "./pages/last.ts";
 import { inboxSearch } from "./pages/inbox/filters.ts";
+import { askAtOnce, askEarly } from "./pages/run/early.ts";
 import { compareSearch, runSearch } from "./pages/run/search.ts";
 import { runsSearch } from "./pages/runs/filters.ts";
 import { auditSearch } from "./pages/audit/search.ts";
@@ -53,6 +54,8 @@ const queries = new QueryClient({
   },
 });
 
+askAtOnce(queries);
+
 const root = createRootRoute({ component: Shell, notFoundComponent: Missing });
 const home = createRoute({
   getParentRoute: () => root,
@@ -75,7 +78,7 @@ const run = createRoute({
   getParentRoute: () => root,
   path: "/runs/$id",
   validateSearch: runSearch,
-  loader: ({ params }) => void import("./pages/run/Run.tsx").then(({ askEarly }) => askEarly(queries, params.id)),
+  loader: ({ params }) => void askEarly(queries, params.id),
   component: lazyRouteComponent(() => import("./pages/run/Run.tsx"), "RunPage"),
 });
 const compare = createRoute({

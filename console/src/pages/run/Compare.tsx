@@ -14,7 +14,8 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { useRunText } from "../../text/runs.ts";
 import { TONES } from "../runs/filters.ts";
-import { runPath, useSnapshot } from "./moment.ts";
+import { runPath } from "./early.ts";
+import { useSnapshot } from "./moment.ts";
 import { useSettled } from "../useSettled.ts";
 
 const SHOWN = 200;

@@ -11,7 +11,7 @@ import { useSending } from "../../parts/useSending.ts";
 import { useRunText } from "../../text/runs.ts";
 import { Fork } from "./Fork.tsx";
 import { Migrate } from "./Migrate.tsx";
-import { runPath } from "./moment.ts";
+import { runPath } from "./early.ts";
 import type { Asked } from "./search.ts";
 
 const CONTROLS = ["pause", "resume", "stop", "terminate", "retry"] as const satisfies readonly Asked[];

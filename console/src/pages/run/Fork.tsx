@@ -18,7 +18,8 @@ import { useSending } from "../../parts/useSending.ts";
 import { moment } from "../../text/dates.ts";
 import { findingText } from "../../text/index.ts";
 import { useRunText } from "../../text/runs.ts";
-import { runPath, useWorkflow } from "./moment.ts";
+import { runPath } from "./early.ts";
+import { useWorkflow } from "./moment.ts";
 
 interface ForkProps {
   run: Run;

@@ -11,7 +11,7 @@ import { useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 import { humanised } from "../../text/names.ts";
 import { doingNow } from "./doing.ts";
-import { runPath } from "./moment.ts";
+import { runPath } from "./early.ts";
 import { messageOf } from "./StepCard.tsx";
 
 const SHOWN = 8;

@@ -1,7 +1,7 @@
 // One run: what was said, the path it took, how long its steps took, its state and its events. One slider moves all of
 // them, and one step is chosen in all of them.
 
-import { type QueryClient, keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { memo, useCallback, useDeferredValue, useEffect, useId, useMemo, useRef, useState } from "react";
 import { useNow } from "../../api/now.ts";
@@ -25,11 +25,12 @@ import { isTyping } from "../decide/Decision.tsx";
 import { TONES } from "../runs/filters.ts";
 import { Controls } from "./Controls.tsx";
 import { Conversation } from "./Conversation.tsx";
+import { runQuery } from "./early.ts";
 import { Events } from "./Events.tsx";
 import { Fork } from "./Fork.tsx";
 import { Models, Used } from "./Models.tsx";
 import { Now } from "./Now.tsx";
-import { planPathOf, runQuery, snapshotQuery, useGraph, useSnapshot, useSteps, useVersion, useWorkflow } from "./moment.ts";
+import { planPathOf, useGraph, useSnapshot, useSteps, useVersion, useWorkflow } from "./moment.ts";
 import { type Asked, type RunSearch, TABS, type Tab } from "./search.ts";
 import { Skip } from "./Skip.tsx";
 import { State } from "./State.tsx";
@@ -43,13 +44,6 @@ const SLIDER_MS_MAX = 1_000;
 const LIVE_MS_MAX = 3_000;
 
 const route = getRouteApi("/runs/$id");
-
-/** Asks for the run and its newest snapshot, before it is known who reads and what they want to see of it. */
-export async function askEarly(queries: QueryClient, id: string): Promise<void> {
-  await queries.prefetchQuery(runQuery(id, 0));
-  const run = queries.getQueryData(runQuery(id, 0).queryKey);
-  if (run !== undefined) await queries.prefetchQuery(snapshotQuery(id, run.seq));
-}
 
 export function RunPage() {
   const { id } = route.useParams();

@@ -7,7 +7,7 @@ import { Field } from "../../parts/Field.tsx";
 import { JsonField, writtenOf } from "../../parts/JsonField.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { useRunText } from "../../text/runs.ts";
-import { runPath } from "./moment.ts";
+import { runPath } from "./early.ts";
 
 export function Skip({ runId, path, close, done }: { runId: string; path: string; close(): void; done(): void }) {
   const t = useRunText();

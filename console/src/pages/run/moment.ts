@@ -1,35 +1,17 @@
 // A run at one moment, as the server says it: its snapshot and its steps. What has happened does not change, so each moment
 // is asked for once.
 
-import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { get } from "../../api/client.ts";
-import type { EventsPage, Graph, Run, RunStep, Snapshot, StepPage, Version, Workflow } from "../../api/types.gen.ts";
+import type { EventsPage, Graph, Run, RunStep, StepPage, Version, Workflow } from "../../api/types.gen.ts";
 import type { LogEvent } from "../../logic/event.ts";
 import { versionAt } from "../../logic/log.ts";
 import { referenceOf } from "../../logic/versions.ts";
+import { runPath, snapshotQuery } from "./early.ts";
 
 const PAGE = 500; // read in pieces that a browser takes in at once
 const STEPS_MAX = 20_000;
-
-export const runPath = (id: string): string => `/v1/runs/${encodeURIComponent(id)}`;
-
-/** The run itself, as of its event `head` or later. */
-export const runQuery = (id: string, head: number) =>
-  queryOptions({ queryKey: ["run", id, head], queryFn: ({ signal }) => get<Run>(runPath(id), signal) });
-
-/** The snapshot, and how many milliseconds the server took for it. */
-export const snapshotQuery = (id: string, seq: number) =>
-  queryOptions({
-    queryKey: ["snapshot", id, seq],
-    queryFn: async ({ signal }) => {
-      const began = performance.now();
-      const snapshot = await get<Snapshot>(`${runPath(id)}/snapshot?at=${seq}`, signal);
-      return { snapshot, took: performance.now() - began };
-    },
-    staleTime: Infinity,
-    gcTime: 20_000, // a slider leaves hundreds behind
-  });
 
 export function useSnapshot(id: string, seq: number, enabled: boolean) {
   const found = useQuery({ ...snapshotQuery(id, seq), enabled, placeholderData: keepPreviousData });
