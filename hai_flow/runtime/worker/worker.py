@@ -198,9 +198,9 @@ class Worker(Service):
 
     def list_begun(self) -> list[str]:
         """The attempts that a stop waits for, the oldest first: each as its workflow, step and run."""
-        begun = [attempt for held in self._held.values() for attempt in held.attempts.values() if attempt.begun]
-        begun.sort(key=lambda attempt: attempt.known_since)
-        return [f"{attempt.run.state.workflow}: {attempt.path} (run {attempt.run.id})" for attempt in begun]
+        attempts = [each for held in self._held.values() for each in held.attempts.values() if each.begun]
+        attempts.sort(key=lambda each: each.known_since)
+        return [f"{each.run.state.workflow}: {each.path} (run {each.run.id})" for each in attempts]
 
     @property
     def load(self) -> Load:
