@@ -360,6 +360,8 @@ def test_of_several_providers_one_is_chosen_on_a_page(choosing: ServerProcess, e
     assert page.status_code == 200
     assert [name for name in ("corp", "other") if f'value="{name}"' in page.text] == ["corp", "other"]
     assert "<script>" not in page.text
+    names = httpx2.get(f"{choosing.url}/sign-in", headers={"Accept": "application/json"})
+    assert names.json() == {"issuers": ["corp", "other"]}
     assert said(httpx2.get(f"{choosing.url}/sign-in", params={"issuer": "x"})) == (404, "sign_in_none")
     asked, cookie = asked_at(choosing, "other")
     assert asked["redirect_uri"] == f"{PUBLIC}/sign-in/callback/other"

@@ -80,7 +80,7 @@ def test_a_visitor_of_the_waiting_demo_begins_at_its_question(
     assert step_of(shown) == "打开问题"
     assert shown.axe() == []
     shown.role("link", "打开问题").click()
-    shown.words("请按“批准”或“拒绝”").there()
+    shown.words("请选择“批准”或“拒绝”").there()
     shown.role("button", "批准").click()
     shown.role("link", "查看运行过程").there()
 

@@ -15,7 +15,7 @@ from tests.console.test_runs import approved, broken, ended
 
 Asked = Callable[..., dict[str, Any]]
 WIDE = {"viewport": {"width": 1200, "height": 760}}
-READING = "[role=tabpanel] > p[role=status]"
+READING = "[role=tabpanel] >> text=events read"
 TALL = {"viewport": {"width": 1200, "height": 900}}
 
 

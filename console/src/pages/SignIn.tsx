@@ -11,25 +11,25 @@ export function SignIn({ retry }: { retry(): void }) {
   const t = useText();
   const back = location.pathname + location.search;
   const provider = `/sign-in?return_to=${encodeURIComponent(back)}`;
-  const [offered, setOffered] = useState(false);
+  const [issuers, setIssuers] = useState<string[]>([]);
   const [key, setKey] = useState("");
   const { busy, problem, send } = useSending();
   useEffect(() => {
     document.title = t.signIn.title;
-    // Where there is an identity provider, the address leads to it; else there is no such page.
-    void fetch(provider, { redirect: "manual" })
-      .then((response) => setOffered(response.type === "opaqueredirect"))
-      .catch(() => setOffered(false));
-  }, [provider, t]);
+    // Where there is no identity provider, there is no such page.
+    void fetch("/sign-in", { headers: { Accept: "application/json" } })
+      .then(async (response) => setIssuers(response.ok ? ((await response.json()) as { issuers: string[] }).issuers : []))
+      .catch(() => setIssuers([]));
+  }, [t]);
   return (
     <main className="alone stack">
       <h1>{t.signIn.title}</h1>
       <p>{t.signIn.ended}</p>
-      {offered && (
-        <p>
-          <a href={provider}>{t.signIn.provider}</a>
+      {issuers.map((name) => (
+        <p key={name}>
+          <a href={`${provider}&issuer=${encodeURIComponent(name)}`}>{t.signIn.provider(name)}</a>
         </p>
-      )}
+      ))}
       <SmallForm
         send={t.signIn.withKey}
         problem={problem}

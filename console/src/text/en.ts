@@ -58,7 +58,7 @@ export const en = {
   },
   signIn: {
     title: "Sign in",
-    provider: "Sign in with your organisation",
+    provider: (name: string) => `Sign in with ${name}`,
     withKey: "Sign in",
     key: "API key",
     keyHint: "It starts with hai_. Your browser doesn't store it: you stay signed in until the key expires or is revoked.",

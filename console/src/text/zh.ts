@@ -54,7 +54,7 @@ export const zh: Texts = {
   },
   signIn: {
     title: "登录",
-    provider: "使用组织账号登录",
+    provider: (name) => `使用 ${name} 登录`,
     withKey: "登录",
     key: "API 密钥",
     keyHint: "以 hai_ 开头。浏览器不会保存密钥，而是使用会话保持登录；密钥失效时会话随之结束。",

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import msgspec
-from fastapi import Query, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import Header, Query, Request, Response
+from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
 from hai_flow.api.auth.authenticate import CREDENTIAL_CHARS_MAX
@@ -108,9 +108,15 @@ def _issuer(request: Request, name: str | None) -> tuple[KnownIdentity, Issuer, 
 
 @router.get("/sign-in", include_in_schema=False, dependencies=[open_to_everybody()])
 async def begin_sign_in(
-    request: Request, return_to: Annotated[str, Query()] = "/", issuer: Annotated[str | None, Query()] = None
+    request: Request,
+    return_to: Annotated[str, Query()] = "/",
+    issuer: Annotated[str | None, Query()] = None,
+    accept: Annotated[str, Header()] = "",
 ) -> Response:
-    """Send the browser to the identity provider; where there are several, to the one that is chosen."""
+    """Send the browser to the identity provider; where there are several, to the one that is chosen. To a page that
+    asks for JSON, name them."""
+    if accept == "application/json":
+        return JSONResponse({"issuers": [each.name for each in _issuers(request)]})
     if issuer is None and len(_issuers(request)) > 1:
         return _choice(language_of(request), _issuers(request), return_to)
     _, chosen, redirect_uri = _issuer(request, issuer)
