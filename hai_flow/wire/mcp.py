@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from hai_flow import values
 from hai_flow.definition.personal.personal import declares
 from hai_flow.definition.plan import ApiTrigger, Emit, Http, Plan, Return, Run
+from hai_flow.definition.schemas.schemas import PII
 from hai_flow.definition.tools.effects import Effect, gravest
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
@@ -28,7 +29,6 @@ TEXT_BYTES_MAX: Final = 32 * 1024
 BLOCKS_BYTES_MAX: Final = 1024 * 1024
 """Of an output that is a list of images and other content, which nobody can read in parts."""
 DESCRIPTION_CHARS_MAX: Final = 2000
-_ENDED: Final = frozenset({"finished", "failed", "stopped"})
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CONTENT: Final = {
     "text": ("text",), "image": ("data", "mimeType"), "audio": ("data", "mimeType"), "resource": ("resource",),
@@ -73,7 +73,7 @@ class RunView(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return self.state.status in _ENDED
+        return self.state.ended
 
     @property
     def asks_caller(self) -> bool:
@@ -102,7 +102,7 @@ def tool_of(plan: Plan, name: str) -> dict[str, Any]:
         "name": name,
         "title": reveal(plan.title or plan.name)[:200],
         "description": reveal(description)[:DESCRIPTION_CHARS_MAX],
-        "inputSchema": {"type": "object", **_strip_own_keywords(plan.input.raw)},
+        "inputSchema": {"type": "object", **(_strip_own(raw) if isinstance(raw := plan.input.raw, Mapping) else {})},
         "outputSchema": describe_result(plan),
         "annotations": {
             "readOnlyHint": effect == "read",
@@ -187,23 +187,12 @@ def _gravest_effect(plan: Plan) -> Effect:
     return gravest(effects)
 
 
-def _strip_own_keywords(schema: Json) -> dict[str, Any]:
-    if not isinstance(schema, Mapping):
-        return {}
-    copy: dict[str, Any] = values.loads(values.dumps(schema))
-    _drop_own(copy)
-    return copy
-
-
-def _drop_own(schema: Any) -> None:
-    if isinstance(schema, dict):
-        if isinstance(schema.get("pii"), bool):
-            del schema["pii"]
-        for each in schema.values():
-            _drop_own(each)
-    elif isinstance(schema, list):
-        for each in schema:
-            _drop_own(each)
+def _strip_own(schema: Json) -> Any:
+    """The schema without our own keyword."""
+    if isinstance(schema, Mapping):
+        return {name: _strip_own(each) for name, each in schema.items() if name != PII or not isinstance(each, bool)}
+    is_list = isinstance(schema, Sequence) and not isinstance(schema, str)
+    return [_strip_own(each) for each in schema] if is_list else schema
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -326,36 +315,25 @@ def build_question_value(question: Question) -> dict[str, Any]:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def task_of(shown: RunView, *, forms: bool, urls: bool) -> dict[str, Any]:
-    """The run as a task, without its result and requests."""
+def build_detailed_task(shown: RunView, *, forms: bool, urls: bool) -> dict[str, Any]:
+    """The run as `tasks/get` shows it: with what it asks the caller, or its result."""
     state = shown.state
-    status = {"finished": "completed", "failed": "completed", "stopped": "cancelled"}.get(state.status, "working")
     task: dict[str, Any] = {
         "taskId": state.run_id,
-        "status": status,
+        "status": "cancelled" if state.status == "stopped" else "working",
         "createdAt": instants.rfc3339(state.started_at),
         "lastUpdatedAt": instants.rfc3339(state.at),
         "ttlMs": None,
         "pollIntervalMs": poll_interval(shown.now - state.at),
     }
-    if fault_of(shown) is not None:
-        task["status"] = "failed"
-    elif status == "working":
+    if (fault := fault_of(shown)) is not None:
+        task |= {"status": "failed", "error": fault}
+    elif state.status in ("finished", "failed"):
+        task |= {"status": "completed", "result": {"resultType": "complete", **result_of(shown)}}
+    elif not shown.is_over:
         task["statusMessage"] = describe_run(shown)
-        if build_requests(shown, forms=forms, urls=urls):
-            task["status"] = "input_required"
-    return task
-
-
-def build_detailed_task(shown: RunView, *, forms: bool, urls: bool) -> dict[str, Any]:
-    """The run as `tasks/get` shows it: with what it asks the caller, or its result."""
-    task = task_of(shown, forms=forms, urls=urls)
-    if task["status"] == "input_required":
-        task["inputRequests"] = build_requests(shown, forms=forms, urls=urls)
-    elif task["status"] == "failed":
-        task["error"] = fault_of(shown)
-    elif task["status"] == "completed":
-        task["result"] = {"resultType": "complete", **result_of(shown)}
+        if requests := build_requests(shown, forms=forms, urls=urls):
+            task |= {"status": "input_required", "inputRequests": requests}
     return task
 
 

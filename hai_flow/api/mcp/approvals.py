@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import Response
-from pydantic import ValidationError
 
-from hai_flow.api.mcp.runs import invalid_arguments
+from hai_flow.api.mcp.runs import read_body
 from hai_flow.api.mcp.tool import Call, ServedTool, make_text_result
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
@@ -25,10 +24,7 @@ _TEXT: Final = {"type": "string", "minLength": 1}
 
 
 async def _request(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    try:
-        body = approvals.ApprovalBody.model_validate({name: each for name, each in given.items() if name != "seconds"})
-    except ValidationError as error:
-        raise invalid_arguments(error) from None
+    body = read_body(approvals.ApprovalBody, {name: each for name, each in given.items() if name != "seconds"})
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"
     approval = await approvals.request_approval(body, access, key, Response())
     access = await access.find_at_run(approval["id"])
@@ -39,10 +35,7 @@ async def _request(access: Access, given: Mapping[str, Any], call: Call) -> dict
 async def _consume(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     id = given["approval_id"]
     fields = {name: each for name, each in given.items() if name not in ("approval_id", "seconds")}
-    try:
-        body = approvals.ConsumeBody.model_validate(fields)
-    except ValidationError as error:
-        raise invalid_arguments(error) from None
+    body = read_body(approvals.ConsumeBody, fields)
     access = await access.find_at_run(id)
     await approvals.settle(access, id, given.get("seconds", 20))
     key = None if call.key is None else f"mcp:{access.principal.id}:{call.key}"

@@ -140,9 +140,10 @@ class McpCatalogue:
         startable = [each.prompt for each in await self.tools(build_access(ctx))]
         return types.ListPromptsResult.model_validate({"prompts": [*startable, *prompts]})
 
-    async def get_prompt(self, access: Access, requested: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
-        """To start a workflow; or a template with its tests, and the loop in which it becomes one's own workflow."""
-        tool = await self.tool(access, requested)
+    async def get_prompt(
+        self, access: Access, requested: str, tool: WorkflowTool | None, arguments: Mapping[str, str]
+    ) -> types.GetPromptResult:
+        """To start a workflow (`tool`); or a template with its tests, and the loop in which it becomes one's own."""
         if tool is not None:
             names = {each["name"] for each in tool.prompt["arguments"]}
             fields = {name: text for name, text in arguments.items() if name in names}

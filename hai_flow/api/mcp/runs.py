@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -13,6 +13,7 @@ from fastapi import Response
 from pydantic import ValidationError
 
 from hai_flow import addresses, values
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests.access import Access
@@ -29,6 +30,7 @@ from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.wire.dialects.dialect import list_misplaced_members
 from hai_flow.wire.mcp import Question, RunView, result_of
 
+BodyKind = TypeVar("BodyKind", bound=Body)
 Progress = Callable[[RunView], Awaitable[None]]
 
 
@@ -142,10 +144,7 @@ async def answer(
     access: Access, pending_id: str, fields: Mapping[str, Any], key: str | None = None, way: str = "mcp"
 ) -> dict[str, Any]:
     """Answer a question as every client does. Raises Rejected."""
-    try:
-        body = DecideBody.model_validate(fields)
-    except ValidationError as error:
-        raise invalid_arguments(error) from None
+    body = read_body(DecideBody, fields)
     access = await access.find_at_pending(pending_id)
     access.require(Right.ANSWER, Right.DECIDE)
     return await decide(access, pending_id, body, key, way)
@@ -174,13 +173,16 @@ def reject_arguments(findings: Sequence[dict[str, Any]]) -> Rejected:
     return Rejected(422, "request.invalid", f"{'; '.join(describe_findings(findings))}.", findings=findings)
 
 
-def invalid_arguments(error: ValidationError) -> Rejected:
-    """The refusal of arguments that are none of a body of REST."""
-    findings = [
-        {"path": "/" + "/".join(str(part) for part in each["loc"]), "message": each["msg"], "code": "request.invalid"}
-        for each in error.errors()
-    ]
-    return reject_arguments(findings)
+def read_body(kind: type[BodyKind], fields: Mapping[str, Any]) -> BodyKind:
+    """The arguments of a tool as a body of REST. Raises Rejected with every fault."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        findings = [
+            {"path": "/" + "/".join(map(str, each["loc"])), "message": each["msg"], "code": "request.invalid"}
+            for each in error.errors()
+        ]
+        raise reject_arguments(findings) from None
 
 
 def faults_in(rejected: Rejected) -> str:

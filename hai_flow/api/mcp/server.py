@@ -64,7 +64,6 @@ from hai_flow.wire.mcp import (
     flat_schema,
     make_short_names,
     read_texts,
-    task_of,
 )
 
 log = structlog.get_logger(__name__)
@@ -238,7 +237,7 @@ class McpEndpoint:
                     "resultType": "input_required",
                     "inputRequests": {ARGUMENTS: {"method": "elicitation/create", "params": params_of}},
                 }
-        prompt = await self._catalogue.get_prompt(build_access(ctx), params.name, arguments)
+        prompt = await self._catalogue.get_prompt(build_access(ctx), params.name, tool, arguments)
         return _complete(prompt.model_dump(by_alias=True, exclude_none=True, mode="json"))
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> dict[str, Any]:
@@ -339,7 +338,9 @@ class McpEndpoint:
     async def _build_result_for(self, shown: RunView, client: Client) -> dict[str, Any]:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
         if client.tasks and not shown.is_over:
-            return {"resultType": "task", **task_of(shown, forms=client.forms, urls=client.urls)}
+            task = build_detailed_task(shown, forms=client.forms, urls=client.urls)
+            task.pop("inputRequests", None)  # `tasks/get` has them
+            return {"resultType": "task", **task}
         return await self._ask_or_show(shown, client)
 
     async def _ask_or_show(

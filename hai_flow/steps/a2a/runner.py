@@ -91,11 +91,9 @@ class A2ARunner(Runner):
     async def leave(self, attempt: Attempt, inquiry: str | None) -> None:
         """Cancel the task of a step that has ended without it. `inquiry`: the state of its last question. Raises
         StepError, and TimeoutError where the agent takes too long."""
-        call = attempt.step.verb
-        if not isinstance(call, Call) or not isinstance(call.tool, A2ATool):
-            raise StepError("the step calls no agent in the version to which the run was moved", retriable=False)
+        _, tool = demand_call(attempt.step, A2ATool)
         async with asyncio.timeout(LEAVE_SECONDS):
-            agent = await Agent.find(self._http, attempt, call.tool)
+            agent = await Agent.find(self._http, attempt, tool)
             await Errand(agent, attempt, None, streams=False).leave(inquiry)
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
