@@ -175,6 +175,27 @@ def test_a_run_starts_and_is_found_where_location_says(http: Checked) -> None:
     assert run["output"] == {"weather": "rain, 12°C"}
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "title: Ours\nsteps: [{wait_for: {event: go}}]",
+        "queue: default\nsummary: '${{ input.n }}'\nsteps: [{wait_for: {event: go}}]",
+        "steps: [{id: when, ask: {title: When?, from: anyone, form: {type: object, properties: {n: {type: string}}}}}]",
+        "concurrency: {key: one, limit: 1}\nsteps: [{wait_for: {event: go}}]",
+        "steps: [{return: 1}]",
+    ],
+)
+def test_a_start_is_answered_as_the_run_reads(http: Checked, rest: str) -> None:
+    """Whether the answer is made of what was committed, or of the run's row."""
+    name, declared = unique("begun"), "input: {type: object, properties: {n: {type: integer, default: 7}}}"
+    source = f"hai: flow/v1\nname: {name}\nversion: 1\n{declared}\n{rest}\n"
+    assert http.post("/v1/workflows", content=source.encode(), headers=YAML).is_success
+    for thread in ({}, {"thread_id": unique("thread")}):
+        started = start(http, name, **thread)
+        run = http.get(f"/v1/runs/{started['id']}").json()
+        assert {key: run[key] for key in started} == started
+
+
 def test_an_answer_has_every_key_of_a_value(http: Checked) -> None:
     name, value = unique("echo"), {"_sales": 1, "n": {"_sa": [None]}}  # FastAPI leaves out what begins with `_sa`
     source = f"hai: flow/v1\nname: {name}\nversion: 1\nsteps: [{{return: {json.dumps(value)}}}]\n"

@@ -51,7 +51,7 @@ class CalledAgent:
         if message.text:
             words = UserMessage(id=message.id, role="user", content=message.text)
         with anyio.CancelScope(shield=True):
-            access, run_id = await begin(
+            access, outcome = await begin(
                 StartBody(workflow=workflow, input=input, thread_id=message.context_id),
                 self._access.acting_for(message.person),
                 f"a2a:{self._access.principal.id}:{message.id}:{message.digest}",
@@ -59,7 +59,7 @@ class CalledAgent:
                 words,
                 stored,
             )
-        return access, await mcp_runs.show(access, run_id)
+        return access, await mcp_runs.show(access, outcome.run_id)
 
     async def _workflow(self, message: a2a.Message) -> str:
         """The workflow that the message starts: the agent's own, the one that it names, or the only one."""

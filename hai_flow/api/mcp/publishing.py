@@ -97,10 +97,10 @@ async def _build_question(access: Access, plan: Plan, arguments: dict[str, Any])
 async def _describe(access: Access, plan: Plan, text: str) -> str:
     """What is new against the latest version, and the open questions whose step is gone, as Markdown."""
     try:
-        stored, old = await access.catalog.resolve(access.tenant, plan.name)
+        _, old = await access.catalog.resolve(access.tenant, plan.name)
     except Rejected:
         return f"There is no workflow `{plan.name}` yet; the whole document stands in the arguments."
-    before = stored.source.decode(errors="replace").splitlines()
+    before = old.source.decode(errors="replace").splitlines()
     names = f"{old.name}@{old.version}", f"{plan.name}@{plan.version}"
     view = await check_beside_loop(access, list_changed_lines, before, text.splitlines(), names)
     fence = "`" * (max([2, *(len(each) for each in re.findall("`+", view))]) + 1)  # nothing in it ends it

@@ -42,8 +42,8 @@ async def start(
     stored = None if isinstance(workflow, str) else workflow
     body = StartBody(workflow=workflow if isinstance(workflow, str) else workflow.name, input=dict(input))
     key = None if key is None else f"mcp:{access.principal.id}:{key}"
-    access, run_id = await begin(body, access, key, Response(), stored=stored)
-    return access, await show(access, run_id)
+    access, outcome = await begin(body, access, key, Response(), stored=stored)
+    return access, await show(access, outcome.run_id)
 
 
 async def look(access: Access, run_id: str | UUID) -> tuple[Access, RunView]:

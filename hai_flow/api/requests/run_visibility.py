@@ -23,9 +23,11 @@ from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable, reject_unknown_run
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Begin, Outcome
 from hai_flow.store.catalog import workflows
 from hai_flow.store.commit.projection import read_thread_entry
+from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.people import pendings
 from hai_flow.store.runs import run_lists, threads
@@ -95,6 +97,12 @@ class RunVisibility(TenantScope):
         if row is None or await self.sight(row) < least:
             raise reject_unknown_run(run_id)
         return await self._disguise_row(row)
+
+    async def begun(self, outcome: Outcome) -> RunRow:
+        """The run that the principal has begun: as it was committed, where that was this time and in this process."""
+        cached = None if outcome.already else self.runtime.committer.peek(outcome.run_id)
+        row = None if cached is None else _to_row(cached)
+        return row or await self.run(outcome.run_id)
 
     async def sight(self, run: RunSummary) -> Sight:
         """How much of the run the principal sees."""
@@ -392,6 +400,40 @@ class RunVisibility(TenantScope):
             started_by=disguise.requester,
             instigators=None,
         )
+
+
+def _to_row(run: CachedRun) -> RunRow | None:
+    """The row of a run as far as the run's state has what the row has; None: it has not all of it."""
+    state, plan, created_at = run.state, run.plan, run.created_at
+    if created_at is None or plan is None or plan.summary is not None or state.ended or state.forked or state.parent:
+        return None
+    return RunRow(
+        id=run.id,
+        tenant=run.tenant,
+        workflow=plan.sha256,
+        workflow_name=plan.name,
+        workflow_version=plan.version,
+        dev=state.dev,
+        thread_id=state.thread_id,
+        parent_id=None,
+        parent_path=None,
+        queue=plan.queue,
+        slot=derive_thread_slot(state.thread_id),
+        status=state.status,
+        seq=state.seq,
+        version=run.version,
+        started_by=state.requester,
+        created_at=created_at,
+        ended_at=None,
+        branch_of=None,
+        follows=None,
+        copied=0,
+        unreadable=None,
+        instigators=" ".join(state.all_instigators),
+        held=" ".join(sorted(set(state.held.values()))),
+        workflow_title=plan.title or None,
+        input=values.dumps(state.input),
+    )
 
 
 def thread_unknown(thread_id: str) -> Rejected:

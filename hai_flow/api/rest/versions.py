@@ -40,7 +40,7 @@ from hai_flow.runtime.ops.backtest import (
 )
 from hai_flow.runtime.settings import bounds_of
 from hai_flow.store.catalog.rehearsals import keep_rehearsal
-from hai_flow.store.catalog.workflows import Workflow
+from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.runs import run_lists
 from hai_flow.store.runs.run_lists import RunSummary
 
@@ -187,11 +187,11 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
     return {"from": _version(old), "to": _version(new), "dry_run": body.dry_run, "runs": results, "more": more}
 
 
-def _version(stored: Workflow) -> dict[str, Any]:
+def _version(stored: WorkflowSummary) -> dict[str, Any]:
     return render_version(stored.version, stored.sha256.hex(), dev=stored.dev)
 
 
-async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple[Workflow, Plan]]:
+async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple[WorkflowSummary, Plan]]:
     """Both versions and their plans. Raises Rejected 404."""
     return [await access.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
 
@@ -232,7 +232,7 @@ async def _examine(access: Access, run: RunSummary, old: Plan, new: Plan, mappin
 
 
 async def _migrate(
-    access: Access, run: RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
+    access: Access, run: RunSummary, stored: WorkflowSummary, plan: Plan, mapping: dict[str, str], key: str | None
 ) -> dict[str, Any]:
     pins = await access.catalog.pins(access.tenant, plan)
     command = c.Migrate(

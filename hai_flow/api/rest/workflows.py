@@ -138,7 +138,7 @@ async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
         "description": plan.description,
         "input": plan.input.raw,
         "steps": [{"path": step.path, "verb": step.verb_name} for step in plan.steps.values() if not step.is_filler],
-        "source": stored.source.decode(),
+        "source": plan.source.decode(),
         "versions": [render_workflow(each) for each in others],
     }
 
@@ -152,8 +152,8 @@ async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
 )
 async def get_source(reference: str, access: CurrentAccess) -> Response:
     """The document's bytes, as they were published."""
-    stored, _ = await access.catalog.resolve(access.tenant, reference)
-    return Response(stored.source, media_type="application/yaml")
+    _, plan = await access.catalog.resolve(access.tenant, reference)
+    return Response(plan.source, media_type="application/yaml")
 
 
 _MEDIA_TYPES: Final[dict[Format, str]] = {
@@ -204,8 +204,8 @@ async def draw_text(source: WorkflowBody, access: CurrentAccess, form: _Form = "
 async def get_graph(reference: str, access: CurrentAccess, form: _Form = "mermaid") -> Response:
     """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question. As `json`:
     each step with its verb and its place in the source, and each shape with the step that it belongs to."""
-    stored, _ = await access.catalog.resolve(access.tenant, reference)
-    return await _picture(access, stored.source, form)
+    _, plan = await access.catalog.resolve(access.tenant, reference)
+    return await _picture(access, plan.source, form)
 
 
 @cache

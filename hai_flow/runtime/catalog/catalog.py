@@ -119,17 +119,14 @@ class Catalog:
             raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
         return await self.plan_of(tenant, stored)
 
-    async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
+    async def resolve(self, tenant: UUID, reference: str) -> tuple[WorkflowSummary, Plan]:
         """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404, and
         Unreadable as `plan` does."""
         name, version, sha8 = parse_reference(reference)
-        stored: Workflow | None = None
         if sha8 is not None and version is not None:
             stored = await self._find_dev_copy(tenant, name, version, sha8)
-        elif version is not None:
-            stored = await workflows.workflow_version(self.reads, tenant, name, version)
         else:
-            stored = await workflows.find_latest_workflow(self.reads, tenant, name)
+            stored = await workflows.find_summary(self.reads, tenant, name, version)
         if stored is None:
             names = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
             hint = suggestion(reference.partition("@")[0], [name for name in names if f"{name}@" not in reference])
@@ -164,7 +161,7 @@ class Catalog:
             raise Rejected(409, "trigger_missing", message)
         return stored, plan
 
-    async def _find_latest_as(self, tenant: UUID, reference: str) -> Workflow:
+    async def _find_latest_as(self, tenant: UUID, reference: str) -> WorkflowSummary:
         """The latest version, if the reference, which names a version, means it. Raises Rejected 404 where there is no
         such workflow at all, 403 for every other version, whether or not there is one."""
         name, version, sha8 = parse_reference(reference)
@@ -183,7 +180,7 @@ class Catalog:
         is_retired = await self._retirements.get((self.reads, tenant, plan.sha256))
         return refuse_retirement(plan) if is_retired else None
 
-    async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: AuditActor) -> Workflow:
+    async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: AuditActor) -> WorkflowSummary:
         """Retire `name@version`, so that no run, child or fork begins with it, or take it back into use. To do so again
         changes nothing.
 
@@ -193,7 +190,7 @@ class Catalog:
         name, version, sha8 = parse_reference(reference)
         if not name or version is None or sha8 is not None:
             raise Rejected(422, "request.invalid", f"expected name@version, found {reference[:100]!r}.")
-        stored = await workflows.workflow_version(self.reads, tenant, name, version)  # readable or not
+        stored = await workflows.find_summary(self.reads, tenant, name, version)  # readable or not
         if stored is None:
             stored, _ = await self.resolve(tenant, reference)
         act = "workflow.retired" if retired else "workflow.unretired"
@@ -224,11 +221,9 @@ class Catalog:
                 f"{name}@{plan.version}, too, or first; or publish one with another path.",
             )
 
-    async def _find_dev_copy(self, tenant: UUID, name: str, version: int, sha8: str) -> Workflow | None:
-        for each in await workflows.list_versions_of_workflow(self.reads, tenant, name):
-            if each.version == version and each.sha256.hex().startswith(sha8):
-                return await workflows.find_workflow_by_sha(self.reads, tenant, each.sha256)
-        return None
+    async def _find_dev_copy(self, tenant: UUID, name: str, version: int, sha8: str) -> WorkflowSummary | None:
+        copies = await workflows.list_versions_of_workflow(self.reads, tenant, name)
+        return next((each for each in copies if each.version == version and each.sha256.hex().startswith(sha8)), None)
 
     async def publish(
         self,
@@ -488,7 +483,7 @@ class Catalog:
 
     async def _below(
         self, tenant: UUID, plan: Plan, *, missing: tuple[type[HaiFlowError], ...] = ()
-    ) -> AsyncGenerator[tuple[str, Workflow, Plan]]:
+    ) -> AsyncGenerator[tuple[str, WorkflowSummary, Plan]]:
         """Each workflow that the plan, or one that it leads to, runs, once: its reference, and the workflow that the
         reference means now. `missing`: the errors of a reference that is passed over; others are raised."""
         references: set[str] = set()

@@ -11,7 +11,7 @@ from hai_flow.definition.plan import Plan, Run, RunTrigger
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.errors import Finding, Rejected, Unreadable
-from hai_flow.store.catalog.workflows import Workflow
+from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.messaging import triggers
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Published(Protocol):
 
     reads: Pool
 
-    async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
+    async def resolve(self, tenant: UUID, reference: str) -> tuple[WorkflowSummary, Plan]:
         """The workflow that the reference means now. Raises Rejected 404."""
         ...
 

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from uuid import UUID
 
@@ -73,6 +74,7 @@ class CachedRun:
         "_bytes",
         "_chunks",
         "_claim_unproven",
+        "_created_at",
         "_exists",
         "_fence",
         "_loaded_at",
@@ -113,6 +115,7 @@ class CachedRun:
         self._losses = self._singly = self._bytes = 0
         self._claim_unproven = self._must_fence = self._must_lock = False
         self._loaded_at, self._outdated_at = -1.0, 0.0
+        self._created_at: datetime | None = None
         self._plan = plan
         self._exists = exists
         self._know_nothing(state or RunState(str(id)), version)
@@ -139,6 +142,11 @@ class CachedRun:
     def plan(self) -> Plan | None:
         """The plan that the run is pinned to, None before its first load."""
         return self._plan
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When the run began, of one that this process has committed the beginning of."""
+        return self._created_at
 
     @property
     def version(self) -> int:
@@ -286,11 +294,13 @@ class CachedRun:
             self._know_nothing(RunState(str(self.id)), 0)
         self._loaded_at = began
 
-    def win(self, won: CommitResult, size: int, *, owned: bool) -> None:
-        """A commit of `size` bytes of events has moved the run's row."""
+    def win(self, won: CommitResult, size: int, *, owned: bool, created_at: datetime | None = None) -> None:
+        """A commit of `size` bytes of events has moved the run's row, or begun it then."""
         if self._position == "queued" or self._position == "idle":
             raise self._illegal("win")
         self._hear_holder(won.worker, won.fence, owned=owned)
+        if not self._exists:
+            self._created_at = created_at
         self._version, self._exists, self._losses, self._must_lock = won.version, True, 0, False
         self._log_bytes += size
         self._run_bytes += size

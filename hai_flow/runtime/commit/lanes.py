@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -139,7 +140,7 @@ class CommitPipeline:
             now = time.monotonic()
             self._context.clock.read(instants.milliseconds(done.db_now), began, now)
             for number, entry in enumerate(batch.entries):
-                self._finish(entry, done.won.get(number), began)
+                self._finish(entry, done, number, began)
             self._hint(batch.entries, done.won)
 
     async def _send(self, connection: Connection, batch: Batch) -> BatchResult:
@@ -155,19 +156,20 @@ class CommitPipeline:
         tell(self._listeners.sent, batch.entries, len(done.won), began, time.monotonic())
         return done
 
-    def _finish(self, entry: CommitEntry, won: CommitResult | None, began: float) -> None:
+    def _finish(self, entry: CommitEntry, done: BatchResult, number: int, began: float) -> None:
+        won = done.won.get(number)
         if won is None:
             self._handle_loss(entry)
             return
         try:
-            self._apply_win(entry, won, began)
+            self._apply_win(entry, won, began, done.created_at)
         except Exception as error:
             self._failures.give_up(entry.run, error, entry.submissions)
 
-    def _apply_win(self, entry: CommitEntry, won: CommitResult, began: float) -> None:
+    def _apply_win(self, entry: CommitEntry, won: CommitResult, began: float, created_at: datetime | None) -> None:
         run = entry.run
         first_seq = won.seq - len(entry.events) + 1
-        run.win(won, entry.bytes, owned=self._context.claims.owns(won.worker))
+        run.win(won, entry.bytes, owned=self._context.claims.owns(won.worker), created_at=created_at)
         if entry.commands:
             run.note_commands(entry.commands)
         self._context.cache.weigh(run)
@@ -221,7 +223,7 @@ class CommitPipeline:
         except Exception as error:
             await self._handle_transaction_failure(entry, carried, error)
             return
-        self._finish(entry, done.won.get(0), began)
+        self._finish(entry, done, 0, began)
         self._hint([entry], done.won)
 
     async def _handle_transaction_failure(
@@ -287,7 +289,7 @@ class CommitPipeline:
             else:
                 self._failures.give_up(run, error)
             return
-        self._finish(entry, done.won.get(0), began)
+        self._finish(entry, done, 0, began)
         self._hint([entry], done.won)
 
 

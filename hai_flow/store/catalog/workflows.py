@@ -144,6 +144,18 @@ async def find_latest_workflow(connection: Connection | Pool, tenant: UUID, name
     return await _find_one(connection, "tenant = $1 AND name = $2", tenant, name)
 
 
+async def find_summary(
+    connection: Connection | Pool, tenant: UUID, name: str, version: int | None
+) -> WorkflowSummary | None:
+    """As `workflow_version`, or as `find_latest_workflow` where no version is named, without the document's bytes."""
+    query = f"""
+    SELECT {SUMMARY_COLUMNS} FROM workflows WHERE tenant = $1 AND name = $2 AND ($3::int IS NULL OR version = $3)
+    ORDER BY {LATEST_FIRST} LIMIT 1
+    """
+    row = await connection.fetchrow(query, tenant, name, version)
+    return None if row is None else WorkflowSummary(*row)
+
+
 async def list_workflows(
     connection: Connection | Pool, tenant: UUID, *, limit: int | None = None, after: str = ""
 ) -> Sequence[WorkflowSummary]:

@@ -227,6 +227,7 @@ def commit_statement(parts: frozenset[str]) -> str:
         children += _KEEP_SEATS
     if "heirs" in parts:
         children += _LEAVE_SLOTS
+    began = ", now() AS created_at" if "births" in parts else ""
     freed = _render_freed_slots(parts) if "ended" in parts else ""
     moved = f", moved AS ({_update(moving, parts, seated)})" if "moved" in parts else ""
     moved_won = f"SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended{head} FROM moved"
@@ -242,7 +243,7 @@ def commit_statement(parts: frozenset[str]) -> str:
   INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
   SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM won
 ){freed}{children}
-SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now, {FREEZE_VERSION} AS freezes FROM winners
+SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now, {FREEZE_VERSION} AS freezes{began} FROM winners
 """
 
 

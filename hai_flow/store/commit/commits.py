@@ -24,6 +24,8 @@ from hai_flow.store.postgres.database import PIN, transaction
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
     from hai_flow.store.postgres.database import Connection
 
 
@@ -54,26 +56,25 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     with raise_outcome_unknown():
         if getattr(connection, "sharded", False):
             won, db_now = await commit_in_pieces(connection, those_moved, those_born, parts, worker_id, at)
-            freezes = None
+            freezes, created_at = None, db_now
         else:
             columns = arguments(those_moved, those_born, parts)
-            won, db_now, freezes = await _execute_commit(connection, commit_statement(parts), worker_id, at, *columns)
-    return BatchResult({numbers[place - 1]: each for place, each in won.items()}, db_now, freezes)
+            won, row = await _execute_commit(connection, commit_statement(parts), worker_id, at, *columns)
+            db_now, freezes, created_at = row["db_now"], row["freezes"], row.get("created_at")
+    return BatchResult({numbers[place - 1]: each for place, each in won.items()}, db_now, freezes, created_at)
 
 
-async def _execute_commit(
-    connection: Connection, query: str, *given: Any
-) -> tuple[Mapping[int, CommitResult], datetime, int]:
-    """The winners by their number from 1, the database's clock, and the version of the freezes."""
+async def _execute_commit(connection: Connection, query: str, *given: Any) -> tuple[Mapping[int, CommitResult], Record]:
+    """The winners by their number from 1, and the row that says them."""
     if connection.is_in_transaction() or getattr(connection, "pinned", True):
         row = await connection.fetchrow(query, *given)
     else:  # behind a pooler its settings say how the commit is to be planned: the session is nobody's in particular
         async with transaction(connection, PIN):
             row = await connection.fetchrow(query, *given)
     assert row is not None, "aggregates return one row"
-    places, seq, version, fence, worker, db_now, freezes = row
+    places, seq, version, fence, worker, *_ = row
     won = {} if places is None else dict(zip(places, map(CommitResult, seq, version, fence, worker), strict=True))
-    return won, db_now, freezes
+    return won, row
 
 
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:

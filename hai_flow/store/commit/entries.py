@@ -217,8 +217,10 @@ class CommitResult(msgspec.Struct, frozen=True, gc=False):
 
 class BatchResult(msgspec.Struct, frozen=True, gc=False):
     """`won` by the entry's number in the batch (from 0); an entry that is not in it lost: nothing of it happened.
-    `db_now` is the database's clock. `freezes` is the version of its freezes; None: it was not asked."""
+    `db_now` is the database's clock. `freezes` is the version of its freezes; None: it was not asked. `created_at` is
+    that of the runs that began; None: none did."""
 
     won: dict[int, CommitResult]
     db_now: datetime
     freezes: int | None = None
+    created_at: datetime | None = None

@@ -34,6 +34,7 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
@@ -90,16 +91,16 @@ async def begin_run(
     body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None
 ) -> dict[str, Any]:
     """Start a run as `start_run` does, in a protocol whose clients may say something with it."""
-    access, run_id = await begin(body, access, key, response, message)
-    return await _view(access, await access.run(run_id))
+    access, outcome = await begin(body, access, key, response, message)
+    return await _view(access, await access.begun(outcome))
 
 
 async def begin(
     body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None,
     stored: WorkflowSummary | None = None,
-) -> tuple[Access, UUID]:  # fmt: skip
-    """As `begin_run`; the run's id, and the access to its cell. `stored`: the workflow that the body names, where it
-    was read already."""
+) -> tuple[Access, Outcome]:  # fmt: skip
+    """As `begin_run`; what became of it, and the access to the run's cell. `stored`: the workflow that the body names,
+    where it was read already."""
     access = await access.find_at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
     stored, plan = await _startable(access, body.workflow, parts, None if access.living.is_large else stored)
@@ -135,7 +136,7 @@ async def begin(
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{run_id}"
-    return access, run_id
+    return access, outcome
 
 
 async def _startable(
