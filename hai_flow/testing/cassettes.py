@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict
 
 from hai_flow import values
 from hai_flow.definition.plan import AgentTurn, Http, Llm, Plan, Schema, Step
@@ -199,16 +200,7 @@ def _replay_end(path: str, attempt: int, known: RecordedExchange) -> c.StepSucce
     error = known.error
     if error is None:
         return c.StepSucceeded(path=path, attempt=attempt, output=known.output, used=known.used)
-    return c.StepFailed(
-        path=path,
-        attempt=attempt,
-        code=error.code,
-        message=error.message,
-        retriable=error.retriable,
-        data=error.data,
-        retry_after=error.retry_after,
-        used=known.used,
-    )
+    return c.StepFailed(path=path, attempt=attempt, used=known.used, **asdict(error))
 
 
 def _short(request: Json) -> str:

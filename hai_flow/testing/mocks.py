@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hai_flow import values
 from hai_flow.definition.paths import plan_path
@@ -318,12 +318,4 @@ def _child_ended(path: str, attempt: int, behaviour: Behaviour) -> c.ChildEnded:
 def _failure_command(path: str, attempt: int, error: MockError) -> c.Command:
     if error.code == "step.lost":  # no report of the step brings that: the engine hears that the worker is gone
         return c.StepLost(path=path, attempt=attempt)
-    return c.StepFailed(
-        path=path,
-        attempt=attempt,
-        code=error.code,
-        message=error.message,
-        retriable=error.retriable,
-        data=error.data,
-        retry_after=error.retry_after,
-    )
+    return c.StepFailed(path=path, attempt=attempt, **asdict(error))

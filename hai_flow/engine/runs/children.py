@@ -85,35 +85,10 @@ def build_command(kind: str, target: str, body: Json) -> c.Command | None:
     match kind:
         case "start_child":
             born = msgspec.convert(body, _Born)
-            return c.Start(
-                run_id=UUID(target),
-                thread_id=born.thread_id,
-                requester=born.requester,
-                instigators=born.instigators,
-                input=born.input,
-                message=born.message,
-                trigger="run",
-                dev=born.dev,
-                pins=born.pins,
-                parent=born.parent,
-                origin=born.origin,
-                timeout=born.timeout,
-                allowance=born.allowance,
-                trace=born.trace,
-            )
+            return c.Start(run_id=UUID(target), trigger="run", **msgspec.structs.asdict(born))
         case "start_detached":
             start = msgspec.convert(body, _Left)
-            return c.Start(
-                run_id=UUID(target),
-                thread_id=target,
-                requester=start.requester,
-                instigators=start.instigators,
-                input=start.input,
-                trigger="run",
-                dev=start.dev,
-                origin=start.origin,
-                trace=start.trace,
-            )
+            return c.Start(run_id=UUID(target), thread_id=target, trigger="run", **msgspec.structs.asdict(start))
         case "retry_child":
             again = msgspec.convert(body, _Again)
             return c.RetryChild(by=again.by, awaited=e.Awaited(again.parent.attempt, again.timeout, again.allowance))
@@ -132,6 +107,8 @@ def build_command(kind: str, target: str, body: Json) -> c.Command | None:
 
 
 class _Born(msgspec.Struct):
+    """The fields of the `Start` of a child that its parent says."""
+
     thread_id: str
     requester: str
     input: Json
@@ -156,6 +133,8 @@ class _Again(msgspec.Struct):
 
 
 class _Left(msgspec.Struct):
+    """The fields of the `Start` of a run that its starter does not wait for."""
+
     requester: str
     input: Json
     origin: e.Origin
