@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from hai_flow.definition.names.secret_names import list_texts
 from hai_flow.definition.yaml.document import Path, parse
 from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.values import Json
@@ -37,7 +38,7 @@ def _unused(fields: Mapping[str, Json]) -> Iterator[Unused]:
     for section, what in (("tools", "calls"), ("models", "asks")):
         declared = fields.get(section)
         for name in declared if isinstance(declared, Mapping) else ():
-            if not any(_names(text, name) for text in _texts(rest, (section, name))):
+            if not any(_names(text, name) for text in list_texts(rest, (section, name))):
                 yield Unused((section, name), f"nothing {what} `{name}`; take it out of `{section}`, or use it")
     yield from _roles(fields, rest)
     yield from _variables(fields, rest)
@@ -49,7 +50,7 @@ def _names(text: str, name: str) -> bool:
 
 def _roles(fields: Mapping[str, Json], rest: Mapping[str, Json]) -> Iterator[Unused]:
     declared = fields.get("roles")
-    texts = list(_texts(rest, ("roles",)))
+    texts = list(list_texts(rest, ("roles",)))
     if not isinstance(declared, Mapping) or any("role:${{" in text for text in texts):
         return
     if any(text.strip().startswith("${{") for text in _selectors(rest)):
@@ -65,7 +66,7 @@ def _selectors(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, each in value.items():
             if key in ("from", "exclude", "veto"):
-                yield from _texts(each)
+                yield from list_texts(each)
             else:
                 yield from _selectors(each)
     elif isinstance(value, list):
@@ -75,7 +76,7 @@ def _selectors(value: Any) -> Iterator[str]:
 
 def _variables(fields: Mapping[str, Json], rest: Mapping[str, Json]) -> Iterator[Unused]:
     declared = fields.get("state")
-    texts = [text for text in _texts(rest, ("state",)) if "state" in text]
+    texts = [text for text in list_texts(rest, ("state",)) if "state" in text]
     if not isinstance(declared, Mapping) or any(_WHOLE_STATE.search(each) or _COMPUTED.search(each) for each in texts):
         return
     used = {one or other for text in texts for one, other in _READ.findall(text)}
@@ -113,18 +114,3 @@ def _iter_predicted(value: Any) -> Iterator[str]:
         predict = frontend.get("predict") if isinstance(frontend, Mapping) else None
         for name in predict.values() if isinstance(predict, Mapping) else ():
             yield str(name)
-
-
-def _texts(value: Any, without: Path = ()) -> Iterator[str]:
-    """Every text in the value, keys included, but not what stands at the path `without`."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
-            if without != (key,):
-                if not without or without[0] != key:
-                    yield str(key)
-                yield from _texts(each, without[1:] if without[:1] == (key,) else ())
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)

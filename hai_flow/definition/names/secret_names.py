@@ -59,7 +59,7 @@ class SecretBearing(_Bearing):
         the document looks like one."""
         names = find_secrets(self.inner.written)
         plain = self.inner.render({**scope, "secrets": dict.fromkeys(names, "")})
-        forged = next((text for text in _texts(plain) if REFERENCE.search(text)), None)
+        forged = next((text for text in list_texts(plain) if REFERENCE.search(text)), None)
         if forged is not None:
             message = f"a value names a secret that the document does not name there: {forged[:100]!r}"
             raise ExpressionError("expression.error", message)
@@ -94,7 +94,7 @@ def with_callback(value: Json, url: str) -> Json:
 
 
 def find_secrets(written: Json) -> frozenset[str]:
-    return frozenset(name for text in _texts(written) if "${{" in text for name in _names_in(text))
+    return frozenset(name for text in list_texts(written) if "${{" in text for name in _names_in(text))
 
 
 @lru_cache(maxsize=1024)
@@ -116,13 +116,16 @@ def fill_secrets(value: Json, find: Callable[[str], str]) -> Json:
     )
 
 
-def _texts(value: Json) -> Iterator[str]:
+def list_texts(value: Json, without: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """Every text in the value, keys included, but not what stands at the path `without`."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, each in value.items():
-            yield str(key)
-            yield from _texts(each)
+            if without != (key,):
+                if not without or without[0] != key:
+                    yield str(key)
+                yield from list_texts(each, without[1:] if without[:1] == (key,) else ())
     elif isinstance(value, list):
         for each in value:
-            yield from _texts(each)
+            yield from list_texts(each)
