@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -778,6 +778,9 @@ def _word_of(verb: type[Verb]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", verb.__name__).lower()
 
 
+VerbOfKind = TypeVar("VerbOfKind", bound=Verb)
+
+
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One node of the tree.
 
@@ -808,6 +811,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     expose: bool = False
     line: int = 0
     of_agent: bool = False  # an answer of an agent's model, its calls, or one of them
+
+    def verb_as(self, kind: type[VerbOfKind]) -> VerbOfKind:
+        """The verb, which is of this kind."""
+        assert isinstance(self.verb, kind)
+        return self.verb
 
     @property
     def verb_name(self) -> str:

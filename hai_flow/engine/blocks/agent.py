@@ -40,7 +40,7 @@ _FOR_THE_RUN: Final = ("approval.digest", UNDO_FAILED)  # failures of a call tha
 
 
 def begin(draft: Draft, step: Step) -> None:
-    verb = _agent(step)
+    verb = step.verb_as(Agent)
     args = draft.json_text(draft.render(verb.arguments, step))
     first = iterations.next_number(draft, step)
     draft.pure_steps += 1
@@ -49,7 +49,7 @@ def begin(draft: Draft, step: Step) -> None:
 
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next answer, or the end of the agent."""
-    verb, loop = _agent(step), iterations.loop_of(draft, step)
+    verb, loop = step.verb_as(Agent), iterations.loop_of(draft, step)
     answer, count = answer_in(draft.state, iteration.path), count_answers(draft.state, step.path, loop)
     counted = count if loop.since <= loop.begun else count_answers(draft.state, step.path, loop, since=loop.since)
     try:
@@ -112,33 +112,23 @@ def begin_calls(draft: Draft, step: Step) -> Consequence | None:
 
 
 def call_done(draft: Draft, step: Step, call: Step, output: Json) -> Consequence | None:
-    finish_written(draft, _first(call), None)
+    finish_written(draft, call.verb_as(Iteration).first, None)
     draft.emit(e.IterationEnded, path=call.path, status="finished")
     return iterations.end_if_last(draft, step)
 
 
 def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequence | None:
     """The failure becomes the call's result for the model, unless the run itself may not go on."""
-    finish_written(draft, _first(call), error)
+    finish_written(draft, call.verb_as(Iteration).first, error)
     draft.emit(e.IterationEnded, path=call.path, status="failed", error=error)
     if is_ending(draft, step.path) or not (error.code.startswith("limit.") or error.code in _FOR_THE_RUN):
         return iterations.end_if_last(draft, step)
     return End(step, Ending("failed", error=error, reason=f"{call.path} failed"))
 
 
-def _first(call: Step) -> str:
-    assert isinstance(call.verb, Iteration)
-    return call.verb.first
-
-
 def behind_calls(draft: Draft, step: Step) -> Consequence | None:
     loop = draft.state.steps[step.path].loop
     return None if loop is None else FinishStep(step)
-
-
-def _agent(step: Step) -> Agent:
-    assert isinstance(step.verb, Agent)
-    return step.verb
 
 
 BLOCKS: Final = {

@@ -18,7 +18,7 @@ from hai_flow.values import Json
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
-    verb = _verb(step)
+    verb = step.verb_as(ForEach)
     items, keys = read_items(draft, step, verb)
     draft.pure_steps += 1
     if items:
@@ -59,7 +59,7 @@ def child_failing(draft: Draft, step: Step, child: Step, error: e.Error) -> Cons
 
 def _is_isolated(step: Step, error: e.Error) -> bool:
     """Whether the failure of one item is data, and the others go on."""
-    verb = _verb(step)
+    verb = step.verb_as(ForEach)
     return verb.on_failure == "isolate" and verb.rollback != "all" and error.code != UNDO_FAILED
 
 
@@ -74,12 +74,7 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
 
 
 def resume(step: Step, known: StepState) -> BlockPlaces:
-    return iterations.resume_keys(step, known, at_once=_verb(step).max_parallel)
-
-
-def _verb(step: Step) -> ForEach:
-    assert isinstance(step.verb, ForEach)
-    return step.verb
+    return iterations.resume_keys(step, known, at_once=step.verb_as(ForEach).max_parallel)
 
 
 BLOCKS: Final = {
@@ -91,7 +86,7 @@ BLOCKS: Final = {
         loop_left=loop_left,
         resume=resume,
         behind=behind,
-        undoes=lambda step: _verb(step).rollback == "all",
-        undoes_items=lambda step: _verb(step).rollback == "item",
+        undoes=lambda step: step.verb_as(ForEach).rollback == "all",
+        undoes_items=lambda step: step.verb_as(ForEach).rollback == "item",
     )
 }

@@ -20,11 +20,11 @@ def begin(draft: Draft, step: Step) -> None:
     loop = draft.state.steps[step.parent].loop
     assert loop is not None
     index = index_of(loop, key) if loop.keys else int(key)
-    draft.emit(e.IterationStarted, path=step.path, index=index, ready=(_verb(step).first,))
+    draft.emit(e.IterationStarted, path=step.path, index=index, ready=(step.verb_as(Iteration).first,))
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
-    output = _verb(step).output
+    output = step.verb_as(Iteration).output
     if output is None:
         return IterationDone(step)
     try:
@@ -34,12 +34,7 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence:
 
 
 def resume(step: Step, known: StepState) -> BlockPlaces:
-    return BlockPlaces((_verb(step).first,)) if known.verb else BlockPlaces()
-
-
-def _verb(step: Step) -> Iteration:
-    assert isinstance(step.verb, Iteration)
-    return step.verb
+    return BlockPlaces((step.verb_as(Iteration).first,)) if known.verb else BlockPlaces()
 
 
 _ITERATION: Final = Block(begin=begin, list_done=list_done, resume=resume)

@@ -18,7 +18,7 @@ from hai_flow.values import Json
 
 
 def begin(draft: Draft, step: Step) -> None:
-    branches = _verb(step).branches
+    branches = step.verb_as(Parallel).branches
     draft.pure_steps += 1
     draft.record_start(step, branches=len(branches), ready=tuple(first for _, first in branches))
 
@@ -47,9 +47,9 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
 
 def _end_those_over(draft: Draft, step: Step) -> None:
     """End the branches of a race that came to their end while it was cut off: a Retry counts them."""
-    if _verb(step).wanted is not None:
+    if step.verb_as(Parallel).wanted is not None:
         winners = draft.state.steps[step.path].winners
-        for name, first in _verb(step).branches:
+        for name, first in step.verb_as(Parallel).branches:
             if name not in winners and _is_over(draft, first):
                 draft.emit(e.BranchEnded, path=step.path, branch=name)
 
@@ -78,7 +78,7 @@ def _finish(draft: Draft, step: Step, won: list[str]) -> Consequence:
 
 def _winners(draft: Draft, step: Step) -> list[str]:
     """The branches that have won the race; none where it goes on, or is none."""
-    needed = _verb(step).wanted
+    needed = step.verb_as(Parallel).wanted
     if needed is None:
         return []
     finished = _list_branches_done(draft, step, draft.state.steps[step.path])
@@ -88,7 +88,7 @@ def _winners(draft: Draft, step: Step) -> list[str]:
 def _build_race_output(draft: Draft, step: Step, won: list[str]) -> Json:
     """The output: the winners, none where all have to finish; and the results of the branches that have finished.
     Raises `Raised`."""
-    verb = _verb(step)
+    verb = step.verb_as(Parallel)
     output: dict[str, Json] = {"winner": None}
     if won:
         output = {"winner": won[0]} if verb.join == "any" else {"winners": won}
@@ -101,7 +101,7 @@ def _build_race_output(draft: Draft, step: Step, won: list[str]) -> Json:
 
 
 def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence | None:
-    joined, needed, branch = draft.state.steps[step.path], _verb(step).wanted, child.body
+    joined, needed, branch = draft.state.steps[step.path], step.verb_as(Parallel).wanted, child.body
     if needed is not None and len(joined.winners) < needed and error.code != UNDO_FAILED:
         draft.emit(e.BranchEnded, path=step.path, branch=branch, failed=True)
         joined = draft.state.steps[step.path]
@@ -133,19 +133,16 @@ def resume(step: Step, known: StepState) -> BlockPlaces:
     if not known.verb:
         return BlockPlaces()
     won = winners(step, known)
-    return BlockPlaces(tuple(first for name, first in _verb(step).branches if not won or name in won), counted=True)
+    return BlockPlaces(
+        tuple(first for name, first in step.verb_as(Parallel).branches if not won or name in won), counted=True
+    )
 
 
 def may_move(was: Step, now: Step) -> Hindrance | None:
-    before, after = _verb(was).join, _verb(now).join
+    before, after = was.verb_as(Parallel).join, now.verb_as(Parallel).join
     if before == after:
         return None
     return Hindrance("join", f"{was.path} is open and has `join: {before}`, there {after}.")
-
-
-def _verb(step: Step) -> Parallel:
-    assert isinstance(step.verb, Parallel)
-    return step.verb
 
 
 BLOCKS: Final = {

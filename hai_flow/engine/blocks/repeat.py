@@ -30,7 +30,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
 
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next iteration, or the end of the loop."""
-    loop, verb = iterations.loop_of(draft, step), _verb(step)
+    loop, verb = iterations.loop_of(draft, step), step.verb_as(Repeat)
     count = _count(loop)
     try:
         again = _should_repeat(draft, step, iteration, count)
@@ -55,7 +55,7 @@ def loop_left(draft: Draft, step: Step, iteration: Step) -> Consequence:
 
 def _should_repeat(draft: Draft, step: Step, reader: Step, count: int) -> bool:
     """Whether it asks for a further iteration after `count` of them. Raises `Raised`."""
-    verb = _verb(step)
+    verb = step.verb_as(Repeat)
     if verb.while_ is not None:
         return draft.truth(verb.while_, reader, index=count)
     if verb.until is not None and count:
@@ -77,11 +77,6 @@ def behind(draft: Draft, step: Step) -> Consequence | str | None:
     if _should_repeat(draft, step, last, count):
         return paths.iteration(step.path, loop.last + 1)
     return FinishStep(step, {"count": count})
-
-
-def _verb(step: Step) -> Repeat:
-    assert isinstance(step.verb, Repeat)
-    return step.verb
 
 
 BLOCKS: Final = {

@@ -13,9 +13,8 @@ from hai_flow.engine.state.state import StepState
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
-    assert isinstance(step.verb, Switch)
     draft.pure_steps += 1
-    for number, (condition, first) in enumerate(step.verb.cases):
+    for number, (condition, first) in enumerate(step.verb_as(Switch).cases):
         if condition is None or draft.truth(condition, step):
             draft.record_start(step, case=number, ready=(first,) if first else ())
             return None if first else list_done(draft, step, str(number))
@@ -24,9 +23,8 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
-    assert isinstance(step.verb, Switch)
-    case = draft.state.steps[step.path].case
-    result = step.verb.results[case] if step.verb.results and case is not None else None
+    case, results = draft.state.steps[step.path].case, step.verb_as(Switch).results
+    result = results[case] if results and case is not None else None
     return finish_with(draft, step, {"case": case}, result)
 
 
@@ -35,8 +33,7 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
 
 
 def resume(step: Step, known: StepState) -> BlockPlaces:
-    assert isinstance(step.verb, Switch)
-    first = "" if known.case is None else step.verb.cases[known.case][1]
+    first = "" if known.case is None else step.verb_as(Switch).cases[known.case][1]
     return BlockPlaces((first,)) if first else BlockPlaces()
 
 

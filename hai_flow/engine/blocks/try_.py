@@ -12,9 +12,8 @@ from hai_flow.engine.state.state import StepState
 
 
 def begin(draft: Draft, step: Step) -> None:
-    assert isinstance(step.verb, Try)
     draft.pure_steps += 1
-    draft.record_start(step, ready=(step.verb.first,))
+    draft.record_start(step, ready=(step.verb_as(Try).first,))
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
@@ -26,8 +25,7 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
 
 
 def resume(step: Step, known: StepState) -> BlockPlaces:
-    assert isinstance(step.verb, Try)
-    return BlockPlaces((step.verb.first,)) if known.verb or not step.path else BlockPlaces()
+    return BlockPlaces((step.verb_as(Try).first,)) if known.verb or not step.path else BlockPlaces()
 
 
 BLOCKS: Final = {Try: Block(begin=begin, list_done=list_done, resume=resume, behind=behind, undoes=lambda step: True)}

@@ -154,9 +154,7 @@ def drop_work(draft: Draft, path: str, reason: str) -> None:
 
 def tell_child(draft: Draft, path: str, what: str, by: str, reason: str) -> None:
     """Send a control to the child run of the step at `path`, unless it was started to be left alone."""
-    verb = draft.step(path).verb
-    assert isinstance(verb, Run)
-    if not verb.detach:
+    if not draft.step(path).verb_as(Run).detach:
         draft.send(what, draft.state.children[path], {"by": by, "reason": reason})
 
 

@@ -244,8 +244,7 @@ def child_ended(draft: Draft, command: c.ChildEnded) -> None:
     has given the child up still notes the tokens that it took."""
     given_up = _find_abandoned_child(draft, command)
     step = draft.step(command.path) if given_up else _demand_awaited(draft, command.path, command.attempt)
-    verb = step.verb
-    assert isinstance(verb, Run)
+    verb = step.verb_as(Run)
     for each in () if given_up else command.told:
         _record_quietly(draft, each, step.path)
     child = given_up or draft.state.children[step.path]

@@ -58,8 +58,7 @@ def _begin(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
 
 
 def display_name(step: Step) -> str:
-    verb = step.verb
-    assert isinstance(verb, Call)
+    verb = step.verb_as(Call)
     return f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
 
 

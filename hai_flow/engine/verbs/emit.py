@@ -12,8 +12,7 @@ from hai_flow.engine.draft import Draft
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
-    verb = step.verb
-    assert isinstance(verb, Emit)
+    verb = step.verb_as(Emit)
     content = draft.render(verb.content, step)
     draft.take(len(values.dumps(content)))
     draft.record_start(step)

@@ -14,8 +14,7 @@ from hai_flow.engine.state.state import Ending
 
 
 def begin_return(draft: Draft, step: Step) -> Consequence:
-    assert isinstance(step.verb, Return)
-    value = draft.render(step.verb.value, step)
+    value = draft.render(step.verb_as(Return).value, step)
     _over(draft, step)
     return End(draft.step(""), Ending("finished", value, reason="the run returned"), of=step)
 
@@ -40,8 +39,7 @@ def _over(draft: Draft, step: Step) -> None:
 
 
 def begin_fail(draft: Draft, step: Step) -> Consequence:
-    verb = step.verb
-    assert isinstance(verb, Fail)
+    verb = step.verb_as(Fail)
     message = draft.text(verb.message, step)
     data = None if verb.data is None else draft.render(verb.data, step)
     draft.record_start(step)

@@ -10,8 +10,7 @@ from hai_flow.engine.draft import Draft
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
-    assert isinstance(step.verb, Let)
-    output = draft.render(step.verb.values, step)
+    output = draft.render(step.verb_as(Let).values, step)
     draft.json_text(output)  # counts against the bound of a value
     draft.record_start(step)
     draft.pure_steps += 1

@@ -13,8 +13,7 @@ from hai_flow.engine.state.run_size import demand_wait
 
 def begin_ask(draft: Draft, step: Step) -> None:
     """The step begins by asking. Raises `Raised`: it fails instead."""
-    verb = step.verb
-    assert isinstance(verb, Ask)
+    verb = step.verb_as(Ask)
     draft.pure_steps += 1
     demand_wait(draft, step)
     rules = fill_rules(draft, step, verb.policy, {}, may_exclude=False)
@@ -26,8 +25,7 @@ def begin_ask(draft: Draft, step: Step) -> None:
 
 def begin_approve(draft: Draft, step: Step) -> None:
     """The step begins by asking for approval. Raises `Raised`: it fails instead."""
-    verb = step.verb
-    assert isinstance(verb, Approve)
+    verb = step.verb_as(Approve)
     draft.pure_steps += 1
     demand_wait(draft, step)
     rules = fill_rules(draft, step, verb.policy, {})

@@ -14,8 +14,7 @@ SAY_CHUNK_CHARS: Final = 4096
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
-    verb = step.verb
-    assert isinstance(verb, Say)
+    verb = step.verb_as(Say)
     content = draft.render(verb.content, step)
     kind = "data" if verb.kind in ("fold", "output") else verb.kind
     if kind == "text" or (kind == "thinking" and not isinstance(content, dict)):

@@ -26,8 +26,7 @@ _OF_NUMBERS: Final[dict[str, tuple[str, Callable[[Json, Json], Json]]]] = {
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
-    verb = step.verb
-    assert isinstance(verb, Set)
+    verb = step.verb_as(Set)
     ops = _build_operations(draft, step, verb)
     if is_large(ops, 16 * STATE_BYTES_MAX):  # before all of it is written down
         raise _larger_than_allowed()

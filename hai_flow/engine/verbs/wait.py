@@ -13,8 +13,7 @@ from hai_flow.primitives.instants import read_rfc3339
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
-    verb = step.verb
-    assert isinstance(verb, Wait)
+    verb = step.verb_as(Wait)
     due = _due(draft, step, verb)
     if due > draft.now:
         demand_wait(draft, step)
