@@ -169,22 +169,7 @@ class ChatCards(Service):
         if not place.id:
             message = "nobody who is meant has connected an account of this chat, and the channel has no `room`"
             raise NotSent(message, final=True)
-        who = None if person is None else person.id
-        row = await chat.begin_card(
-            self._database.api,
-            CardRow(
-                notification.id,
-                notification.tenant,
-                notification.run_id,
-                notification.pending_id,
-                channel,
-                who,
-                notification.whom,
-                None,
-                None,
-                0,
-            ),
-        )
+        row = await chat.begin_card(self._database.api, notification, None if person is None else person.id)
         if row.message is not None:
             return True
         drawn = await self._draw(row, app, person)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import astuple
 
 if TYPE_CHECKING:
+    from hai_flow.store.people.notifications import Notification
     from hai_flow.store.postgres.database import Connection, Pool
 
 GOOD_FOR: Final = timedelta(days=30)  # a button
@@ -43,16 +45,15 @@ class CardRow(msgspec.Struct, frozen=True):
 _CARD: Final = "id, tenant, run_id, pending_id, channel, person, place, message, shown, tries"
 
 
-async def begin_card(connection: Connection | Pool, card: CardRow) -> CardRow:
-    """Store a card before it is sent. The one that is there under its id, if this is not the first try."""
+async def begin_card(connection: Connection | Pool, of: Notification, person: str | None) -> CardRow:
+    """Store the card of a notification before it is sent. The one that is there under its id, if this is not the first
+    try."""
     query = f"""
     INSERT INTO chat_cards (id, tenant, run_id, pending_id, channel, person, place)
     VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT (id) DO UPDATE SET tries = chat_cards.tries + 1 RETURNING {_CARD}
     """
-    row = await connection.fetchrow(
-        query, card.id, card.tenant, card.run_id, card.pending_id, card.channel, card.person, card.place
-    )
+    row = await connection.fetchrow(query, of.id, of.tenant, of.run_id, of.pending_id, of.channel, person, of.whom)
     assert row is not None, "an upsert returns its row"
     return CardRow(*row)
 
@@ -142,23 +143,8 @@ async def add_buttons(connection: Connection | Pool, buttons: Sequence[ButtonRow
     INSERT INTO chat_buttons (digest, tenant, run_id, card, option, question, content, account, expires_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, now() + $9)
     """
-    await connection.executemany(
-        query,
-        [
-            (
-                each.digest,
-                each.tenant,
-                each.run_id,
-                each.card,
-                each.option,
-                each.question,
-                each.content,
-                each.account,
-                GOOD_FOR,
-            )
-            for each in buttons
-        ],
-    )
+    # the first eight fields are these columns, in this order; the others are read alone
+    await connection.executemany(query, [(*astuple(each)[:8], GOOD_FOR) for each in buttons])
 
 
 _TAKEN: Final = "(taken_by <> $2 AND taken_at > now() - interval '1 minute')"
