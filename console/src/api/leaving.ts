@@ -2,6 +2,7 @@
 
 import { useSyncExternalStore } from "react";
 import { host } from "../host.ts";
+import { onSignedOut } from "./client.ts";
 import { type Problem, asProblem } from "./problems.ts";
 import type { DecidedPending } from "./types.gen.ts";
 
@@ -111,6 +112,16 @@ function wait(entry: Entry, state: "waiting" | "sending" = "waiting"): void {
   entry.shown = { ...entry.shown, state, held: true };
   tell();
 }
+
+// A session that has ended sends nothing more: the next one has another word against forged requests.
+onSignedOut(() => {
+  if (!host.console) return;
+  for (const entry of entries.values()) {
+    if (entry.shown.state !== "waiting") continue;
+    clearTimeout(entry.timer);
+    wait(entry);
+  }
+});
 
 let reader: string | null = null;
 
