@@ -41,7 +41,7 @@ def serve(host: HostOption = None, port: PortOption = None, data_dir: DataDirOpt
 
 
 def _tell_address(url: str, *, pages: bool) -> None:
-    say(f"Serving {url} (no worker: see {program()} worker).")
+    say(f"Serving {url} (steps are performed by `{program()} worker`).")
     if pages:
         say(f"Decide and watch in a browser: {url}{addresses.CONSOLE}/")
 
