@@ -1,1 +1,1 @@
-"""`hai-flow chaos`: its plan, its oracle, its report, and a campaign of half a minute."""
+"""`hai-flow chaos`: its plan, its oracle, its report, and a campaign of twenty seconds (half a minute at night)."""

@@ -10,6 +10,7 @@ import pytest
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.tool_calls import ABORTED
+from hai_flow.wire.a2a import A2AEncoder
 from hai_flow.wire.dialects.agent_api import AgentApiEncoder
 from hai_flow.wire.dialects.agui import AguiEncoder
 from hai_flow.wire.dialects.aui import AuiEncoder
@@ -51,6 +52,11 @@ HIDDEN: Final[dict[type[TurnEncoder], set[str]]] = {  # the methods that each di
     SocialEncoder: {
         "break_off", "call_args", "collaboration", "custom", "frontend_tool_asked", "message_content",
         "message_started", "question_decided", "raw",
+    },
+    A2AEncoder: {  # text as it comes; the rest is the task's status and artifacts
+        "break_off", "call_args", "call_ended", "call_result", "call_started", "collaboration", "custom",
+        "frontend_tool_asked", "message_started", "messages_snapshot", "question", "question_decided", "raw",
+        "run_failed", "run_finished", "run_started", "state_delta", "state_snapshot", "step_edge",
     },
 }  # fmt: skip
 
