@@ -52,7 +52,8 @@ def tell_stopping(seconds: float, works: Sequence[str]) -> None:
     """Say what the process waits for, and how long at most. From now on a signal ends it at once, and quietly."""
     names = [*works[:WORKS_SHOWN], *([f"{len(works) - WORKS_SHOWN} more"] if len(works) > WORKS_SHOWN else [])]
     waits = "\n  ".join([f"Waiting up to {seconds:.0f} s for:", *names]) + "\n" if names else ""
-    say(f"Stopping. {waits}Ctrl-C again stops at once.")
+    with contextlib.suppress(OSError, SystemExit):  # `serve | tee`: the same Ctrl-C has ended the reader of this line
+        say(f"Stopping. {waits}Ctrl-C again stops at once.")
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx2
@@ -29,6 +31,13 @@ async def call():
     await asyncio.Event().wait()
 """
 FLOW = "hai: flow/v1\nname: slow\nversion: 1\ntools: {slow: {python: slow}}\nsteps: [{id: take, call: slow.call}]\n"
+
+
+def test_a_stop_goes_on_where_nobody_reads_its_words_any_more():
+    code = "from hai_flow.cli.run_until_signal import tell_stopping; tell_stopping(20.0, ['step']); raise SystemExit(7)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    process.stdout.close()  # type: ignore[union-attr]
+    assert process.wait(60) == 7
 
 
 def test_a_stop_names_the_step_it_waits_for_and_a_second_signal_ends_it(database_url: str, tmp_path: Path) -> None:
