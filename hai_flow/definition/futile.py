@@ -366,6 +366,8 @@ def _retry_too_late(context: StepContext, step: StepDraft) -> None:
             )
             context.reader.warning((*step.at, "retry", "every"), "timeout.shorter", message)
             return
+    if every is not None:
+        _report_longer_than_run(context, every, (*step.at, "retry", "every"))
 
 
 def _report_empty_prompt(context: StepContext, step: StepDraft) -> None:

@@ -35,6 +35,12 @@ ROWS: dict[str, Any] = {
         ("input.rows.map(r, r.q).sum()", 2),
         ("[3, 1, 2].sort_by(n, n)", [1, 2, 3]),
         ("[3, 1, 2].sort_by(n, -n)", [3, 2, 1]),
+        ("[3, 1, 2].sort_by(n, n)[1] - 1", 1),
+        ("state.log.sort_by(n, n).map(n, n * 2)", [2, 4]),
+        ("steps.a.output.n % 2 + 1", 2),
+        ("state.log.filter(n, -n % 2 == -1).size() + size(state.log)", 3),
+        ("input.rows.map(r, r.q * size(input.rows) - 1)", [1]),
+        ("steps.a.output.n / size(state.log) - size(state.log)", -0.5),
         ("['b', 'a'].sort_by( n , n ).join(',')", "a,b"),
         ("[1, 2, 3].map(x, x * 2).join(', ')", "2, 4, 6"),
         ("[1.5, 2.0].join(' ') + [true, false].join()", "1.5 2truefalse"),
@@ -151,6 +157,7 @@ def test_sort_by_is_stable_and_group_by_loses_nothing(rows: list[tuple[int, int]
         ("HH:mm:ss.SSS", "%H:%M:%S"),
         ("Y-m-d", "%Y-%m-%d"),
         ("d.m.Y H:i", "%d.%m.%Y %H:%M"),
+        ("Mon, 02 Jan 2006 15:04:05", "%a, %d %b %Y %H:%M:%S"),
     ],
 )
 def test_another_languages_pattern_gets_the_directives_that_were_meant(pattern: str, meant: str) -> None:

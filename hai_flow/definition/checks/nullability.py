@@ -10,6 +10,7 @@ from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_static_path, spell
 from hai_flow.definition.expressions.cel_macros import SORTED
+from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import Look, look_inside
@@ -116,6 +117,10 @@ class Doubts:
                     self._check_addends(tree, items)
                 if isinstance(tree, Call) and tree.function == "timestamp":
                     self._check_instant(tree, items)
+                if isinstance(tree, Call) and tree.function == "duration":
+                    self._check_length(tree, items)
+                if isinstance(tree, Call) and tree.function in OPERATORS and items:
+                    self._check_operands(tree, items)
                 for child in children(tree):
                     self._visit(child, known, items)
 
@@ -135,6 +140,36 @@ class Doubts:
         if isinstance(schema, Mapping) and schema.get("format") == "date":
             message = 'a date alone is no instant; write timestamp(x + "T00:00:00Z"), or another hour and offset'
             self.doubts.append(ExpressionFault(call.operands[0].offset, "expression.mismatch", message))
+
+    def _check_length(self, call: Call, items: Mapping[str, Look]) -> None:
+        """Doubt a duration that is made of a number, which has no unit."""
+        if self._find_kind(call.operands[0], items) in ("int", "double"):
+            literal = call.operands[0].value if isinstance(call.operands[0], Const) else None
+            remedy = 'string(x) + "s"' if literal is None else f'"{literal}s"'
+            message = f"a length has a unit, and a number has none; write duration({remedy}) for seconds"
+            self.doubts.append(ExpressionFault(call.operands[0].offset, "expression.mismatch", message))
+
+    def _check_operands(self, call: Call, items: Mapping[str, Look]) -> None:
+        """Doubt an operator between a field of a loop's item and an operand of a type that never goes with it: for CEL
+        such a field may have any type."""
+        if len(call.operands) != 2:
+            return
+        one, other = (self._find_kind(operand, items) for operand in call.operands)
+        if one and other and one != other and {one, other} != {"int", "double"}:
+            message = describe_overload(call.function, f"({one}, {other})")
+            self.doubts.append(ExpressionFault(call.offset, "expression.mismatch", message))
+
+    def _find_kind(self, tree: Tree, items: Mapping[str, Look]) -> str | None:
+        """The type of an operand as CEL calls it: of a literal, a path, or a field of a loop's item. None: another."""
+        if isinstance(tree, Const):
+            return _CONSTANTS.get(type(tree.value))
+        chain = self.chains.get(id(tree))
+        if chain is not None:
+            kind = self.names.types.kind(chain.path)
+            return kind if kind in _SCALARS.values() or kind == "timestamp" else None
+        schema = self._look(tree, items).schema
+        kind = schema.get("type") if isinstance(schema, Mapping) else None
+        return _SCALARS.get(kind) if isinstance(kind, str) else None
 
     def _check_addends(self, total: Call, items: Mapping[str, Look]) -> None:
         """Doubt a sum of what is certainly no number."""
@@ -198,6 +233,8 @@ class Doubts:
 
 
 _KINDS: Final = {str: "string", bool: "boolean"}
+_CONSTANTS: Final = {str: "string", bool: "bool", int: "int", float: "double"}
+_SCALARS: Final = {"string": "string", "boolean": "bool", "integer": "int", "number": "double"}
 _NO_ADDENDS: Final = {
     "string": ("texts", 'join them: x.join(", "), or make numbers of them: x.map(t, double(t)).sum()'),
     "boolean": ("true or false", "count those that are true: x.filter(b, b).size()"),

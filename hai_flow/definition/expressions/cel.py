@@ -174,7 +174,23 @@ def _declare_functions() -> Iterator[cel.FunctionDecl]:
     yield cel.FunctionDecl("format_time", formatters)
 
 
+def _declare_mixed_operators() -> Iterator[cel.FunctionDecl]:
+    """Arithmetic between an int and a double, for data whose types only a run shows."""
+    kinds = cel.Type
+    mixed = ([kinds.DOUBLE, kinds.INT], [kinds.INT, kinds.DOUBLE])
+    for sign, compute_number in functions.MIXED.items():
+        pairs = [[kinds.DOUBLE, kinds.DOUBLE], *mixed] if sign == "%" else mixed
+        yield cel.FunctionDecl(
+            f"_{sign}_",
+            [
+                cel.Overload(f"mixed_{compute_number.__name__}_{number}", kinds.DOUBLE, pair, False, compute_number)
+                for number, pair in enumerate(pairs)
+            ],
+        )
+
+
 _ORDERED: Final = cel.CelExtension("hai_flow", list(_declare_functions()))
+_MIXED: Final = cel.CelExtension("hai_flow_mixed", list(_declare_mixed_operators()))
 _SYNTAX: Final = cel.NewEnv(extensions=list(_EXTENSIONS))
 
 
@@ -248,9 +264,9 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=512)
-def _environment(variables: tuple[tuple[str, Kind], ...]) -> cel.Env:
+def _environment(variables: tuple[tuple[str, Kind], ...], *, mixed: bool = False) -> cel.Env:
     types = {name: _CEL_TYPES[kind] for name, kind in variables}
-    return cel.NewEnv(variables=types, extensions=[*_EXTENSIONS, _ORDERED])
+    return cel.NewEnv(variables=types, extensions=[*_EXTENSIONS, _ORDERED, *([_MIXED] if mixed else [])])
 
 
 _NAME_LENGTH: Final = 3
@@ -301,7 +317,8 @@ def compile_tree(
     outer = _with(rewritten, sorted([*turning, *_find_partings(source, loops[0])])) if loops[0] else ""
     every = _with(rewritten, sorted([*turning, *_find_partings(source, loops[0] + loops[1])])) if loops[1] else outer
     rewritten = _with(rewritten, insertions)
-    environment = _environment(tuple((binding.name, binding.bound_kind) for binding in bindings))
+    variables = tuple((binding.name, binding.bound_kind) for binding in bindings)
+    environment = _environment(variables, mixed=widening.may_mix)
     try:
         program = environment.compile(rewritten)
         result = program.return_type().name()

@@ -4,6 +4,7 @@ languages, which it has no word for."""
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -146,7 +147,7 @@ def _compute_source_offset(offset: int, inserted: Insertions) -> int:
 def _convert_message(message: str) -> tuple[str, str]:
     overload = re.match(r"found no matching overload for '(.+?)' applied to '(.*)'", message)
     if overload:
-        return "expression.type", _format_overload(overload[1], overload[2])
+        return "expression.type", describe_overload(overload[1], overload[2])
     undeclared = re.match(r"undeclared reference to '(.+?)'", message)
     if undeclared:
         hint = _HINTS.get(undeclared[1], "`hai-flow grammar` lists the functions")
@@ -167,10 +168,33 @@ _STRANGERS: Final = {
 }
 
 
+_ALIKE: Final = {
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"), **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb", '"'), "\u2264": "<=", "\u2265": ">=", "\u2260": "!=",
+    "\u00d7": "*", "\u00f7": "/", "\u2227": "&&", "\u2228": "||", "\u00ac": "!",
+}  # fmt: skip
+
+
+def _name_sign(sign: str) -> str:
+    return f"`{sign}`" if sign.isascii() else f"`{sign}` (U+{ord(sign):04X}, {unicodedata.name(sign, '?').lower()})"
+
+
+def _suggest_sign(sign: str) -> str:
+    """The remedy for a sign that CEL does not know: for one that looks like a sign of ASCII that one."""
+    meant = _ALIKE.get(sign) or unicodedata.normalize("NFKC", sign)
+    if meant == " " or unicodedata.category(sign) == "Cf":
+        return "write a space" if meant == " " else "remove it"
+    if not sign.isascii() and meant.isascii():
+        return f"write `{meant}`"
+    if sign.isalpha():
+        return 'names have letters from a to z; another property is written input["..."], and text stands in quotes'
+    return _STRANGERS.get(sign, "text stands in quotes")
+
+
 def _format_syntax(message: str) -> str:
     strange = re.match(r"Syntax error: token recognition error at: '(.)", message)
     if strange:
-        return f"`{strange[1]}` means nothing here; {_STRANGERS.get(strange[1], 'text stands in quotes')}"
+        return f"{_name_sign(strange[1])} means nothing here; {_suggest_sign(strange[1])}"
     text = message.removeprefix("Syntax error: ").replace("'<EOF>'", "the end")
     text = re.sub(r" expecting \{.*\}", "", text)
     text = text.replace("mismatched input", "did not expect").replace("extraneous input", "did not expect")
@@ -202,7 +226,13 @@ def _suggest_other_side(types: Sequence[str]) -> str:
     return ""
 
 
-def _format_overload(function: str, types: str) -> str:
+OPERATORS: Final = frozenset(
+    ("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_")
+)  # between two values, as CEL names their functions
+
+
+def describe_overload(function: str, types: str) -> str:
+    """Why an operator or a function takes no operands of `types`, for example `(string, int)`, and the remedy."""
     operator = re.sub(r"^_(.+)_$", r"\1", function)
     operands = types.removeprefix("(").removesuffix(")")
     for name, word in _TYPE_WORDS.items():
@@ -232,6 +262,8 @@ def _format_overload(function: str, types: str) -> str:
         hint = f"; write {listed[1]}(x) around the text, or texts into the list"
     elif operands.startswith("map(") and operator[:1].isalpha():
         hint = "; name a field of it: an item of a `for_each` is {key, status, output, error}, so write x.output"
+    elif operator == "format_time" and operands.startswith("string"):
+        hint = "; write timestamp(x) around the text"
     elif operator == "sum":
         hint = "; it adds the numbers of a list: rows.map(r, r.amount).sum()"
     return f"`{operator}` can't be applied to ({operands}){hint}"

@@ -19,9 +19,11 @@ from hai_flow.definition.expressions.ast import (
     children,
     is_empty,
 )
+from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.expressions.cel_values import Kind
 
 _ARITHMETIC: Final = frozenset(("_+_", "_-_", "_*_", "_/_"))
+_TYPED: Final = frozenset(("int", "double", "string", "timestamp"))
 _COMPARISON: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_"))
 _JOINED: Final = frozenset(
     ("dyn", "list", "list:dyn", "list:other", "list:int", "list:double", "list:bool")
@@ -41,6 +43,7 @@ class Widening:
         self.source = source
         self.ends: set[int] = set()  # offsets just behind the literals to widen
         self.loops: set[int] = set()  # offsets of loops whose range may be a map
+        self.may_mix = False  # whether arithmetic has operands whose types only a run shows
         self.joins: set[int] = set()  # offsets of calls of `join` whose list may hold numbers or booleans
 
     def type_of(self, tree: Tree, bound: Mapping[str, Kind]) -> Kind:
@@ -121,8 +124,11 @@ class Widening:
         kinds = [self.type_of(operand, bound) for operand in call.operands]
         if call.function == "join" and (kinds[0] in _JOINED or _is_sorted(call.operands[0])):
             self.joins.add(call.offset)
+        self.may_mix |= call.function in (*_ARITHMETIC, "_%_") and not _TYPED.issuperset(kinds)
         if call.function in _ARITHMETIC:
             return self._convert_arithmetic(call, kinds)
+        if call.function == "_%_":
+            return "double" if {"double", "dyn"} & set(kinds) else "int"
         if call.function in _COMPARISON:
             if "double" in kinds:
                 self._convert_literal(call.operands)
@@ -142,6 +148,8 @@ class Widening:
             return _element(kinds[0])
         if call.function in ("filter", "reverse"):
             return kinds[0]
+        if call.function == SORTED and isinstance(call.operands[0], Comprehension):
+            return self.type_of(call.operands[0].range, bound)
         return _RETURNS.get(call.function, "other")
 
     def _convert_arithmetic(self, call: Call, kinds: list[Kind]) -> Kind:
@@ -164,7 +172,7 @@ class Widening:
 
 
 def _is_sorted(tree: Tree) -> bool:
-    return isinstance(tree, Call) and tree.function == "sort_by__"
+    return isinstance(tree, Call) and tree.function == SORTED
 
 
 def _element(kind: Kind) -> Kind:

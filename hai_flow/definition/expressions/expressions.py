@@ -221,6 +221,10 @@ def _check_literals(tree: Tree) -> Iterator[ExpressionFault]:
     """Literal durations, instants, patterns, zones and numbers that are none: they would fail a step when it is
     computed, maybe after a week of approvals."""
     for node in walk(tree):
+        if isinstance(node, Const) and isinstance(node.value, str) and "\0" in node.value:
+            yield ExpressionFault(
+                node.offset, "expression.literal", "expected text, found a NUL in it, which can't be stored; remove it"
+            )
         expected = _LITERALS.get(node.function) if isinstance(node, Call) else None
         if expected is None or not isinstance(node, Call) or len(node.operands) <= expected.position:
             continue

@@ -10,7 +10,7 @@ import datetime
 import math
 import re
 import zoneinfo
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition.expressions.value_text import as_text
@@ -64,6 +64,44 @@ def texts(items: Sequence[Json]) -> list[str]:
     return [as_text(each) for each in items]
 
 
+def remainder(dividend: float, divisor: float) -> float:
+    """The remainder of whole numbers, with the sign of the dividend, as for integers of CEL: numbers without a known
+    type are doubles. Raises ValueError for a fraction and for a divisor of 0."""
+    if not (float(dividend).is_integer() and float(divisor).is_integer()):
+        raise ValueError(f"% divides whole numbers, found {dividend:g} and {divisor:g}; use math.round, or a tool")
+    if divisor == 0:
+        raise ValueError("modulus by zero")
+    return math.fmod(dividend, divisor)
+
+
+def divide(dividend: float, divisor: float) -> float:
+    """The quotient. A divisor of 0 gives infinity or NaN, as for doubles of CEL."""
+    if divisor == 0:
+        return math.nan if dividend == 0 else math.copysign(math.inf, dividend) * math.copysign(1, divisor)
+    return dividend / divisor
+
+
+def add(one: float, other: float) -> float:
+    """The sum."""
+    return float(one + other)
+
+
+def subtract(one: float, other: float) -> float:
+    """The difference."""
+    return float(one - other)
+
+
+def multiply(one: float, other: float) -> float:
+    """The product."""
+    return float(one) * float(other)
+
+
+MIXED: Final[Mapping[str, Callable[[float, float], float]]] = {
+    "+": add, "-": subtract, "*": multiply, "/": divide, "%": remainder,
+}  # fmt: skip
+"""What the operators of arithmetic do with an int beside a double, which CEL has no overload for."""
+
+
 def format_time(moment: datetime.datetime, pattern: str, zone: str) -> str:
     """The instant as the pattern says, in a time zone. Raises ValueError for a pattern or zone that is not known."""
     fault = check_pattern(pattern) or check_zone(zone)
@@ -91,7 +129,7 @@ def check_pattern(pattern: str) -> str | None:
 
 
 def check_foreign_pattern(pattern: str) -> str | None:
-    """What to write for a pattern of Java, .NET, moment.js or PHP, which `format_time` would write as it stands; None
+    """The remedy for a pattern of Java, .NET, moment.js, PHP or Go, which `format_time` would write as it stands; None
     where there is a `%`, or this looks like none of them."""
     meant = None if "%" in pattern else _to_directives(pattern)
     if meant is None:
@@ -114,11 +152,19 @@ _OF_PHP: Final = {
     "Y": "%Y", "y": "%Y", "m": "%m", "n": "%m", "d": "%d", "j": "%d", "H": "%H", "G": "%H", "h": "%H", "i": "%M",
     "s": "%S", "D": "%a", "l": "%A", "F": "%B", "M": "%b", "T": "T", "P": "%z", "O": "%z",
 }  # fmt: skip
+_REFERENCE_TIME: Final = {
+    "2006": "%Y", "January": "%B", "Jan": "%b", "Monday": "%A", "Mon": "%a", "01": "%m", "02": "%d", "15": "%H",
+    "04": "%M", "05": "%S", "-0700": "%z",
+}  # fmt: skip
+_OF_GO: Final = re.compile("|".join(_REFERENCE_TIME))  # a layout of Go is one certain time
 _RUN: Final = re.compile(r"'([^']*)'|\[([^\]]*)\]|(([A-Za-z])\4*)")
 
 
 def _to_directives(pattern: str) -> str | None:
-    """A pattern made of runs of letters (`yyyy-MM-dd`) or of single ones (`Y-m-d`) as directives; None: it is none."""
+    """A pattern made of runs of letters (`yyyy-MM-dd`), of single ones (`Y-m-d`) or of parts of Go's certain time
+    (`2006-01-02`) as directives; None: it is none."""
+    if re.search(r"2006|15:04", pattern):
+        return _OF_GO.sub(lambda part: _REFERENCE_TIME[part[0]], pattern)
     tokens = [run[3] for run in _RUN.finditer(pattern) if run[3]]
     if any(len(token) > 1 for token in tokens):
         directives = _OF_JAVA

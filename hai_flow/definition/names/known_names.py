@@ -199,6 +199,19 @@ class Names(msgspec.Struct, frozen=True):
         chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
         return chain if chain and chain.path[0] in self.roots else None
 
+    def doubt_input(self, value: Json) -> str | None:
+        """Why `value`, one hole with only a path into the input, may be absent or null; None: it is neither."""
+        chain = self._find_only_chain(value)
+        if chain is None or chain.path[0] != "input":
+            return None
+        if doubt := self.doubt(chain):
+            return doubt.message
+        schema = self.types.look(chain.path).schema
+        word = schema.get("type") if isinstance(schema, Mapping) else None
+        if isinstance(word, list) and "null" in word and chain.path not in self.guarded:
+            return f"`{spell(chain.path)}` may be null; test {spell(chain.path)} != null before"
+        return None
+
     def list_roots(self) -> frozenset[str]:
         """The names that begin a path into the data, here or elsewhere."""
         return ROOTS if self.roots <= ROOTS else ROOTS | self.roots

@@ -29,7 +29,7 @@ def record(**properties: Json) -> dict[str, Json]:
 _FIXED: Final[dict[str, Json]] = {
     "run": record(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}),
     "thread": record(id={}, message={}, content={}),
-    "error": record(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
+    "error": record(code={}, message={}, path={}, attempt={}, at={"type": "string"}, retriable={}, data={}, cause={}),
     "response": record(
         status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}
     ),

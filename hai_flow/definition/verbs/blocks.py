@@ -180,7 +180,8 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
     inside = names.with_roots("index", schemas={variable: element})
     key = context.text(params, "key", at, inside)
     raw_items = params.get("items")
-    if key is not None and key.roots <= _SAME_FOR_ALL and not (isinstance(raw_items, list) and len(raw_items) < 2):
+    outer = _SAME_FOR_ALL | (names.types.roots.keys() - {variable, "index"})
+    if key is not None and key.roots <= outer and not (isinstance(raw_items, list) and len(raw_items) < 2):
         message = (
             "`key` is the same for every item, and each needs its own; "
             f"write `key: ${{{{ {variable} }}}}`, or a part of it"
@@ -215,6 +216,8 @@ def _check_items(context: StepContext, params: Mapping[str, Json], at: Path, nam
         message = f"expected a list, found something of type {type_name}; name a list"
         context.reader.error((*at, "items"), "for_each.items", message)
         return
+    if doubt := names.doubt_input(items):
+        context.reader.warning((*at, "items"), "for_each.items", doubt)
     if isinstance(items, list) or (isinstance(items, str) and "${{" in items):
         return
     hint = "; write it as a hole: ${{ ... }}" if isinstance(items, str) else ""
