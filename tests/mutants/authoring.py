@@ -101,7 +101,7 @@ futile.bug(
 blocks = Room("hai_flow/definition/verbs/blocks.py", _MISTAKES)
 blocks.bug(
     "a key that all items share is taken for the key of each",
-    ("key.roots <= _SAME_FOR_ALL and", "not key.holes and"),
+    ("key.roots <= outer and", "not key.holes and"),
     by=_MISTAKES,
 )
 deadlines = Room("hai_flow/definition/people/deadlines.py", _MISTAKES)
