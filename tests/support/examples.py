@@ -21,8 +21,8 @@ T = TypeVar("T")
 QUICK = "quick"
 QUICK_MAX = 20
 SUITE_MAX: Final = 30
-ROWS_MAX: Final = 6  # of a table
-ROWS_SHARE: Final = 8  # or one of so many, where that is more
+ROWS_MAX: Final = 4  # of a table
+ROWS_SHARE: Final = 12  # or one of so many, where that is more
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
 SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{date.today():%Y%m%d}"))  # pytest's other processes inherit it
 
