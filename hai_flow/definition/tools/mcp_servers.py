@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Final
@@ -57,6 +58,9 @@ def read_server(parts: Parts, name: str, fields: Mapping[str, Json], at: Path) -
     if _has_hole(declaration):
         parts.reader.error(where, "tool.hole", "a server's address is literal: holes are not filled here")
         return None
+    if _HOST.fullmatch(declaration):
+        message = f"this is run as a command; the address of a server is written https://{declaration}"
+        parts.reader.warning(where, "tool.mcp", message)
     if "://" in declaration:
         return _server(parts, {"url": declaration, **beside}, where, at)
     try:
@@ -92,6 +96,9 @@ def _read_ways(
     actual = " and ".join(f"`{way}`" for way in named) or "none"
     parts.reader.error(at, "tool.mcp", f"expected one of {listed} in {where}, found {actual}", key=True)
     return {}
+
+
+_HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev|ai|app)(?::\d+)?(?:/\S*)?|localhost:\d+(?:/\S*)?")
 
 
 def _server(parts: Parts, fields: Mapping[str, Json], at: Path, beside: Path | None = None) -> plan.McpServer | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
@@ -117,6 +118,20 @@ def _check_url(context: StepContext, url: str, at: Path) -> None:
     if not _SCHEME.match(url) and not url.lstrip().startswith("${{"):
         hint = f"; write https://{url}" if _HOST.match(url) else "; write the whole address, such as https://host/path"
         context.reader.error(at, "http.url", f"expected a URL that begins with https:// or http://{hint}")
+    elif "${{" not in url and (fault := _find_url_fault(url)):
+        context.reader.refuse(at, "http.url", f"expected a URL such as https://host:8080/path; {fault}")
+
+
+def _find_url_fault(url: str) -> str | None:
+    """Why no request can be sent to a URL without holes; None: one can."""
+    try:
+        parts = urlsplit(url)
+        number = parts.port
+    except ValueError as error:
+        return str(error)[:1].lower() + str(error)[1:]
+    if not parts.hostname or re.search(r"\s", parts.hostname):
+        return "its host has a space" if parts.hostname else "it has no host"
+    return "port 0 is none" if number == 0 else None
 
 
 def _stream_body(context: StepContext, fields: Mapping[str, Json], at: Path, names: Names) -> plan.StreamedBody | None:
