@@ -11,6 +11,7 @@ from hai_flow.cli import app
 from hai_flow.cli.errors import Problem, explain
 from hai_flow.cli.terminal import program
 from hai_flow.values import Json
+from tests.support.commands import run
 
 VOTE = {"by": "user:ann", "on_behalf_of": None, "roles": [], "decision": "reject", "reason": "late", "counts": True}
 ENVELOPE: Json = {"decision": "reject", "votes": [VOTE], "expired": False, "values": None, "edits": None}
@@ -34,6 +35,21 @@ def test_a_refusal_shows_how_it_is_now_line_by_line(
 ) -> None:
     explain(Problem({"detail": "It is over.", "winner": winner}))
     assert capsys.readouterr().err.splitlines() == ["hai-flow: It is over.", "  As it is now:", *lines]
+
+
+@pytest.mark.parametrize("command", ["runs", "mcp"])
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"HAI_FLOW_KEY": "two words"}, "HAI_FLOW_KEY or HAI_FLOW_KEY_FILE: expected visible ASCII"),
+        ({"HAI_FLOW_KEY_FILE": "/dev/null"}, "HAI_FLOW_KEY_FILE: '/dev/null' is empty.\n"),
+    ],
+)
+def test_a_wrong_key_is_refused_by_the_name_it_was_given_under(
+    command: str, settings: dict[str, str], sentence: str
+) -> None:
+    refused = run(command, **settings)
+    assert refused.stderr.startswith(f"hai-flow: {sentence}"), refused.stderr
 
 
 def test_every_command_has_a_sentence_in_the_help() -> None:

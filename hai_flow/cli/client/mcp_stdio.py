@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import ActAsOption, ServerOption
 from hai_flow.cli.run_until_signal import live
 from hai_flow.cli.terminal import note, program
@@ -53,12 +52,12 @@ def mcp(
     """
     from hai_flow_client.link import Link
 
-    from hai_flow.cli.client.rest import server_url
+    from hai_flow.cli.client.rest import refuse_link, server_url
 
     try:
         link = Link.to(server_url(server), act_as=act_as, headers=None, patience=None)
     except ValueError as error:
-        raise UsageError(f"--server: {str(error).removeprefix('url: ')}.") from None
+        raise refuse_link(error) from None
     note(f"MCP over standard input and output, for {link.url}.")
 
     async def serve() -> None:

@@ -41,6 +41,13 @@ def server_url(address: str | None) -> str:
     return (address or Settings.from_environment().url).rstrip("/")
 
 
+def refuse_link(error: ValueError) -> UsageError:
+    """What `Link.to` refuses, by the name under which whoever typed the command has given it."""
+    where, _, rest = str(error).rstrip(".").partition(": ")
+    names = {"url": "--server", "key": "HAI_FLOW_KEY or HAI_FLOW_KEY_FILE"}
+    return UsageError(f"{names.get(where, where)}: {rest}.")
+
+
 class Server:
     """A HAI Flow server at `url` (default: HAI_FLOW_URL). Used inside `async with`.
 
@@ -70,7 +77,7 @@ class Server:
             kind = LocalClient if is_local(link) else AsyncClient
             self._client = kind(self.url, act_as=self.act_as, patience=patience)
         except ValueError as error:
-            raise UsageError(f"--server: {str(error).removeprefix('url: ')}.") from None
+            raise refuse_link(error) from None
         return self
 
     async def __aexit__(
