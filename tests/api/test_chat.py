@@ -158,11 +158,26 @@ def test_a_delegate_decides_in_a_chat_for_who_is_away(chat: Chat) -> None:
         asked, told = press(workflow)
         assert "Recorded, as user:eve for user:ann" in told
         assert "Approved by user:eve for user:ann" in asked.result()
+    if chat.platform.takes_dialogs:
+        asked, _ = press("reasoned")
+        path, rejection = f"/v1/pendings/{asked.pending['id']}/decide", {"decision": "reject", "reason": "No."}
+        assert chat.http.post(path, json=rejection, headers=chat.cy).status_code == 200
+        submitted = chat.platform.post(chat.http, chat.platform.submit(eve, {"Limit": "50"}))
+        assert "decided already" in chat.platform.last_told(submitted, eve)
     absences.append(enter("user:bob"))
     asked, told = press("paying")
     assert ("You decide this for user:ann and for user:bob" in told, asked.votes()) == (True, [])
     for id in absences:
         assert chat.http.delete(f"/v1/absences/{id}", headers=admin).status_code == 204
+    ann = chat.people.person("user:ann", roles=BOSS)
+    delegation = {"to": "user:eve", "until": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+    answer = chat.http.post("/v1/inbox/delegations", json=delegation, headers=ann)
+    assert answer.status_code == 201, answer.text
+    asked, told = press("addressed")
+    assert ("This card is for user:ann alone" in told, asked.votes()) == (True, [])
+    if chat.platform.takes_rooms:  # anybody presses on the card in a room
+        assert "Recorded, as user:eve for user:ann" in press("paying")[1]
+    assert chat.http.delete(f"/v1/inbox/delegations/{answer.json()['id']}", headers=ann).status_code == 204
 
 
 def test_chat_false_keeps_questions_out_of_chats(chat: Chat) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from hai_flow.api.auth.sessions import COOKIE, LINK, derive_csrf, seal, sign_link_token, unseal
 from hai_flow.api.permissions.rights import ROLES
+from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store.identity.sessions import digest
 from tests.support.identities import KEYS, People
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
 from tests.support.server import ServerProcess, serving
@@ -137,12 +137,12 @@ def roles(server: ServerProcess, session: str) -> list[str] | int:
 def change(dsn: str, session: str, assignments: str) -> None:
     """Change the session's row behind the server's back: time passes so in these tests."""
     query = f"UPDATE sessions SET {assignments} WHERE sha256 = $1"
-    assert People(dsn).do(lambda connection: connection.execute(query, digest(session))) == "UPDATE 1"
+    assert People(dsn).do(lambda connection: connection.execute(query, hash_secret(session))) == "UPDATE 1"
 
 
 def row(dsn: str, session: str) -> dict[str, Any] | None:
     query = "SELECT * FROM sessions WHERE sha256 = $1"
-    found = People(dsn).do(lambda connection: connection.fetchrow(query, digest(session)))
+    found = People(dsn).do(lambda connection: connection.fetchrow(query, hash_secret(session)))
     return None if found is None else dict(found)
 
 
@@ -411,19 +411,19 @@ async def test_who_has_the_database_can_t_ask_the_provider(strict: ServerProcess
     # Who can write there gives what is sealed for Ann to a session whose cookie they have.
     evil = signed_in(strict, provider)
     query = "UPDATE sessions SET sealed = $2, renew_at = now() - interval '1 second' WHERE sha256 = $1"
-    People(dsn).do(lambda connection: connection.execute(query, digest(evil), found["sealed"]))
+    People(dsn).do(lambda connection: connection.execute(query, hash_secret(evil), found["sealed"]))
     await until(lambda: roles(strict, evil) == 401)
     assert provider.used == []
 
 
 def test_what_is_sealed_is_for_one_text_and_one_row() -> None:
-    sealed = seal("a" * 43, digest("a" * 43), b"secret")
-    assert unseal("a" * 43, digest("a" * 43), sealed) == b"secret"
-    assert unseal("b" * 43, digest("a" * 43), sealed) is None
-    assert unseal("a" * 43, digest("b" * 43), sealed) is None
+    sealed = seal("a" * 43, hash_secret("a" * 43), b"secret")
+    assert unseal("a" * 43, hash_secret("a" * 43), sealed) == b"secret"
+    assert unseal("b" * 43, hash_secret("a" * 43), sealed) is None
+    assert unseal("a" * 43, hash_secret("b" * 43), sealed) is None
     for changed in (sealed[:-1], b"", b"x" * 12, bytes([sealed[0] ^ 1]) + sealed[1:]):
-        assert unseal("a" * 43, digest("a" * 43), changed) is None
-    assert seal("a" * 43, digest("a" * 43), b"secret") != sealed
+        assert unseal("a" * 43, hash_secret("a" * 43), changed) is None
+    assert seal("a" * 43, hash_secret("a" * 43), b"secret") != sealed
 
 
 def test_who_signed_in_by_a_link_has_the_built_in_roles_that_there_are_now(strict: ServerProcess, dsn: str) -> None:

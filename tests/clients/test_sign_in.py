@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.auth.sessions import COOKIE
-from hai_flow.store.identity.sessions import digest
+from hai_flow.primitives.secret_digests import hash_secret
 from tests.clients.providers import CLIENT, Provider, providing
 from tests.support.identities import KEYS, People
 from tests.support.issuers import identity_file
@@ -84,7 +84,7 @@ async def test_a_session_follows_what_the_provider_says_of_its_person(
 
     def due() -> None:
         query = "UPDATE sessions SET renew_at = now() - interval '1 second' WHERE sha256 = $1"
-        assert People(dsn).do(lambda connection: connection.execute(query, digest(session))) == "UPDATE 1"
+        assert People(dsn).do(lambda connection: connection.execute(query, hash_secret(session))) == "UPDATE 1"
 
     with ThreadPoolExecutor(12) as many:
         for roles, groups in ((["viewer"], ["finance"]), (["viewer", "decider"], ["audit"]), ([], [])):

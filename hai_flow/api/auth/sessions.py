@@ -37,6 +37,7 @@ from hai_flow.api.permissions.principals import Principal, now_ms, reject_creden
 from hai_flow.api.permissions.rights import ROLES
 from hai_flow.engine.commands import Principal as Who
 from hai_flow.errors import Rejected
+from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
@@ -108,7 +109,7 @@ class Sessions:
         long."""
         if not _TEXT.fullmatch(text):
             raise reject_credential()
-        digest = sessions.digest(text)
+        digest = hash_secret(text)
         session = await self._known.get(digest.hex())
         if session is not None and _is_past(session.renew_at):
             await asyncio.wait({self._start_renewal(text, digest)}, timeout=WAIT_SECONDS)
@@ -143,14 +144,14 @@ class Sessions:
             for channel, name in principal.accounts:  # the chat is theirs as long as the session is
                 account = Account(
                     uuid4(), channel, name, principal.id, principal.who.roles, principal.who.groups, ends_at,
-                    datetime.now(UTC), session=sessions.digest(text),
+                    datetime.now(UTC), session=hash_secret(text),
                 )  # fmt: skip
                 await chat.add_account(connection, principal.tenant, account, None)
             await audit.write(connection, principal.tenant, [asked.row("session.begun")])
         return text, max(1, int((ends_at - datetime.now(UTC)).total_seconds()))
 
     async def end(self, text: str, tenant: UUID, asked: AuditActor) -> None:
-        digest = sessions.digest(text)
+        digest = hash_secret(text)
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
             await sessions.end_session(connection, digest)
             await audit.write(connection, tenant, [asked.row("session.ended")])
@@ -158,7 +159,7 @@ class Sessions:
 
     async def end_before(self, text: str) -> None:
         """End the session, if there is one: its browser signs in anew."""
-        digest = sessions.digest(text)
+        digest = hash_secret(text)
         session = await self._find(digest.hex())
         if session is not None:
             await self.end(text, session.principal.tenant, _actor_of(session.principal))
@@ -236,7 +237,7 @@ class Sessions:
                 await audit.write(connection, was.tenant, [_actor_of(was).row("session.ended", reason=reason)])
 
     def _encrypt_grant(self, text: str, grant: Grant) -> sessions.Renewal:
-        sealed = seal(text, sessions.digest(text), msgspec.json.encode(grant))
+        sealed = seal(text, hash_secret(text), msgspec.json.encode(grant))
         return sessions.Renewal(sealed, self._limits.renewed, self._limits.renewed + self._limits.grace)
 
     async def _find(self, digest: str) -> _Session | None:

@@ -13,7 +13,6 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -32,6 +31,7 @@ from hai_flow.notify.chat import apps, cards
 from hai_flow.notify.chat.contract import Card, ChatApp, ChatPlace, NotSent
 from hai_flow.notify.sending import SECONDS, Poster
 from hai_flow.primitives.beside_loop import run_if_large, run_unless_short
+from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
@@ -54,11 +54,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 BATCH_MAX: Final = 20
-
-
-def digest_of(token: str) -> bytes:
-    """The hash of the id of a button or a link, or of a code, which is stored in its place."""
-    return sha256(token.encode()).digest()
 
 
 def is_for_chat(plan: Plan, tool: str | None) -> bool:
@@ -271,7 +266,7 @@ class ChatCards(Service):
         tokens = [sign_address(secrets.token_urlsafe(32), cell_of(row.run_id)) for _ in drawn.choices]
         question, content = bytes.fromhex(drawn.pending.opened.digest), drawn.digest
         buttons = [
-            ButtonRow(digest_of(token), row.tenant, row.run_id, row.id, choice.option, question, content)
+            ButtonRow(hash_secret(token), row.tenant, row.run_id, row.id, choice.option, question, content)
             for token, choice in zip(tokens, drawn.choices, strict=True)
         ]
         await chat.add_buttons(self._database.api, buttons)

@@ -151,7 +151,7 @@ class Inbox:
     ) -> tuple[list[InboxEntry], Place | None]:
         """The questions to the principal, the next deadline first; and where to go on, if there are more. A page may be
         short, though there is more."""
-        voices = await self._list_voices(tenant, who)
+        voices = await self.list_voices_of(tenant, who)
         rows, following = await inbox.page_of_inbox(
             self.reads, tenant, _selectors(voices), filters, limit=limit, after=after
         )
@@ -161,7 +161,7 @@ class Inbox:
     async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> InboxEntry | None:
         """An open pending as the principal's inbox shows it, also one that does not ask them."""
         row = await inbox.get_asked(self.reads, tenant, run_id, pending_id)
-        voices = await self._list_voices(tenant, who)  # also where there is none: no clock tells
+        voices = await self.list_voices_of(tenant, who)  # also where there is none: no clock tells
         return None if row is None else await self._item(tenant, voices, row)
 
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
@@ -186,7 +186,7 @@ class Inbox:
             "key, session or token by which it was made, and with the roles by which they may decide.",
         )
 
-    async def _list_voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
+    async def list_voices_of(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
         """The principal; and the principal as the delegate of each person that has delegated to them, or is away and
         whose seat is theirs."""
         if who.on_behalf_of is not None:
@@ -217,7 +217,7 @@ class Inbox:
 
     async def counts(self, tenant: UUID, who: c.Principal) -> tuple[dict[str, int], bool]:
         """How many open pendings of each workflow ask the principal, and whether all were counted."""
-        selectors = _selectors(await self._list_voices(tenant, who))
+        selectors = _selectors(await self.list_voices_of(tenant, who))
         return await inbox.count_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
 
     async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: OpenQuestion) -> InboxEntry:

@@ -32,12 +32,13 @@ from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.absences import find_seat, map_absences
-from hai_flow.runtime.people.chat_cards import ChatCards, digest_of, find_connected, is_for_chat
+from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
 from hai_flow.runtime.people.delegates import AllIds
 from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
@@ -286,7 +287,7 @@ class Notifier(Service):
             return None
         token = sign_address(secrets.token_urlsafe(32), cell_of(given.run_id))
         link = Link(
-            digest=digest_of(token),
+            digest=hash_secret(token),
             tenant=given.tenant,
             run_id=given.run_id,
             pending_id=given.pending_id,

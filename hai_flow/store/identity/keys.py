@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.primitives.signs import compose, has_invisible
-from hai_flow.store.identity.sessions import digest
 from hai_flow.store.people import delegations
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Key:
 
     def proves(self, parts: KeyParts) -> bool:
         """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
-        return hmac.compare_digest(self.sha256, digest(parts.secret))
+        return hmac.compare_digest(self.sha256, hash_secret(parts.secret))
 
     def verify(self, data: bytes, signature: bytes) -> bool:
         """Whether the key has signed the data (`sign`)."""
@@ -120,7 +120,7 @@ async def create_key(
         _CREATE,
         parts.id,
         tenant,
-        digest(parts.secret),
+        hash_secret(parts.secret),
         name,
         principal,
         list(roles),

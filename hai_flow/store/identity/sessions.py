@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
+
+from hai_flow.primitives.secret_digests import hash_secret
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -98,7 +99,9 @@ async def create_session(
 ) -> None:
     """Begin a session of the principal (as JSON), which ends if it is not used for `idle`. Clears away old ones."""
     renewal_fields = (None, None, None) if renewal is None else renewal
-    await connection.execute(_CREATE, digest(text), tenant, principal, ends_at, idle, *renewal_fields, CLEARED_AT_ONCE)
+    await connection.execute(
+        _CREATE, hash_secret(text), tenant, principal, ends_at, idle, *renewal_fields, CLEARED_AT_ONCE
+    )
 
 
 async def find_session(connection: Connection | Pool, digest: bytes) -> Session | None:
@@ -146,8 +149,3 @@ async def give_up(connection: Connection | Pool, digest: bytes, claim: Claim) ->
 async def end_session(connection: Connection | Pool, digest: bytes) -> None:
     """End the session. Twice is harmless."""
     await connection.execute("DELETE FROM sessions WHERE sha256 = $1", digest)
-
-
-def digest(text: str) -> bytes:
-    """The digest by which a secret text is stored."""
-    return sha256(text.encode()).digest()

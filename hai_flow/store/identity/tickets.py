@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from hai_flow.store.identity.sessions import digest
+from hai_flow.primitives.secret_digests import hash_secret
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
@@ -31,12 +31,12 @@ async def create_ticket(
 ) -> str:
     """Make a ticket of the principal (as JSON). Returns its text, which is nowhere else. Clears away old ones."""
     text = prefix + secrets.token_urlsafe(32)
-    await connection.execute(_CREATE, digest(text), tenant, principal, expires_at, CLEARED_AT_ONCE)
+    await connection.execute(_CREATE, hash_secret(text), tenant, principal, expires_at, CLEARED_AT_ONCE)
     return text
 
 
 async def take_ticket(connection: Connection | Pool, text: str) -> tuple[UUID, str] | None:
     """The tenant and the principal of a ticket that is good, and is not any more. None: it is none, was used, or its
     time is over."""
-    row = await connection.fetchrow(_USE, digest(text))
+    row = await connection.fetchrow(_USE, hash_secret(text))
     return None if row is None or not row[2] else (row[0], row[1])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
 
+from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
 if TYPE_CHECKING:
@@ -24,21 +24,17 @@ class CallbackRow(msgspec.Struct, frozen=True):
     type: str
 
 
-def digest_of(token: str) -> bytes:
-    return sha256(token.encode()).digest()
-
-
 async def add_callback(
     connection: Connection | Pool, token: str, tenant: UUID, run_id: UUID, path: str, type: str
 ) -> None:
     """Store an address, before any service gets it."""
     query = "INSERT INTO callbacks (digest, tenant, run_id, path, type) VALUES ($1, $2, $3, $4, $5)"
-    await connection.execute(query, digest_of(token), tenant, run_id, path, type)
+    await connection.execute(query, hash_secret(token), tenant, run_id, path, type)
 
 
 async def find_callback(connection: Connection | Pool, token: str) -> CallbackRow | None:
     query = "SELECT digest, tenant, run_id, path, coalesce(type, 'callback:' || path) FROM callbacks WHERE digest = $1"
-    row = await connection.fetchrow(query, digest_of(token))
+    row = await connection.fetchrow(query, hash_secret(token))
     return None if row is None else CallbackRow(*row)
 
 

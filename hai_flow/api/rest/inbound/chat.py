@@ -47,9 +47,10 @@ from hai_flow.notify.chat.contract import (
     UnprovenCall,
 )
 from hai_flow.notify.chat.reading import code_in
+from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.primitives.signs import has_hidden, reveal
 from hai_flow.runtime.messaging.inbound_webhooks import tenant_of
-from hai_flow.runtime.people.chat_cards import Chats, as_delegation, digest_of, is_for_chat
+from hai_flow.runtime.people.chat_cards import Chats, as_delegation, is_for_chat
 from hai_flow.store.identity import tenants
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import ButtonRow, CardRow
@@ -147,7 +148,7 @@ class _Desk:
             )
         home = self._access.at_home
         async with home.act() as connection:
-            row = await chat.connect_account(connection, self._tenant, self._channel, account, digest_of(code))
+            row = await chat.connect_account(connection, self._tenant, self._channel, account, hash_secret(code))
             if row is None:
                 return PressOutcome("This code is not good: it was used, or its ten minutes are over. Get a new one.")
             theirs = await self._access_of(ChatPerson(row.principal, account, row.roles, row.groups))
@@ -167,7 +168,7 @@ class _Desk:
     async def _find(self, press: Press) -> _Pressed:
         """Raises _Refusal, and Rejected where a cell is away."""
         access = self._access.at(cell_of_address(press.token))
-        button = await chat.find_button(access.pool, digest_of(press.token), press.account)
+        button = await chat.find_button(access.pool, hash_secret(press.token), press.account)
         card = None if button is None else await chat.find_card(access.pool, button.card)
         theirs = await self._find_person(access, press.account)
         if button is None or card is None or button.tenant != self._tenant or not self._is_ours(card):
@@ -246,13 +247,14 @@ class _Desk:
         others = () if item is None or item.obstacle is None else item.for_others
         if len(others) > 1:
             return PressOutcome(f"You decide this for {' and for '.join(others)}: do so {self._page(pending_id)}")
-        other, speaking = next(iter(others), None), theirs
-        try:
-            if other is not None:
-                speaking = theirs.acting(await theirs.inbox.representing(self._tenant, theirs.principal.who, other))
-            run, pending = await find_pending(speaking, pending_id)
-        except Rejected:
-            raise _Refusal("This question is not for you to decide.", theirs, subject) from None
+        other = next(iter(others), None)
+        for voice in await theirs.inbox.list_voices_of(self._tenant, theirs.principal.who):
+            if item is None or voice.on_behalf_of == other:  # one that is over asks nobody: any seat may have seen it
+                with contextlib.suppress(Rejected):
+                    run, pending = await find_pending(theirs.acting(voice), pending_id)
+                    break
+        else:
+            raise _Refusal("This question is not for you to decide.", theirs, subject)
         plan = await theirs.catalog.plan(self._tenant, bytes.fromhex(run.sha256))
         if not is_for_chat(plan, pending.opened.tool):
             raise _Refusal("This is not decided in chats: decide it in your inbox.", theirs, subject)
@@ -298,7 +300,7 @@ class _Desk:
         if press.dialogs is None or fields is None or not press.dialogs.admit(fields):
             return PressOutcome(f"This needs more than a press: decide it {self._page(pending.opened.id)}")
         token = sign_address(token_urlsafe(32), cell_of(pressed.card.run_id))
-        button = msgspec.structs.replace(pressed.button, digest=digest_of(token), account=press.account)
+        button = msgspec.structs.replace(pressed.button, digest=hash_secret(token), account=press.account)
         await chat.add_buttons(pressed.theirs.pool, [button])
         return PressOutcome("", dialog=Dialog(choice.label.rstrip("…"), token, tuple(fields)))
 

@@ -20,7 +20,8 @@ from hai_flow.api.requests.views import render_account
 from hai_flow.api.routes import Routes
 from hai_flow.engine.pendings.selectors import is_agent
 from hai_flow.errors import Rejected
-from hai_flow.runtime.people.chat_cards import as_delegation, digest_of
+from hai_flow.primitives.secret_digests import hash_secret
+from hai_flow.runtime.people.chat_cards import as_delegation
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import Account
 
@@ -66,7 +67,7 @@ async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict
     )  # fmt: skip
     home = access.at_home
     async with home.act() as connection:
-        if not await chat.add_account(connection, access.tenant, account, digest_of(code)):
+        if not await chat.add_account(connection, access.tenant, account, hash_secret(code)):
             message = f"{principal.id} has {chat.ACCOUNTS_MAX} accounts and codes; disconnect one first."
             raise Rejected(409, "accounts_many", message)
         await home.record(connection, "chat.code_given", subject=f"chat:{channel}")

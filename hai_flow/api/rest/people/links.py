@@ -34,8 +34,8 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.primitives.markdown import to_text
+from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
-from hai_flow.runtime.people.chat_cards import digest_of
 from hai_flow.runtime.people.notifier import LINKS
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import Link
@@ -135,7 +135,7 @@ async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, A
     among those of the file of channels any more. Of the roles and groups with which it was sent they have those that
     the file still gives them."""
     access = access.at(cell_of_address(token))
-    link = await notifications.find_link(access.pool, digest_of(token))
+    link = await notifications.find_link(access.pool, hash_secret(token))
     if link is None or link.used_at is not None:
         return None
     roles, groups = set(link.roles), set(link.groups)
