@@ -471,6 +471,9 @@ def test_a_run_is_shown_by_its_snapshot_and_steps_before_an_event_is_read(
         requests = shown.evaluate(of_run)
         parts = {"snapshot", "steps"} if tab in ("graph", "waterfall") else {"snapshot"}
         assert parts <= set(requests[: requests.index("events")]), tab
+        assert requests.count("snapshot") == 1, tab
+        first = shown.evaluate("asked.slice(0, asked.findIndex((path) => path.includes('/snapshot')))")
+        assert first.count(f"/v1/runs/{run['id']}") == 1, tab
     busy = http.post("/v1/runs", json={"workflow": "busy", "input": {"items": [1, 2]}}).raise_for_status().json()
     ended(http, busy["id"])
     usage = http.get(f"/v1/runs/{busy['id']}/snapshot").json()["usage"]

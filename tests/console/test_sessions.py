@@ -13,7 +13,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.clients import rig
 from tests.console.browser import Page
 from tests.console.conftest import PATIENCE, pending_of
-from tests.console.test_forms import SLOW, ask_with_form
+from tests.console.test_forms import ask_with_form
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
@@ -70,11 +70,21 @@ def test_a_link_session_that_ended_signs_in_again_and_keeps_the_draft(
             each.close()
 
 
-FORM = {"type": "object", "required": ["scan"], "properties": {"scan": {"type": "string", "format": "file"}}}
+FORM = {"type": "object", "required": ["scan"], "properties": {"scan": {"type": "string", "format": "file"}, "note": {"type": "string"}}}
+
+REFUSED = """
+globalThis.uploads = 0;
+const before = fetch;
+globalThis.fetch = (path, options) =>
+  !String(path).startsWith("/v1/files") || ++uploads > 1
+    ? before(path, options)
+    : Promise.resolve(new Response('{"status": 401, "code": "auth.missing"}', { status: 401 }));
+"""
+"""The first upload finds no session any more."""
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("sends", ["decision", "file"])
+@pytest.mark.parametrize("sends", ["decision", "file", "nothing of another"])
 def test_what_the_end_of_a_session_cuts_off_is_sent_after_signing_in(
     driver: rig.Driver, dsn: str, tmp_path: Path, sends: str
 ) -> None:
@@ -92,12 +102,20 @@ def test_what_the_end_of_a_session_cuts_off_is_sent_after_signing_in(
             shown.role("button", "Approve").click()
             shown.role("button", {"/^Undo/": ""}).there()
         else:
-            shown.goto(f"/console/inbox/{pending['id']}").role("button", "Send").there()
+            shown.play(["addInitScript", {"content": REFUSED}])
+            shown.goto(f"/console/inbox/{pending['id']}").label("Note").fill("Mine")
             (tmp_path / "scan.txt").write_text("scanned")
-            shown.protocol("Network.emulateNetworkConditions", offline=False, **SLOW)
             shown.locator("input[type=file]").play("setInputFiles", str(tmp_path / "scan.txt"))
         people.do(lambda connection: connection.execute("DELETE FROM sessions"))
         shown.role("heading", "Sign in").there()
+        if sends == "nothing of another":
+            shown.label("API key").fill(people.key("user:eve", roles=["decider"])[1])
+            shown.role("button", "Sign in").click()
+            shown.role("button", "Send").there()
+            assert shown.label("Note").value() == ""
+            assert shown.evaluate("uploads") == 1
+            shown.close()
+            return
         again = Page(driver, server.url, shown, {}).goto(link(dsn))
         again.role("button", "Sign in").click()
         again.role("heading", "Inbox").there()
@@ -110,6 +128,8 @@ def test_what_the_end_of_a_session_cuts_off_is_sent_after_signing_in(
             )
         else:
             shown.role("link", "scan.txt").there()
+            assert shown.evaluate("uploads") == 2
+            assert shown.label("Note").value() == "Mine"
             shown.role("button", "Send").click()
             shown.words("Done. Your decision has been recorded.").there()
         assert shown.complaints() == []

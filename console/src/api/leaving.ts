@@ -43,6 +43,9 @@ interface Entry {
   timer: ReturnType<typeof setTimeout>;
 }
 
+/** Files that the end of a session has cut off, by reader, form and field: they are sent once the reader has signed in again. */
+export const unsent = new Map<string, File>();
+
 const entries = new Map<string, Entry>();
 const listeners = new Set<() => void>();
 let all: readonly Leaving[] = [];
@@ -73,6 +76,7 @@ export function takeBack(id: string): boolean {
 
 /** Takes back all that is not being sent at this moment: somebody else acts from here on. */
 export function takeBackAll(): void {
+  unsent.clear();
   for (const entry of [...entries.values()]) {
     if (entry.shown.held) entry.shown = { ...entry.shown, state: "waiting" };
     takeBack(entry.shown.id);

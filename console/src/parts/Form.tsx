@@ -2,8 +2,10 @@
 
 import { useEffect, useId, useRef, useState } from "react";
 import { onSignedOut, upload } from "../api/client.ts";
+import { unsent } from "../api/leaving.ts";
 import { type FieldFinding, type Problem, asProblem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
+import { useWho } from "../context.ts";
 import { host } from "../host.ts";
 import { isObject, pointer } from "../logic/json.ts";
 import { type Schema, type Variant, beginning, fieldOf, joined, variantOf } from "../logic/schema.ts";
@@ -17,6 +19,8 @@ import { Value } from "./Value.tsx";
 
 /** Where a schema stands: the whole one, in which references lead somewhere, and those on the way to it. */
 interface Place {
+  /** What asks for the value: a file that could not be sent goes to no other form. */
+  form: string;
   root: Json;
   within: readonly string[];
 }
@@ -33,16 +37,18 @@ interface FieldProps {
 }
 
 export interface FormProps {
+  /** What asks for the value: the id of a question, or of what is started. */
+  of: string;
   schema: Json;
   value: Json | undefined;
   onChange(value: Json | undefined): void;
   findings: FieldFinding[];
 }
 
-export function Form({ schema, value, onChange, findings }: FormProps) {
+export function Form({ of, schema, value, onChange, findings }: FormProps) {
   const t = useText();
   const whole = joined(schema, schema);
-  const place = { root: schema, within: whole.within };
+  const place = { form: of, root: schema, within: whole.within };
   const field = fieldOf(whole.schema);
   if (field.kind !== "object") return <FieldOf schema={whole.schema} {...{ place, value, onChange, findings }} name={t.decision.value} path="" />;
   return (
@@ -116,7 +122,7 @@ function Own({ findings, path, id }: { findings: FieldFinding[]; path: string; i
 function FieldOf(props: FieldProps) {
   const { value, onChange, name, path, required = false, findings } = props;
   const { schema, within } = joined(props.schema, props.place.root, props.place.within);
-  const place = { root: props.place.root, within };
+  const place = { ...props.place, within };
   const t = useText();
   const id = useId();
   const field = fieldOf(schema);
@@ -277,7 +283,7 @@ function FieldOf(props: FieldProps) {
       ) : field.kind === "text" ? (
         <TextInput {...{ common, field, value, onChange }} />
       ) : field.kind === "file" ? (
-        <FileInput {...{ common, path, value, onChange }} />
+        <FileInput {...{ common, path, value, onChange }} form={place.form} />
       ) : field.kind === "number" ? (
         <NumberInput {...{ common, value, onChange }} whole={field.whole} />
       ) : (
@@ -451,13 +457,11 @@ function TextInput(props: { common: Common; field: { long: boolean; type: string
 /** What the files were called that were chosen here, by their ids: in a list an entry may move to another place. */
 const names = new Map<string, string>();
 
-/** Files that the end of a session has cut off, by their fields: they are sent once the reader has signed in again. */
-const unsent = new Map<string, File>();
 let signedOut = false;
 onSignedOut(() => void (signedOut = true));
 
 /** A file is uploaded as soon as it is chosen; the answer names it by its id. */
-function FileInput({ common, path, value, onChange }: { common: Common; path: string; value: Json | undefined; onChange: Change }) {
+function FileInput({ common, form, path, value, onChange }: { common: Common; form: string; path: string; value: Json | undefined; onChange: Change }) {
   const t = useText();
   const [sent, setSent] = useState<{ name: string; problem: Problem | null; busy: boolean } | null>(null);
   const latest = useRef(onChange); // what is typed elsewhere while the file is under way stays
@@ -467,7 +471,7 @@ function FileInput({ common, path, value, onChange }: { common: Common; path: st
       latest.current = () => undefined; // the entry was removed meanwhile
     };
   });
-  const place = location.pathname + path;
+  const place = `${useWho() ?? ""} ${form} ${path}`;
   const away = useRef(false);
   const choose = (file: File | undefined): void => {
     if (file === undefined) return;

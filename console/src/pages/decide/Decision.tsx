@@ -514,6 +514,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
               <fieldset className="group">
                 <legend>{t.decision.edit}</legend>
                 <Form
+                  of={`${pending.id} args`}
                   schema={argsSchema}
                   value={draft.args}
                   onChange={(value) => write({ args: { ...argsOf(pending), ...(value as Record<string, Json>) } })}
@@ -526,6 +527,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
             ))}
           {pending.schema !== null && pending.kind !== "tool" && pending.kind !== "doubt" && (
             <Form
+              of={pending.id}
               schema={pending.schema}
               value={draft.values}
               onChange={(values) => write({ values })}

@@ -112,7 +112,7 @@ export function Chat({ workflow }: { workflow: Workflow }) {
       {problem && <ProblemNote problem={problem} />}
       {!begun && hasInput(workflow.input) && (
         <section className="card">
-          <Form schema={workflow.input} value={input} onChange={setInput} findings={inputFindings(problem)} />
+          <Form of={`chat ${workflow.name}`} schema={workflow.input} value={input} onChange={setInput} findings={inputFindings(problem)} />
         </section>
       )}
       <form
@@ -223,7 +223,7 @@ function Question({ call, answer, decided }: QuestionProps) {
       <h2>{p.tool(call.name)}</h2>
       <Value value={read(call.args)} />
       {pending.schema !== null ? (
-        <Form schema={pending.schema} value={result} onChange={setResult} findings={[]} />
+        <Form of={pending.id} schema={pending.schema} value={result} onChange={setResult} findings={[]} />
       ) : (
         <div className="field">
           <label htmlFor={`result-${call.id}`}>{p.result}</label>

@@ -38,7 +38,7 @@ export function Start({ workflow }: { workflow: Workflow }) {
       }}
     >
       <h2>{p.input}</h2>
-      {asks ? <Form schema={workflow.input} value={input} onChange={setInput} findings={inputFindings(problem)} /> : <p className="quiet">{p.noInput}</p>}
+      {asks ? <Form of={`start ${reference}`} schema={workflow.input} value={input} onChange={setInput} findings={inputFindings(problem)} /> : <p className="quiet">{p.noInput}</p>}
       {problem && <ProblemNote problem={problem} />}
       <div role="status">
         {started && (
