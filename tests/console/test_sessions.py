@@ -70,7 +70,11 @@ def test_a_link_session_that_ended_signs_in_again_and_keeps_the_draft(
             each.close()
 
 
-FORM = {"type": "object", "required": ["scan"], "properties": {"scan": {"type": "string", "format": "file"}, "note": {"type": "string"}}}
+FORM = {
+    "type": "object",
+    "required": ["scan"],
+    "properties": {"scan": {"type": "string", "format": "file"}, "note": {"type": "string"}},
+}
 
 REFUSED = """
 globalThis.uploads = 0;
