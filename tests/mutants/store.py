@@ -45,7 +45,7 @@ transactions.bug(
 callbacks = Room("hai_flow/store/messaging/callbacks.py")
 callbacks.bug(
     "the address at which a service calls back is kept as it is",
-    ("return sha256(token.encode()).digest()", "return token.encode()"),
+    ("from hai_flow.primitives.secret_digests import hash_secret", "hash_secret = str.encode"),
     by="tests/api/test_callbacks.py::test_of_an_address_only_its_hash_is_kept",
 )
 
