@@ -30,6 +30,9 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
         "Run it with another one, for example: python3.12 cli.py"
     )
 
+if not sys.executable:
+    sys.exit("HAI Flow can't tell where this Python is. Start it by its whole path, for example: /usr/bin/python3 cli.py")
+
 try:
     import fcntl
 except ImportError:
@@ -165,10 +168,10 @@ def ensure_environment() -> pathlib.Path:
 
 
 def stamp() -> str:
-    """A hash of everything that the environment depends on: the lock, the project, this Python and the checkout's
-    place."""
+    """A hash of everything that the environment depends on: the lock, the project, the kind of this Python (all builds
+    of a minor version are one) and the checkout's place."""
     parts = [LOCK.read_bytes(), *((project / "pyproject.toml").read_bytes() for project in projects())]
-    parts += [sys.version.encode(), os.fsencode(ROOT)]
+    parts += [str(sys.implementation.cache_tag).encode(), os.fsencode(ROOT)]
     return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
@@ -204,7 +207,7 @@ def make(environment: pathlib.Path, wanted: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         (environment / STAMP).unlink()
     # A working one is updated in place, for other processes may be using it. A broken one is made anew.
-    attempts = [False, True] if format_version(environment) == sys.version else [True]
+    attempts = [False, True] if kind_of_python(environment) == sys.implementation.cache_tag else [True]
     for anew in attempts:
         try:
             if anew:
@@ -221,11 +224,12 @@ def make(environment: pathlib.Path, wanted: str) -> None:
     say(f"ready after {time.monotonic() - began:.0f} s")
 
 
-def format_version(environment: pathlib.Path) -> "str | None":
-    """The version of the Python in `environment` as it says it itself; None if there is none that works."""
+def kind_of_python(environment: pathlib.Path) -> "str | None":
+    """The kind of the Python in `environment` as it says it itself, such as "cpython-311"; None if there is none that
+    works."""
     try:
         answer = subprocess.run(
-            [str(environment / "bin" / "python"), "-c", "import sys; print(sys.version, end='')"],
+            [str(environment / "bin" / "python"), "-c", "import sys; print(sys.implementation.cache_tag, end='')"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

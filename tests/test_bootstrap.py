@@ -195,14 +195,24 @@ def test_an_environment_that_may_not_be_written_is_looked_for_in_the_cache(
     assert made[0].is_relative_to(tmp_path / "hai-flow")
 
 
-def test_a_python_that_is_too_old_is_refused_with_a_sentence() -> None:
+@pytest.mark.parametrize(
+    ("so", "sentence"),
+    [
+        (
+            "sys.version_info = (3, 9, 2, 'final', 0); sys.version = '3.9.2 (x)'",
+            "HAI Flow needs Python 3.11 to 3.14; this is 3.9.2",
+        ),
+        ("sys.executable = ''", "HAI Flow can't tell where this Python is. Start it by its whole path"),
+    ],
+)
+def test_a_python_that_will_not_do_is_refused_with_a_sentence(so: str, sentence: str) -> None:
     pretend = (
-        "import sys; sys.version_info = (3, 9, 2, 'final', 0); sys.version = '3.9.2 (x)';"
+        f"import sys; {so};"
         f"exec(compile(open({str(ROOT / 'cli.py')!r}).read(), 'cli.py', 'exec'))"
     )
     answer = subprocess.run([sys.executable, "-c", pretend], capture_output=True, text=True)
     assert answer.returncode == 1
-    assert answer.stderr.startswith("HAI Flow needs Python 3.11 to 3.14; this is 3.9.2")
+    assert answer.stderr.startswith(sentence)
 
 
 @pytest.mark.parametrize(("cores", "each", "processes"), [(1, 1, 2), (2, 1, 2), (2, 2, 4), (3, 2, 6), (64, 2, 8)])

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -341,6 +341,8 @@ def _reader(described: Any) -> Callable[[Any], Any] | None:
         return Path
     if kind is int and not info.clamp:
         return lambda text: _whole(text, info.min, info.max)
+    if get_origin(kind) is Literal:
+        return lambda text: _choice(text, get_args(kind))
     return None
 
 
@@ -353,6 +355,12 @@ def _whole(text: str | int, low: int | None, high: int | None) -> int:
     except ValueError:
         pass
     raise ValueError(f"expected a whole number{bounds}, found {text!r}.")
+
+
+def _choice(text: str, choices: tuple[str, ...]) -> str:
+    if text not in choices:
+        raise ValueError(f"expected {' or '.join((', '.join(choices[:-1]), choices[-1]))}, found {text!r}.")
+    return text
 
 
 def entries(panels: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> tuple[CommandEntry, ...]:

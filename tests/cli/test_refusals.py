@@ -52,6 +52,13 @@ def test_a_wrong_key_is_refused_by_the_name_it_was_given_under(
     assert refused.stderr.startswith(f"hai-flow: {sentence}"), refused.stderr
 
 
+@pytest.mark.parametrize("command", [("new", "--template", "x"), ("completion", "x"), ("graph", "--format", "x", "y")])
+def test_a_word_that_is_none_of_some_is_refused_with_these(command: tuple[str, ...]) -> None:
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 2
+    assert re.search(r": expected \w+(, \w+)* or \w+, found 'x'\.\n$", refused.output), refused.output
+
+
 def test_every_command_has_a_sentence_in_the_help() -> None:
     shown = CliRunner().invoke(app, ["help", "commands"]).output
     commands = re.findall(r"^  ([a-z]+) {2,}(\S.*(?:\n {19}\S.*)*)", shown, re.MULTILINE)

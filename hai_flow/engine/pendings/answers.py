@@ -109,8 +109,9 @@ def _demand_parts(opened: PendingOpened, answer: PendingAnswer) -> None:
     unexpected = sorted(set(present) - expected)
     if unexpected:
         takes = ", ".join(sorted(expected - {"content"}))
+        remedy = " It is a form: answer it with `values`." if opened.kind == "ask" else ""
         raise answer_refusal(
-            opened, f"this question takes {takes}; found {', '.join(unexpected)}, which would be ignored."
+            opened, f"this question takes {takes}; found {', '.join(unexpected)}, which would be ignored.{remedy}"
         )
 
 
