@@ -31,7 +31,9 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     )
 
 if not sys.executable:
-    sys.exit("HAI Flow can't tell where this Python is. Start it by its whole path, for example: /usr/bin/python3 cli.py")
+    sys.exit(
+        "HAI Flow can't tell where this Python is. Start it by its whole path, for example: /usr/bin/python3 cli.py"
+    )
 
 try:
     import fcntl

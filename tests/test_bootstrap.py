@@ -206,10 +206,7 @@ def test_an_environment_that_may_not_be_written_is_looked_for_in_the_cache(
     ],
 )
 def test_a_python_that_will_not_do_is_refused_with_a_sentence(so: str, sentence: str) -> None:
-    pretend = (
-        f"import sys; {so};"
-        f"exec(compile(open({str(ROOT / 'cli.py')!r}).read(), 'cli.py', 'exec'))"
-    )
+    pretend = f"import sys; {so};exec(compile(open({str(ROOT / 'cli.py')!r}).read(), 'cli.py', 'exec'))"
     answer = subprocess.run([sys.executable, "-c", pretend], capture_output=True, text=True)
     assert answer.returncode == 1
     assert answer.stderr.startswith(sentence)
