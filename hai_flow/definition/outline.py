@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from hai_flow.definition.names.names import SEEDED, check_name, suggest_name
-from hai_flow.definition.names.wording import article, as_yaml, kind_of, shorten, suggestion
+from hai_flow.definition.names.wording import article, as_yaml, describe_odd_sign, kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
@@ -234,6 +234,8 @@ def _suggest_step(raw: Json) -> str:
     """What to write in place of something that is no mapping."""
     if isinstance(raw, list):
         return "; drop one of the two `- `"
+    if isinstance(raw, str) and (odd := describe_odd_sign(raw)) is not None:
+        return f"; {odd}"
     words = _SAID.fullmatch(raw) if isinstance(raw, str) else None
     verb = "" if words is None else _OTHER_WORDS.get(words["verb"], words["verb"])
     if words is not None and verb in VERBS:

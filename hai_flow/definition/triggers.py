@@ -299,6 +299,9 @@ def read_concurrency(parts: Parts, value: Json, names: Names) -> plan.Concurrenc
     key = parts.text(fields, "key", at, here)
     if key is None:
         return None
+    if fields.get("key") == "":
+        message = 'expected a key, found an empty text; write what runs that count together share, such as "deploy"'
+        parts.reader.refuse((*at, "key"), "concurrency.key", message)
     return plan.Concurrency(key, fields.get("limit", 1), fields.get("on_conflict", "queue"))
 
 

@@ -50,11 +50,12 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def load(body: bytes, limits: Limits) -> Json:
-    """The JSON value in `body`. Size and depth are checked before anything is parsed. In the result of a frontend tool,
+    """The JSON value in `body`. Size and depth are checked before anything is parsed. A byte-order mark
+    before it is ignored (RFC 8259, section 8.1). In the result of a frontend tool,
     what a run can't hold is text (`foreign.take`): the tool has had its effect. Raises `Rejected`."""
     _demand_small(body, limits)
     try:
-        value = json.loads(body.decode(), object_pairs_hook=build_object, parse_constant=_refuse_constant)
+        value = json.loads(body.decode("utf-8-sig"), object_pairs_hook=build_object, parse_constant=_refuse_constant)
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
         reason = "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
         raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {reason}") from None

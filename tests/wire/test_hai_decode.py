@@ -37,6 +37,10 @@ def test_the_dialects_are_registered_by_name():
     assert all(dialect.name == name for name, dialect in DIALECTS.items())
 
 
+def test_a_byte_order_mark_before_a_body_is_ignored():
+    assert decode(b"\xef\xbb\xbf" + json.dumps(IDS).encode(), LIMITS).thread_id == "thread_12345"
+
+
 def test_thread_and_run_are_enough():
     posted = post()
     assert (posted.thread_id, posted.wire_run_id) == ("thread_12345", "run_67890")
@@ -176,7 +180,6 @@ def test_all_findings_are_told_at_once():
         b"",
         b"{",
         b"\xff",
-        b"\xef\xbb\xbf{}",
         b"{} {}",
         b'{"a":NaN}',
         b'{"a":Infinity}',

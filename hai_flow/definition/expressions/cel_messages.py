@@ -114,9 +114,9 @@ def faults_of(text: str, source: str, inserted: Insertions) -> list[ExpressionFa
         if line < 1 or "parsetree" in message:
             continue
         offset = _compute_source_offset(_offset(source, line, column), inserted)
-        by_offset.setdefault(
-            offset, ExpressionFault(offset, *_convert_message(message.removesuffix(" [INVALID_ARGUMENT]")))
-        )
+        code, explanation = _convert_message(message.removesuffix(" [INVALID_ARGUMENT]"))
+        hint = _suggest_brackets(source, offset) if code == "expression.syntax" else ""
+        by_offset.setdefault(offset, ExpressionFault(offset, code, explanation + hint))
     if "recursion" in text:
         message = "the expression is nested too deeply (at most 32 levels, or operators in a row); use a tool"
         return [ExpressionFault(0, "expression.too_deep", message)]
@@ -129,6 +129,26 @@ def faults_of(text: str, source: str, inserted: Insertions) -> list[ExpressionFa
     faults = sorted(by_offset.values(), key=lambda fault: fault.offset)
     # Behind the first place that can't be read, the parser guesses.
     return faults[:1] if faults[0].code == "expression.syntax" else faults
+
+
+_PATH_BEFORE: Final = re.compile(r"(?<![\w.])((?:input|state|steps|item|event)(?:\.\w+)*?)(?:\.(\w+)[ ]+)?\Z")
+_PROPERTY_AFTER: Final = re.compile(r"\.?(\w+(?: +\w+)*) *(?=$|[])},?:=!<>&|+*/%-])")
+_WORDS_BETWEEN: Final = re.compile(
+    r"\b(?:and|or|not|is|in|eq|ne|lt|gt|le|ge|if|else|then|like|between|mod|true|false|null|equals?|contains|matches|than|starts|ends)\b",
+    re.I,
+)
+
+
+def _suggest_brackets(source: str, offset: int) -> str:
+    """The remedy where a property that is no name stopped the parser: `input.user name`, `input.2fa`."""
+    after = _PROPERTY_AFTER.match(source, offset)
+    before = _PATH_BEFORE.search(source[:offset])
+    if before is None or after is None or _WORDS_BETWEEN.search(after[1]):
+        return ""
+    if before[2] is None and not after[0].startswith("."):
+        return ""
+    name = after[1] if before[2] is None else f"{before[2]} {after[1]}"
+    return f'; a property with such a name is written {before[1]}["{name}"]'
 
 
 def _offset(source: str, line: int, column: int) -> int:
@@ -196,7 +216,7 @@ def _format_syntax(message: str) -> str:
     if strange:
         return f"{_name_sign(strange[1])} means nothing here; {_suggest_sign(strange[1])}"
     text = message.removeprefix("Syntax error: ").replace("'<EOF>'", "the end")
-    text = re.sub(r" expecting \{.*\}", "", text)
+    text = re.sub(r" expecting (?:\{.*\}|<EOF>)", "", text)
     text = text.replace("mismatched input", "did not expect").replace("extraneous input", "did not expect")
     if "'='" in text or "'=" in text:
         text += "; comparison is =="

@@ -228,14 +228,22 @@ def _check_literals(tree: Tree) -> Iterator[ExpressionFault]:
         expected = _LITERALS.get(node.function) if isinstance(node, Call) else None
         if expected is None or not isinstance(node, Call) or len(node.operands) <= expected.position:
             continue
-        literal = node.operands[expected.position]
-        if not isinstance(literal, Const) or not isinstance(literal.value, str):
-            continue
-        fault = cel.check_literal(expected.tried, literal.value)
-        if fault is not None:
-            hint = expected.hint(literal.value) or (f": {fault}" if expected.tried == "matches" else "")
-            message = f"`{node.function}` expects {expected.what}, found {literal.value[:80]!r}{hint}"
-            yield ExpressionFault(literal.offset, "expression.literal", message)
+        text = _join_literals(node.operands[expected.position])
+        fault = None if text is None else cel.check_literal(expected.tried, text)
+        if text is not None and fault is not None:
+            hint = expected.hint(text) or (f": {fault}" if expected.tried == "matches" else "")
+            message = f"`{node.function}` expects {expected.what}, found {text[:80]!r}{hint}"
+            yield ExpressionFault(node.operands[expected.position].offset, "expression.literal", message)
+
+
+def _join_literals(tree: Tree) -> str | None:
+    """The text that a literal or a sum of literals gives; None: it depends on more."""
+    if isinstance(tree, Const):
+        return tree.value if isinstance(tree.value, str) else None
+    if not isinstance(tree, Call) or tree.function != "_+_":
+        return None
+    texts = [_join_literals(each) for each in tree.operands]
+    return None if None in texts else "".join(text for text in texts if text is not None)
 
 
 _DIRECTIVE: Final = re.compile(r"%(?:%|(?:\.\d+)?[A-Za-z])")

@@ -5,10 +5,23 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.values import Json
+
+_ODD_DASH: Final = re.compile(r" *(?:- +)*([\u2010-\u2015\u2212\uff0d]) +\S")
+_ODD_COLON: Final = re.compile(r" *(?:- +)*[A-Za-z_][\w-]*([\uff1a\ufe55\u2236\ua789])")
+
+
+def describe_odd_sign(line: str) -> str | None:
+    """The message about a dash of an item or a colon of a key that only looks like YAML's; None: it is none."""
+    for pattern, remedy in ((_ODD_DASH, "`- `"), (_ODD_COLON, "`: `")):
+        if (match := pattern.match(line)) is not None:
+            sign = match[1]
+            return f"`{sign}` (U+{ord(sign):04X}, {unicodedata.name(sign).lower()}) is plain text; write {remedy}"
+    return None
 
 
 def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[str], *, likeness: float = 0.6) -> str:

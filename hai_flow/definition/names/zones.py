@@ -29,6 +29,10 @@ _BETWEEN: Final = {
     (9, 30): "Australia/Darwin", (10, 30): "Australia/Lord_Howe", (12, 45): "Pacific/Chatham",
 }  # fmt: skip
 """Places whose time is no whole number of hours from UTC."""
+_WITHOUT_SUMMER: Final = {
+    "EST": "America/New_York, or America/Panama if none is meant", "HST": "Pacific/Honolulu, which has none either",
+    "MST": "America/Denver, or America/Phoenix if none is meant",
+}  # fmt: skip
 _LIKENESS: Final = 0.8  # what is less alike may be the name of another place
 _UTC: Final = frozenset(("Z", "ZULU", "UT", "UTC"))
 _AMBIGUOUS: Final = {
@@ -77,7 +81,9 @@ def check_zone(name: str) -> str | None:
 
 
 def check_sign(name: str) -> str | None:
-    """The doubt about `Etc/GMT+2`, which is two hours behind UTC; None for others."""
+    """The doubt about `Etc/GMT+2`, which is two hours behind UTC, and about `EST`; None for others."""
+    if name in _WITHOUT_SUMMER:
+        return f"`{name}` has no summer time; write {_WITHOUT_SUMMER[name]}"
     match = _TURNED.fullmatch(name)
     if match is None or not int(match["hours"]):
         return None

@@ -188,6 +188,9 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
         )
         report = context.reader.refuse if key.holes else context.reader.error
         report((*at, "key"), "for_each.constant_key", message)
+    elif (type_name := inside.type_of(params.get("key"))) in ("object", "array"):
+        message = f"expected text, found something of type {type_name}, whose JSON is the key; name a part of it"
+        context.reader.warning((*at, "key"), "for_each.key", message)
     behind = context.compile(draft.blocks[""], inside)
     output = None
     if "output" in params:

@@ -239,6 +239,8 @@ def check_arguments(
     arguments = draft.fields.get("with", {})
     properties = raw.get("properties", {})
     at = (*draft.at, "with")
+    if "with" not in draft.fields and context.reader.is_wrong(at):
+        return
     strangers = [name for name in arguments if name not in properties]
     for name in raw.get("required", ()):
         is_given = name in arguments or any(suggestion(stranger, [name]) for stranger in strangers)

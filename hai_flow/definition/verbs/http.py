@@ -113,8 +113,13 @@ def _http(context: StepContext, draft: StepDraft, names: Names) -> plan.Http | N
     )
 
 
+_LITERAL_HOLE: Final = re.compile(r"""\$\{\{\s*(["'])([^"'\\]*)\1\s*\}\}""")
+
+
 def _check_url(context: StepContext, url: str, at: Path) -> None:
-    """Report a URL without a host: there is none that it could be relative to. What a hole gives is not known."""
+    """Report a URL without a host: there is none that it could be relative to. What a hole gives is not known, unless
+    it is a literal."""
+    url = _LITERAL_HOLE.sub(lambda hole: hole[2], url)
     if not _SCHEME.match(url) and not url.lstrip().startswith("${{"):
         hint = f"; write https://{url}" if _HOST.match(url) else "; write the whole address, such as https://host/path"
         context.reader.error(at, "http.url", f"expected a URL that begins with https:// or http://{hint}")

@@ -19,7 +19,7 @@ import msgspec
 import yaml
 
 from hai_flow.definition.names.holes import end_of_hole
-from hai_flow.definition.names.wording import shorten
+from hai_flow.definition.names.wording import describe_odd_sign, shorten
 from hai_flow.definition.yaml.yaml_holes import PRIVATE, Masked, mask_holes
 from hai_flow.errors import Edit, Finding
 from hai_flow.values import INTEGER_MAX, Json
@@ -664,6 +664,11 @@ class _Builder:
             )
             self.find(line, unseen.start() + 1, "yaml.unseen", message)
             return
+        for number in sorted({line, line - 1, *(() if context is None else (context.line + 1,))}):
+            if (odd := describe_odd_sign(self._line(number))) is not None:
+                message = f"can't read this as YAML: {odd}; YAML stops at line {line}: {problem}"
+                self.find(number, self._line(number).index(odd[1]) + 1, "yaml.syntax", message)
+                return
         if "could not find expected ':'" in problem and context is not None and context.line + 1 < line:
             message = (
                 f"can't read this as YAML ({problem}); line {context.line + 1} is read as a key: write a colon behind "

@@ -18,7 +18,7 @@ from pydantic_core import core_schema as core
 
 from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.names import NameKind, check_name
-from hai_flow.definition.names.wording import as_yaml, kind_of, suggestion
+from hai_flow.definition.names.wording import as_yaml, describe_odd_sign, kind_of, shorten, suggestion
 from hai_flow.definition.yaml.document import FINDINGS_MAX, Document, Path
 from hai_flow.definition.yaml.keys import Shape, Type
 from hai_flow.errors import Finding
@@ -150,6 +150,10 @@ class Reader:
         """A doubt at a character of the file."""
         self._add("warning", self.document.lines.place(index), code, message)
 
+    def is_wrong(self, path: Path) -> bool:
+        """Whether there is a finding at the value at `path`: what would follow from it is none of its own."""
+        return self.document.position(path) in self._wrong
+
     def _add(self, severity: Literal["error", "warning"], place: tuple[int, int], code: str, message: str) -> None:
         """Raises `TooMany` behind the last error that is worth showing; warnings beyond the limit are dropped.
 
@@ -252,6 +256,8 @@ class _Place(msgspec.Struct, frozen=True):
 
 def _explain_unknown_key(key: str, place: _Place) -> str:
     where, keys = place.where, place.known
+    if (odd := describe_odd_sign(key)) is not None:
+        return f"unknown key `{shorten(key)}` in {where}: {odd}"
     if key in place.elsewhere:
         remedy = _MISPLACED.get(key) or f"its keys are {', '.join(keys)}"
         return f"`{key}` does not apply to {where}; {remedy}"
@@ -471,7 +477,9 @@ def _explain_wrong_value(key: str, detail: ErrorDetails, found: Json, shape: Sha
             bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
             return f"`{key}`: expected {bound}, found {found}"
         case kind if kind in _EXPECTED:
-            hint = _quote_hint(kind, key, found, shape)
+            first = str(next(iter(found), "")) if isinstance(found, Mapping) else ""
+            odd = describe_odd_sign(found if isinstance(found, str) else first)
+            hint = f"; {odd}" if odd and kind in ("list_type", "dict_type") else _quote_hint(kind, key, found, shape)
             return f"`{key}`: expected {_describe_expected(key, detail)}, found {kind_of(found)}{hint}"
         case _:
             return f"`{key}`: {detail['msg']}"
@@ -495,6 +503,8 @@ def _quote_hint(kind: str, key: str, found: Json, shape: Shape) -> str:
     if kind == "dict_type" and key == "wait" and isinstance(found, (str, int, float)):
         meant = guess_duration(f"{found}s" if not isinstance(found, str) else found)
         return f"; write `wait: {{for: {meant or '10m'}}}`"
+    if kind == "string_type" and key == "key" and shape.name == "for_each":
+        return "; each item needs its own: write `key: ${{ item }}`, or a part of it"
     if kind == "list_type" and isinstance(found, str) and key in ("notify", "remind"):
         return f"; write `{key}: [{as_yaml(found)}]`"
     if kind in ("dict_type", "list_type") and key in _EXAMPLES:
