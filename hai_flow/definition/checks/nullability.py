@@ -19,7 +19,7 @@ from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.values import Json
 
 # Codes of doubts: warnings, not errors.
-DOUBTS: Final = frozenset(("condition.certain", "expression.unguarded"))
+DOUBTS: Final = frozenset(("condition.certain", "expression.unguarded", "expression.zone"))
 # Codes of doubts that new documents are refused for.
 REFUSALS: Final = frozenset((
     "expression.enum", "expression.literal", "expression.mismatch", "expression.no_object", "expression.secret",

@@ -25,7 +25,7 @@ from hai_flow.definition.names.holes import end_of_hole, split_holes
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import list_properties
 from hai_flow.definition.names.wording import shorten, suggestion
-from hai_flow.definition.names.zones import guess_zone
+from hai_flow.definition.names.zones import check_sign, guess_zone
 from hai_flow.values import Json
 
 
@@ -317,6 +317,17 @@ def _check_times(tree: Tree) -> Iterator[ExpressionFault]:
                 yield ExpressionFault(node.operands[1].offset, "expression.literal", foreign)
 
 
+def _doubt_zones(tree: Tree) -> Iterator[ExpressionFault]:
+    """Literal time zones that hardly mean what their names say (`check_sign`)."""
+    for node in walk(tree):
+        position = _ZONES.get(node.function) if isinstance(node, Call) else None
+        if isinstance(node, Call) and position is not None and len(node.operands) > position:
+            text = _join_literals(node.operands[position])
+            if text is not None and (doubt := check_sign(text)) is not None:
+                yield ExpressionFault(node.operands[position].offset, "expression.zone", doubt)
+
+
+_ZONES: Final = {"format_time": 2, **{name: each.position for name, each in _LITERALS.items() if name[:3] == "get"}}
 _HYPHENED = re.compile(r"(?:-[A-Za-z0-9_]+)+")
 
 
@@ -394,7 +405,11 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
     ]
     by_node = {id(chain.node): chain for chain in scan_result.chains}
     return Scanned(
-        tree, scan_result, by_node, (*faults, *_check_times(tree)), (*_check_literals(tree), *_format_faults(tree))
+        tree,
+        scan_result,
+        by_node,
+        (*faults, *_check_times(tree)),
+        (*_check_literals(tree), *_format_faults(tree), *_doubt_zones(tree)),
     )
 
 
