@@ -357,9 +357,6 @@ def _set_to_itself(context: StepContext, step: StepDraft) -> None:
 def _retry_too_late(context: StepContext, step: StepDraft) -> None:
     """A second attempt that would begin behind the timeout of a block around."""
     retry = step.fields.get("retry")
-    if isinstance(retry, Mapping) and retry.get("max") == 0 and context.declared.default_retry is None:
-        message = "`max: 0` tries nothing again; raise it, or take out `retry`: without `defaults` nothing is retried"
-        context.reader.warning((*step.at, "retry", "max"), "retry.none", message)
     every = _length(retry.get("every")) if isinstance(retry, Mapping) else None
     for outer, text in _iter_timeouts_around(step) if every is not None else ():
         if (around := _length(text)) is not None and every is not None and every >= around:

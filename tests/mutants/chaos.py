@@ -118,7 +118,7 @@ agui = Room("hai_flow/wire/dialects/agui.py", "tests/wire/test_agui_encoder.py")
 agui.bug(
     "a message that was streamed does not end",
     (
-        'return [_frame("TEXT_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)), *cut]',
+        'return [frame("TEXT_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)), *cut]',
         "return []",
     ),
 )

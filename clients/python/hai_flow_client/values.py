@@ -140,6 +140,15 @@ def check(value: Any) -> Any:
     return value
 
 
+def is_json(value: Any) -> bool:
+    """Whether `check` takes the value."""
+    try:
+        check(value)
+    except NotJson:
+        return False
+    return True
+
+
 def _check(value: Any, pointer: str, depth: int, extremes: list[float]) -> None:
     kind = type(value)
     if kind is str:

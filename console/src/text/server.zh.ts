@@ -290,6 +290,7 @@ export const serverZh: Record<string, string> = {
   "catch.shadowed": "这个 catch 分支永远不会执行",
   "deadline.limit": "运行会先于这个期限结束",
   "for_each.constant_key": "每一项的键都相同",
+  "for_each.key": "每一项的键应为文本，不是对象或列表",
   "http.url": "网址的写法不对",
   "reject_when.impossible": "拒绝所需的人数不可能达到",
   "remind.never": "提醒永远不会发出",
