@@ -98,7 +98,7 @@ class RunVisibility(TenantScope):
             raise reject_unknown_run(run_id)
         return await self._disguise_row(row)
 
-    async def begun(self, outcome: Outcome) -> RunRow:
+    async def started_run(self, outcome: Outcome) -> RunRow:
         """The run that the principal has begun: as it was committed, where that was this time and in this process."""
         cached = None if outcome.already else self.runtime.committer.peek(outcome.run_id)
         row = None if cached is None else _to_row(cached)

@@ -322,19 +322,7 @@ def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], boo
             for each in sorted(state.messages.values(), key=lambda each: each.n)
         ],
         "timers": [{"path": timer.path, "kind": timer.kind, "due": _ms(timer.due)} for timer in state.timers],
-        "usage": [
-            {
-                "provider": use.provider,
-                "model": use.served,
-                "calls": use.calls,
-                "input": use.input,
-                "output": use.output,
-                "cached": use.cached,
-                "reasoning": use.reasoning,
-                "cost": use.cost,
-            }
-            for use in sum_use(state)
-        ],
+        "usage": [render(schemas.ModelUsage, use, model=use.served) for use in sum_use(state)],
         "output": state.output,
         "error": None if state.error is None else render_error(msgspec.to_builtins(state.error)),
     }

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from hai_flow.definition.expressions.expression_error import ExpressionFault
+from hai_flow.definition.names.wording import name_sign
 
 # By operator of another language: the CEL for it, or a sentence.
 _HABITS: Final = {
@@ -195,10 +196,6 @@ _ALIKE: Final = {
 }  # fmt: skip
 
 
-def _name_sign(sign: str) -> str:
-    return f"`{sign}`" if sign.isascii() else f"`{sign}` (U+{ord(sign):04X}, {unicodedata.name(sign, '?').lower()})"
-
-
 def _suggest_sign(sign: str) -> str:
     """The remedy for a sign that CEL does not know: for one that looks like a sign of ASCII that one."""
     meant = _ALIKE.get(sign) or unicodedata.normalize("NFKC", sign)
@@ -214,7 +211,7 @@ def _suggest_sign(sign: str) -> str:
 def _format_syntax(message: str) -> str:
     strange = re.match(r"Syntax error: token recognition error at: '(.)", message)
     if strange:
-        return f"{_name_sign(strange[1])} means nothing here; {_suggest_sign(strange[1])}"
+        return f"{name_sign(strange[1])} means nothing here; {_suggest_sign(strange[1])}"
     text = message.removeprefix("Syntax error: ").replace("'<EOF>'", "the end")
     text = re.sub(r" expecting (?:\{.*\}|<EOF>)", "", text)
     text = text.replace("mismatched input", "did not expect").replace("extraneous input", "did not expect")

@@ -19,9 +19,13 @@ def describe_odd_sign(line: str) -> str | None:
     """The message about a dash of an item or a colon of a key that only looks like YAML's; None: it is none."""
     for pattern, remedy in ((_ODD_DASH, "`- `"), (_ODD_COLON, "`: `")):
         if (match := pattern.match(line)) is not None:
-            sign = match[1]
-            return f"`{sign}` (U+{ord(sign):04X}, {unicodedata.name(sign).lower()}) is plain text; write {remedy}"
+            return f"{name_sign(match[1])} is plain text; write {remedy}"
     return None
+
+
+def name_sign(sign: str) -> str:
+    """A sign as it stands, and outside of ASCII its code point and its name in Unicode."""
+    return f"`{sign}`" if sign.isascii() else f"`{sign}` (U+{ord(sign):04X}, {unicodedata.name(sign, '?').lower()})"
 
 
 def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[str], *, likeness: float = 0.6) -> str:

@@ -39,7 +39,15 @@ from hai_flow.wire.dialects.dialect import (
     list_misplaced_edits,
     list_misplaced_members,
 )
-from hai_flow.wire.dialects.frames import FrameEncoder, call_args, call_end, call_start, custom_frame, frame, whole_call
+from hai_flow.wire.dialects.frames import (
+    FrameEncoder,
+    call_args,
+    call_end,
+    call_frames,
+    call_start,
+    custom_frame,
+    frame,
+)
 from hai_flow.wire.dialects.questions import (
     CONFIRM,
     Call,
@@ -279,7 +287,7 @@ class AguiEncoder(FrameEncoder):
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if renders_as_tool_call(self.profile, opened):
-            return whole_call(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
+            return call_frames(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
         frames = self._question_event(at, opened)
         if self._shows_call(opened) and model_call(self.state, opened.path) is None:
             frames += self._call_behind_gate(at, opened)
@@ -301,7 +309,7 @@ class AguiEncoder(FrameEncoder):
         return [custom_frame("hai.pending", build_pending_value(as_shown(self.profile, opened)), at)]
 
     def _call_behind_gate(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return whole_call(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)
+        return call_frames(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)
 
     def _is_interrupt(self, opened: e.PendingOpened) -> bool:
         if opened.kind == "tool" or renders_as_tool_call(self.profile, opened):

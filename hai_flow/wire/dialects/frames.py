@@ -30,7 +30,7 @@ def call_end(id: str, at: int) -> Frame:
     return frame("TOOL_CALL_END", at, call=id, toolCallId=id)
 
 
-def whole_call(id: str, name: str, args: str, at: int) -> list[Frame]:
+def call_frames(id: str, name: str, args: str, at: int) -> list[Frame]:
     return [call_start(id, name, at), call_args(id, args, at), call_end(id, at)]
 
 

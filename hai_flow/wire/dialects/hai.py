@@ -22,7 +22,15 @@ from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Posted, Profile, error_message
-from hai_flow.wire.dialects.frames import FrameEncoder, call_args, call_end, call_start, custom_frame, frame, whole_call
+from hai_flow.wire.dialects.frames import (
+    FrameEncoder,
+    call_args,
+    call_end,
+    call_frames,
+    call_start,
+    custom_frame,
+    frame,
+)
 from hai_flow.wire.dialects.questions import CONFIRM, answer_of, as_shown, encode_question_args, renders_as_tool_call
 from hai_flow.wire.dialects.transcript import derive_result_id, history
 from hai_flow.wire.posted_json import Limits
@@ -226,7 +234,7 @@ class HaiEncoder(FrameEncoder):
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if not renders_as_tool_call(self.profile, opened):
             return self._question_event(at, opened)
-        return whole_call(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
+        return call_frames(opened.id, CONFIRM[opened.kind], encode_question_args(opened), at)
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return [] if renders_as_tool_call(self.profile, opened) else self._question_event(at, opened)
