@@ -150,9 +150,22 @@ def test_a_key_that_makes_no_sense_is_refused(dsn: str, strict: ServerProcess, b
 
 def test_a_role_near_a_built_in_one_is_doubted_unless_a_workflow_has_it(dsn: str) -> None:
     here = {"HAI_FLOW_DATABASE_URL": dsn}
-    made = run("keys", "create", "user:dan", "--role", "operater", "--role", "Admin", "--role", "controller", **here)
+    made = run(
+        "keys",
+        "create",
+        "user:dan",
+        "--role",
+        "operater",
+        "--role",
+        "Admin",
+        "--role",
+        "controller",
+        "--role",
+        "ownr",
+        **here,
+    )
     said = [line for line in made.stderr.splitlines() if "did you mean" in line]
-    assert [line.rpartition(" ")[2] for line in said] == ["operator?", "admin?"]
+    assert [line.rpartition(" ")[2] for line in said] == ["operator?", "admin?", "owner?"]
 
 
 def test_the_command_refuses_the_same(dsn: str) -> None:

@@ -132,7 +132,7 @@ def _doubt(roles: Sequence[str]) -> None:
     from hai_flow.api.permissions.rights import ROLES
 
     for role in roles:
-        near = difflib.get_close_matches(role.lower(), list(ROLES), n=1, cutoff=0.8)
+        near = difflib.get_close_matches(role.lower(), [*ROLES, "owner"], n=1, cutoff=0.8)
         if role not in ROLES and near:
             note(f"{role} is no built-in role, and opens nothing by itself; did you mean {near[0]}?")
 
