@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from bench.engine import CONCURRENCY, median_ratio, running, time_runs
 from bench.workflows import STEPS, chain
-from hai_flow.runtime.base.tracing import forward_trace
+from hai_flow.runtime.base.trace_parent import forward_trace
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from hai_flow.telemetry.watching import Watching

@@ -19,8 +19,8 @@ from hai_flow.cli.console import clean, join_lines, json_text
 from hai_flow.notify.channels import Email
 from hai_flow.notify.chat import dingtalk, feishu, slack, teams, wecom
 from hai_flow.notify.chat.cards import build_card
+from hai_flow.notify.delivery import email_of
 from hai_flow.notify.letters import NoticeContent, chat, letter
-from hai_flow.notify.sending import email_of
 from hai_flow.primitives import signs
 from hai_flow.wire import mcp
 

@@ -18,7 +18,7 @@ import structlog
 from hai_flow import values
 from hai_flow.cells import TenantCells
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime.base.row_isolation import Sweep
+from hai_flow.runtime.base.sweep_isolation import Sweep
 from hai_flow.store.audit import audit
 from hai_flow.store.cells import event_relays, replication
 from hai_flow.store.cells.event_relays import Relay

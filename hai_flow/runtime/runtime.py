@@ -27,9 +27,9 @@ from hai_flow.cells import HOME
 from hai_flow.notify.channels import NotifyFile, Person
 from hai_flow.runtime.base.pulse import Pulse
 from hai_flow.runtime.base.queue_selection import QueueSelection
-from hai_flow.runtime.base.row_isolation import Rows
 from hai_flow.runtime.base.service import Service
-from hai_flow.runtime.base.tracing import TraceParent
+from hai_flow.runtime.base.sweep_isolation import Rows
+from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.catalog.pins import PinBook

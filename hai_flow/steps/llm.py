@@ -23,8 +23,8 @@ from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import Talk
 from hai_flow.errors import StepError
-from hai_flow.models.asking import ask
 from hai_flow.models.conversation import conversation
+from hai_flow.models.failover import ask
 from hai_flow.models.providers.catalogue import Catalogue
 from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.providers.scripted import StandIn

@@ -16,7 +16,7 @@ from hai_flow import __version__
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.canaries import find_disguise
-from hai_flow.runtime.base.row_isolation import Sweep
+from hai_flow.runtime.base.sweep_isolation import Sweep
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.steps.runner import find_runner_kind
 from hai_flow.store.ops.replicas import Replica

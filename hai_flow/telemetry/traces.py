@@ -22,7 +22,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.state.tracing import TracePosition, derive_step_place, derive_turn_place, is_traced, place_of
-from hai_flow.runtime.base.tracing import TraceParent
+from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.runtime.commit.batches import CommitEntry
 
 if TYPE_CHECKING:

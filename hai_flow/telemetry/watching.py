@@ -20,7 +20,7 @@ from hai_flow.telemetry.traces import Traces
 
 if TYPE_CHECKING:
     from hai_flow.runtime.cells import Cells
-    from hai_flow.telemetry.otel import Exporter
+    from hai_flow.telemetry.otlp_exporter import Exporter
 
 CELLS_MAX: Final = 64
 """Further cells of which a process shows numbers; of all others it shows whether it answers."""
@@ -66,7 +66,7 @@ class Watching:
 
 def _exporter(url: str, metrics: Metrics) -> Exporter:
     try:
-        from hai_flow.telemetry.otel import Exporter
+        from hai_flow.telemetry.otlp_exporter import Exporter
     except ImportError:
         raise SettingsError([f"{variable('otlp')}: install its packages: pip install hai-flow[otel]."]) from None
     return Exporter(url, metrics)

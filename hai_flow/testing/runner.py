@@ -22,7 +22,7 @@ from hai_flow.testing.instances import means, paths_meant
 from hai_flow.testing.mocks import Mocks
 from hai_flow.testing.sequences import ANY_NUMBER, is_sequence
 from hai_flow.testing.suite import ABSENT, Advance, Answer, Case, Decide, Entry, Expect, Operate, Signal, Suite
-from hai_flow.testing.virtual import VirtualRun
+from hai_flow.testing.virtual_run import VirtualRun
 from hai_flow.values import Json
 
 

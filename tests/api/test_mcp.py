@@ -17,8 +17,8 @@ from mcp.client import Client
 
 from hai_flow.api.mcp.server import is_brief
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.testing.apart import NotPlayed, play_apart
 from hai_flow.testing.documents.reader import read_suite
+from hai_flow.testing.sandbox import NotPlayed, play_sandboxed
 from hai_flow.wire.mcp import RESULT_SCHEMA, content_of, describe_result
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import FORMS, NOTHING, TASKS, VERSION, WITH_TASKS, Caller, accept
@@ -465,7 +465,7 @@ def test_tests_without_an_end_are_cut_with_their_process() -> None:
     assert suite is not None
     assert not findings
     with pytest.raises(NotPlayed, match="did not end within"):
-        play_apart(ENDLESS.encode(), tests.encode(), seconds=2)
+        play_sandboxed(ENDLESS.encode(), tests.encode(), seconds=2)
 
 
 def test_the_process_that_plays_tests_has_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,7 +478,7 @@ def test_the_process_that_plays_tests_has_nothing_of_the_environment(monkeypatch
 
     monkeypatch.setenv("HAI_FLOW_DATABASE", "postgresql://secret")
     monkeypatch.setattr(subprocess, "run", run_and_note)
-    assert play_apart(GREET.encode(), GREET_TESTS.encode())["passed"] == 1
+    assert play_sandboxed(GREET.encode(), GREET_TESTS.encode())["passed"] == 1
     assert kept[0].keys() == {"PYTHONPATH", "PYTHONUTF8"}
 
 

@@ -25,8 +25,8 @@ from hai_flow.engine import events
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.pendings.selectors import World, list_excluding_selectors, list_matching_selectors
 from hai_flow.notify.channels import Slack
+from hai_flow.notify.delivery import NotSent, Sender
 from hai_flow.notify.letters import NoticeContent
-from hai_flow.notify.sending import NotSent, Sender
 from hai_flow.primitives.beside_loop import is_large, run_unless_short
 from hai_flow.runtime.commit import loader
 from hai_flow.runtime.streams import fanout

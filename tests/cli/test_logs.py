@@ -17,7 +17,7 @@ from hai_flow.cli import app
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.engine.state.tracing import place_of
-from hai_flow.runtime.base.tracing import ASKER, TraceParent
+from hai_flow.runtime.base.trace_parent import ASKER, TraceParent
 from tests.runtime.conftest import TOOLS, Make, eye, is_now, make, start
 from tests.support.waiting import until
 

@@ -13,7 +13,7 @@ import pytest
 
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
-from hai_flow.models.asking import ask, limit_time
+from hai_flow.models.failover import ask, limit_time
 from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import (

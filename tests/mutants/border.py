@@ -44,11 +44,11 @@ foreign.bug(
     ("_convert(value, big, leave_out=True)", "_convert(value, big)"),
     by=_DEPTH,
 )
-bodies = Room("hai_flow/wire/webhook.py", "tests/wire/test_webhook.py")
+bodies = Room("hai_flow/wire/webhook_body.py", "tests/wire/test_webhook_body.py")
 foreign.bug(
     "a sender names a codec that is no charset, and takes minutes",
     ('    return name if _CHARSETS.fullmatch(name) else "utf-8"\n', "    return name\n"),
-    by="tests/wire/test_webhook.py",
+    by="tests/wire/test_webhook_body.py",
 )
 bodies.bug("of a name that comes again in a form one value is kept", ("each if len(each) > 1 else each[0]", "each[-1]"))
 bodies.bug("a body is read as UTF-8 whatever it says", ("None if charset is None else charset[1]", "None"))
@@ -282,7 +282,7 @@ authoring_tools.bug(
     ("_validate, (Right.CHECK_WORKFLOWS,)", "_validate, (Right.CHECK_WORKFLOWS, Right.SEE_OWN)"),
     by="tests/attacks/test_mcp.py::test_who_may_not_check_workflows_has_no_tool_and_no_prompt_that_does",
 )
-playing_apart = Room("hai_flow/testing/apart.py")
+playing_apart = Room("hai_flow/testing/sandbox.py")
 playing_apart.bug(
     "tests of strangers are played with the server's environment",
     (', env={"PYTHONPATH": path, "PYTHONUTF8": "1"}', ', env={**os.environ, "PYTHONPATH": path}'),

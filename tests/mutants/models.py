@@ -276,7 +276,7 @@ reports.bug(
     ),
     by=_MEANT,
 )
-asking = Room("hai_flow/models/asking.py")
+asking = Room("hai_flow/models/failover.py")
 asking.bug(
     "comments that keep a stream open are pieces of an answer",
     ("                    if isinstance(piece, Alive):\n                        continue", "                    pass"),

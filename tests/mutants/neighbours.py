@@ -71,7 +71,7 @@ connections.bug(
 _ROWS: Final = "tests/runtime/test_rows.py"
 _EACH: Final = f"{_ROWS}::test_a_failing_row_is_logged_once_and_retried_and_the_next_is_done"
 
-rows = Room("hai_flow/runtime/base/row_isolation.py", _ROWS)
+rows = Room("hai_flow/runtime/base/sweep_isolation.py", _ROWS)
 rows.bug(
     "a row that can't be dealt with ends its sweep",
     (

@@ -113,7 +113,7 @@ left.bug("a process begins what may happen once of another's run", ('("asked", "
 
 # --- values of others -------------------------------------------------------------------------------------------------
 
-bodies = Room("hai_flow/wire/webhook.py", "tests/wire/test_webhook.py")
+bodies = Room("hai_flow/wire/webhook_body.py", "tests/wire/test_webhook_body.py")
 bodies.bug(
     "a form that breaks off is taken", ('if len(parts) < 2 or not parts[-1].startswith(b"--"):', "if len(parts) < 2:")
 )

@@ -701,7 +701,7 @@ lanes.bug(
     ),
     by=f"{_COMMITTER}::test_of_two_processes_answering_at_once_one_wins_the_other_hears_it",
 )
-failures = Room("hai_flow/runtime/commit/recovery.py", _COMMITTER)
+failures = Room("hai_flow/runtime/commit/batch_recovery.py", _COMMITTER)
 failures.bug(
     "after an unknown outcome the fence is not raised",
     ("                self._queues.doubt(entry.run)\n", "                self._queues.load_again(entry.run)\n"),

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.notify.channels import Email
+from hai_flow.notify.delivery import email_of
 from hai_flow.notify.letters import NoticeContent, chat, letter
-from hai_flow.notify.sending import email_of, sign_webhook
 from hai_flow.primitives import signs
-from hai_flow.wire.webhook import Call, is_genuine
+from hai_flow.wire.webhook_body import Call
+from hai_flow.wire.webhook_signatures import is_genuine, sign
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LINK = "https://flow.example.com/links/secret"
@@ -74,9 +75,10 @@ def test_whatever_is_written_only_our_own_lines_are_without_a_mark(title: str, m
     ]  # fmt: skip
 
 
-def test_signatures_are_those_of_standard_webhooks() -> None:
-    secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"a": 1}'
-    call = Call(sign_webhook(secret, "msg_1", NOON, body), body)
+@pytest.mark.parametrize("secret", ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_no Base64", "no Base64"])
+def test_signatures_are_those_of_standard_webhooks(secret: str) -> None:
+    body = b'{"a": 1}'
+    call = Call(sign(secret, "msg_1", int(NOON.timestamp()), body), body)
     now = int(NOON.timestamp() * 1000)
     assert is_genuine(call, "standard", "", secret, now)
     assert not is_genuine(Call(call.headers, b'{"a": 2}'), "standard", "", secret, now)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from hai_flow.engine import commands as c
-from hai_flow.notify import sending
+from hai_flow.notify import delivery
 from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.people.ids import NO_IDS, Aliases
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig
@@ -21,7 +21,8 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import NotificationSummary
-from hai_flow.wire.webhook import Call, is_genuine
+from hai_flow.wire.webhook_body import Call
+from hai_flow.wire.webhook_signatures import is_genuine
 from tests.runtime.conftest import Connection, Make, is_now, open_pending
 from tests.support.mcp_lines import Script, catalogue
 from tests.support.receivers import Hooks, Mailbox, hook_server, mail_server
@@ -136,7 +137,7 @@ async def test_a_person_with_two_ids_is_told_once(world: World) -> None:
 async def test_a_failing_hanging_receiver_gets_its_message_under_one_id(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "SECONDS", 0.5)
+    monkeypatch.setattr(delivery, "SECONDS", 0.5)
     world.hooks.answers = [500, "hang", "drop", 302]
     run_id = await world.ask("[pager]")
     async with world.notifier():

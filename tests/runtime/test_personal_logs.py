@@ -15,9 +15,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import Map, PendingState, RunState
 from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime.commit.batch_recovery import BatchRecovery
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
-from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.submission import Submission
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.runtime.conftest import Make

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-from hai_flow.runtime.base.row_isolation import Rows
+from hai_flow.runtime.base.sweep_isolation import Rows
 from hai_flow.runtime.people.reseating import Reseating
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import absences

@@ -23,9 +23,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.steps.slots import THREAD_FREED
 from hai_flow.errors import Unreadable
 from hai_flow.notify.channels import read_channels
-from hai_flow.runtime.base import row_isolation
+from hai_flow.runtime.base import sweep_isolation
 from hai_flow.runtime.base.audit_records import AuditActor
-from hai_flow.runtime.base.row_isolation import PASSING_MAX, Rows, Sweep
+from hai_flow.runtime.base.sweep_isolation import PASSING_MAX, Rows, Sweep
 from hai_flow.runtime.people import inbox
 from hai_flow.runtime.people.notifier import Notifier
 from hai_flow.runtime.people.picks import Picks
@@ -427,8 +427,8 @@ ROWLESS = {
     "runtime/worker/worker.py: timers of held runs": "reports a command, which is decided with others of its run",
     "telemetry/census.py: census": "counts",
     "telemetry/loop_watch.py: loop watch": "measures the time between two beats",
-    "telemetry/otel.py: metrics": "sends what is in memory",
-    "telemetry/otel.py: spans": "sends what is in memory",
+    "telemetry/otlp_exporter.py: metrics": "sends what is in memory",
+    "telemetry/otlp_exporter.py: spans": "sends what is in memory",
 }
 
 
@@ -457,7 +457,7 @@ async def test_a_rows_delay_grows_to_a_bound_and_is_reset_once_it_was_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, bad = 0.0, True
-    monkeypatch.setattr(row_isolation.time, "monotonic", lambda: now)
+    monkeypatch.setattr(sweep_isolation.time, "monotonic", lambda: now)
     made = Rows(again_seconds=1.0, again_seconds_max=8.0)
 
     async def work() -> None:

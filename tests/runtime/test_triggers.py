@@ -18,7 +18,7 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.primitives import instants
-from hai_flow.runtime.base.row_isolation import Sweep
+from hai_flow.runtime.base.sweep_isolation import Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.messaging.triggers import EVENT_LEASE, Started
 from hai_flow.runtime.runs.starts import derive_id

@@ -11,13 +11,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from hai_flow.runtime.base.tracing import TraceParent
+from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.runtime.runtime import Answered
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.instruments import Family
 from hai_flow.telemetry.loop_watch import LoopWatch
 from hai_flow.telemetry.metrics import Metrics
-from hai_flow.telemetry.otel import Exporter
+from hai_flow.telemetry.otlp_exporter import Exporter
 from tests.runtime.conftest import ASKING, ECHO, TOOLS, Make, is_now, start
 from tests.support.commands import ROOT
 from tests.support.scraping import scraped

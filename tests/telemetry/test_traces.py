@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 
 from hai_flow.api.app import create_app
 from hai_flow.engine.state.tracing import place_of
-from hai_flow.runtime.base.tracing import TraceParent
+from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
 from hai_flow.telemetry.metrics import Metrics
-from hai_flow.telemetry.otel import Exporter
+from hai_flow.telemetry.otlp_exporter import Exporter
 from hai_flow.telemetry.traces import EndedSpan, Traces
 from hai_flow.telemetry.watching import Watching
 from tests.runtime.conftest import ASKING, HEAD, TOOLS, Make, is_now, open_pending, start, state_of
@@ -335,7 +335,7 @@ def test_so_many_runs_a_second_are_traced_whatever_callers_want() -> None:
 def test_without_its_packages_the_setting_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setitem(sys.modules, "hai_flow.telemetry.otel", None)
+    monkeypatch.setitem(sys.modules, "hai_flow.telemetry.otlp_exporter", None)
     with pytest.raises(SettingsError, match=r"pip install hai-flow\[otel\]"):
         Watching(Settings(otlp="http://127.0.0.1:4318"))
 

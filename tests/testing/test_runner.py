@@ -225,7 +225,7 @@ def test_a_restart_changes_nothing_at_any_point_of_the_script(tmp_path: Path) ->
 
 
 def test_a_restart_that_would_change_something_fails_the_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hai_flow.testing.virtual.fold", lambda state, events: state)
+    monkeypatch.setattr("hai_flow.testing.virtual_run.fold", lambda state, events: state)
     (message,) = messages(case(tmp_path, "    script: [restart]\n"))
     assert message.startswith("9:14 the restart changes the run: read from its log, it differs in status, seq, at")
 

@@ -3,7 +3,7 @@
 
 import { host } from "../host.ts";
 import { holdsUnread } from "../logic/json.ts";
-import { parseExactly } from "../logic/written.ts";
+import { parseExactly } from "../logic/numbers.ts";
 import { Problem, asProblem, problemOf } from "./problems.ts";
 import type { Session } from "./types.gen.ts";
 

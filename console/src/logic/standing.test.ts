@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Json, Pending, Session } from "../api/types.gen.ts";
 import { ruleOf } from "./seats.ts";
 import { areWhole, conditionsOf, firstBounds, kindOf } from "./standing.ts";
-import { numberText, parseExactly } from "./written.ts";
+import { numberText, parseExactly } from "./numbers.ts";
 
 const reader = { principal: "user:ann", way: "session", rights: ["decide"] } as unknown as Session;
 const gate = { kind: "gate", status: "approve", schema: null, tool: "shop.pay", policy: {}, needed: null, started_by: "user:cat" } as unknown as Pending;

@@ -3,7 +3,7 @@
 import type { Json, Pending, ProposalBody, Session } from "../api/types.gen.ts";
 import { isObject } from "./json.ts";
 import { ruleOf } from "./seats.ts";
-import { numberText } from "./written.ts";
+import { numberText } from "./numbers.ts";
 
 /** What a rule says of one argument: it has this value; it is at most `most`; or anything. */
 export interface Bound {

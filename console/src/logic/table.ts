@@ -2,7 +2,7 @@
 
 import type { Json } from "../api/types.gen.ts";
 import { isObject } from "./json.ts";
-import { numberText, sumOf } from "./written.ts";
+import { numberText, sumOf } from "./numbers.ts";
 
 const COLUMNS = 16;
 const NESTED = 2; // objects in the objects of a row, whose values are columns, too

@@ -3,7 +3,7 @@
 import type { Json } from "../api/types.gen.ts";
 import { humanised } from "../text/names.ts";
 import { isObject } from "./json.ts";
-import { numberText } from "./written.ts";
+import { numberText } from "./numbers.ts";
 
 interface Named {
   args: Json;

@@ -6,7 +6,7 @@ import type { Json } from "../api/types.gen.ts";
 import { isObject } from "../logic/json.ts";
 import { type Schema, schemaOfEntry, schemaOfProperty } from "../logic/schema.ts";
 import { type Column, type Row, cellOf, columnsOf, sums } from "../logic/table.ts";
-import { numberText } from "../logic/written.ts";
+import { numberText } from "../logic/numbers.ts";
 import { locale, useText } from "../text/index.ts";
 import { humanised } from "../text/names.ts";
 import { Markdown } from "./Markdown.tsx";

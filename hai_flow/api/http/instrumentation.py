@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from hai_flow.engine.state.tracing import TracePosition, place_of
-from hai_flow.runtime.base.tracing import ASKER, TraceParent
+from hai_flow.runtime.base.trace_parent import ASKER, TraceParent
 from hai_flow.runtime.commit.hooks import tell
 from hai_flow.runtime.runtime import Answered, OnRequest
 

@@ -13,7 +13,7 @@ from hai_flow.api.rest.workflows import check_beside_loop, validate_workflow
 from hai_flow.authoring import skill
 from hai_flow.authoring.scaffold import TEMPLATES, template
 from hai_flow.errors import Rejected
-from hai_flow.testing.apart import NotPlayed, play_apart
+from hai_flow.testing.sandbox import NotPlayed, play_sandboxed
 from hai_flow.wire.mcp import TEXT_BYTES_MAX
 
 EXPLAIN: Final = "explain_finding"
@@ -35,7 +35,7 @@ async def _validate(access: Access, given: Mapping[str, Any], call: Call) -> dic
 
 async def _test(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
     try:
-        played = await check_beside_loop(access, play_apart, given["source"].encode(), given["tests"].encode())
+        played = await check_beside_loop(access, play_sandboxed, given["source"].encode(), given["tests"].encode())
     except NotPlayed as error:
         raise Rejected(422, "request.invalid", str(error)) from None
     return _result(played.pop("lines"), played)

@@ -47,7 +47,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.engine.state.tracing import place_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.primitives.beside_loop import run_if_large
-from hai_flow.runtime.base.tracing import ASKER, TraceParent
+from hai_flow.runtime.base.trace_parent import ASKER, TraceParent
 from hai_flow.store.identity.state_keys import STATE_SECONDS, read_ring
 from hai_flow.store.messaging import hints
 from hai_flow.store.postgres.error_classes import passing

@@ -25,7 +25,7 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
     structlog = _load_structlog()
     # asyncpg's pool logs a traceback for each connection that it cannot restore; the code that needed it logs it, too.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` reports the failure
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `otlp_exporter` reports the failure
     as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
     processors: list[Any] = (
         [
@@ -81,7 +81,7 @@ def _hearing(logger: Any, heard: Mapping[str, Hear]) -> Any:
 def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Add the subject of a log line, as far as its task knows it: the attempt that is performed with its run, and the
     trace. It is looked up only when something is logged, so a step pays nothing for it."""
-    from hai_flow.runtime.base.tracing import ASKER, PERFORMED
+    from hai_flow.runtime.base.trace_parent import ASKER, PERFORMED
 
     performed, asker, place = PERFORMED.get(), ASKER.get(), None
     if performed is not None:

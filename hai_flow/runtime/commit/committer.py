@@ -36,7 +36,8 @@ from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import is_large, run_beside_loop, run_by_work
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.service import Service
-from hai_flow.runtime.base.tracing import ASKER
+from hai_flow.runtime.base.trace_parent import ASKER
+from hai_flow.runtime.commit.batch_recovery import BatchRecovery
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import Clock, CommitContext, FindPlan, WantsEnds
 from hai_flow.runtime.commit.decider import Decider
@@ -47,7 +48,6 @@ from hai_flow.runtime.commit.lanes import CommitPipeline
 from hai_flow.runtime.commit.loader import Loader, Snapshots
 from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Cache, Queues
-from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.submission import CommitCarrier, Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres import database

@@ -34,10 +34,10 @@ from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import WORK_FOR, TooLongForLoop, is_large, run_beside_loop, run_with_allowance
 from hai_flow.runtime.base import audit_records
 from hai_flow.runtime.catalog.retirement import refuse_retirement
+from hai_flow.runtime.commit.batch_recovery import BatchRecovery
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext
-from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.submission import (
     ENDED_SINCE,
     SEAT_LOST,

@@ -20,6 +20,7 @@ from hai_flow.engine.state.jobs import is_busy
 from hai_flow.engine.state.snapshot import ABI
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import ALLOWED_SECONDS, TooLongForLoop
+from hai_flow.runtime.commit.batch_recovery import BatchRecovery
 from hai_flow.runtime.commit.batches import Batch, CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext
@@ -27,7 +28,6 @@ from hai_flow.runtime.commit.decider import Decider
 from hai_flow.runtime.commit.hooks import tell
 from hai_flow.runtime.commit.loader import Loader, Snapshots
 from hai_flow.runtime.commit.queues import Queue
-from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import BatchResult, CommitResult

@@ -17,9 +17,9 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.snapshot import ABI, decode_state, encode_state
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.primitives.beside_loop import WORK_FOR, run_by_size
+from hai_flow.runtime.commit.batch_recovery import BatchRecovery
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext
-from hai_flow.runtime.commit.recovery import BatchRecovery
 from hai_flow.store.catalog import workflows
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot

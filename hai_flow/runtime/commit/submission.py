@@ -16,7 +16,7 @@ from hai_flow.engine.decision import Decision
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.runtime.base.audit_records import AuditActor
-from hai_flow.runtime.base.tracing import TraceParent
+from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.store.commit.entries import BatchResult, Branch, CommandRow
 from hai_flow.values import Json
 

@@ -29,8 +29,8 @@ from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import triggers as store
 from hai_flow.store.messaging.triggers import EventTriggerRow
 from hai_flow.values import Json
-from hai_flow.wire import webhook
-from hai_flow.wire.webhook import Call
+from hai_flow.wire import webhook_signatures
+from hai_flow.wire.webhook_body import Call
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +93,7 @@ class Webhooks:
         if not secret and trigger.secret not in self._missed and len(self._missed) < NAMES_MAX:
             self._missed.add(trigger.secret)
             log.error("secret_missing", secret=trigger.secret, webhook=trigger.path, workflow=hook.row.workflow_name)
-        if not webhook.is_genuine(call, trigger.scheme, trigger.header, secret, now):
+        if not webhook_signatures.is_genuine(call, trigger.scheme, trigger.header, secret, now):
             raise Rejected(401, "webhook_refused", "the request does not prove that it is from whom this place is for.")
 
     async def receive(self, hook: Webhook, call: Call, content: Json) -> Outcome | None:
@@ -106,8 +106,8 @@ class Webhooks:
             raise unknown(file_ids.file_id(min(named)))
         row, trigger = hook.row, hook.trigger
         now = self._triggers.committer.now_ms()
-        id = webhook.identity(call, trigger.scheme, trigger.header) or str(new_run_id(now))
-        headers = webhook.filter_headers(call, trigger.scheme, trigger.header)
+        id = webhook_signatures.identity(call, trigger.scheme, trigger.header) or str(new_run_id(now))
+        headers = webhook_signatures.filter_headers(call, trigger.scheme, trigger.header)
         event = {**event_value(id, "webhook", content, now), "headers": headers}
         scope = {"event": event, "now": now}
         try:

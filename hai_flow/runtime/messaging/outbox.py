@@ -36,8 +36,8 @@ from hai_flow.engine.state.state import ToolCallState
 from hai_flow.engine.steps.wait_for_event import LEFT_MAX, SUBSCRIBE
 from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives import file_ids, instants
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import KeyedQueue, Service
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from datetime import datetime, timedelta
+import time
+from datetime import timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -21,10 +22,10 @@ import structlog
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import RunState
-from hai_flow.notify.sending import SECONDS, NotSent, Poster, sign_webhook
+from hai_flow.notify.delivery import SECONDS, NotSent, Poster
 from hai_flow.primitives.beside_loop import run_if_large
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.steps.http.egress import EgressGuard
@@ -34,7 +35,7 @@ from hai_flow.store.messaging.pushes import Push
 from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.people.notifications import derive_id
 from hai_flow.store.postgres.database import Database
-from hai_flow.wire import a2a, approvals
+from hai_flow.wire import a2a, approvals, webhook_signatures
 from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
 from hai_flow.wire.mcp import Question, RunView
 
@@ -140,7 +141,7 @@ class Pushes(Service):
         id = derive_id(f"{push.run_id} {push.principal} {push.id} {mark}")
         headers = headers_of(config)
         if config.token:
-            headers |= sign_webhook(config.token, id, datetime.now().astimezone(), body)
+            headers |= webhook_signatures.sign(config.token, id, int(time.time()), body)
         else:
             headers["webhook-id"] = id
         try:

@@ -53,8 +53,8 @@ from hai_flow.primitives import file_ids, instants
 from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work, spend
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.pulse import Alarm
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.submission import Outcome

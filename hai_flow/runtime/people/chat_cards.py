@@ -29,11 +29,11 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.notify.channels import App, ChatPerson, NotifyFile
 from hai_flow.notify.chat import apps, cards
 from hai_flow.notify.chat.contract import Card, ChatApp, ChatPlace, NotSent
-from hai_flow.notify.sending import SECONDS, Poster
+from hai_flow.notify.delivery import SECONDS, Poster
 from hai_flow.primitives.beside_loop import run_if_large, run_unless_short
 from hai_flow.primitives.secret_digests import hash_secret
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox

@@ -26,7 +26,7 @@ from hai_flow.engine.pendings.selectors import World, principal_selectors
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.people import delegates
 from hai_flow.runtime.people.absences import find_seat, list_voices, map_absences

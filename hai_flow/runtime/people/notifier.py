@@ -29,12 +29,12 @@ from hai_flow.engine.pendings.selectors import name_holdings
 from hai_flow.errors import Unreadable
 from hai_flow.notify import channels
 from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
+from hai_flow.notify.delivery import SECONDS, NotSent, Sender
 from hai_flow.notify.letters import NoticeContent
-from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.primitives.secret_digests import hash_secret
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.absences import find_seat, map_absences

@@ -28,8 +28,8 @@ from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.people.delegates import AllIds

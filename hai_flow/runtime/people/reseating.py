@@ -19,8 +19,8 @@ from hai_flow.engine.pendings.selectors import ANYONE, name_holdings
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Unreadable
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.store.people import absences, inbox, notifications
 from hai_flow.store.postgres.error_classes import FAILURES
 

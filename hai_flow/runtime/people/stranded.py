@@ -25,8 +25,8 @@ from hai_flow.engine.pendings.selectors import World, list_matching_selectors
 from hai_flow.engine.pendings.votes import derive_rules, describe_needs
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import HaiFlowError
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.roster import Roster, Rosters
 from hai_flow.store.commit.projection import PICKED

@@ -26,7 +26,7 @@ from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.engine.steps.slots import AWAIT, FREED
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.commit.submission import SEAT_LOST, Begin

@@ -23,8 +23,8 @@ from hai_flow.engine.steps.slots import THREAD_FREED
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.audit_records import AuditActor
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service, wait_at_most
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.store.messaging import message_queue

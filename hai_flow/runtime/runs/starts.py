@@ -29,7 +29,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives import uuids
 from hai_flow.runtime.base.audit_records import AuditActor
-from hai_flow.runtime.base.tracing import ASKER, BeginTrace, forward_trace
+from hai_flow.runtime.base.trace_parent import ASKER, BeginTrace, forward_trace
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Outcome, RunCreation
 from hai_flow.runtime.runs.concurrency_slots import Slots

@@ -41,7 +41,7 @@ from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.models.calls.text_pieces import TextJoiner
 from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work, run_unless_short
-from hai_flow.runtime.base.tracing import PERFORMED
+from hai_flow.runtime.base.trace_parent import PERFORMED
 from hai_flow.runtime.catalog.personal import describe_error, hides_values
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.cached_run import CachedRun

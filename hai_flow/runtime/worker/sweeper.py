@@ -17,8 +17,8 @@ import structlog
 
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.pulse import Alarm
-from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service, wait_at_most
+from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.people.inbox import Inbox

@@ -7,7 +7,7 @@ import { useSession } from "../../context.ts";
 import { neededOf, plainName } from "../../logic/seats.ts";
 import { type Bound, PERIODS, areWhole, conditionsOf, firstBounds, kindOf } from "../../logic/standing.ts";
 import { schemaOfProperty } from "../../logic/schema.ts";
-import { numberText } from "../../logic/written.ts";
+import { numberText } from "../../logic/numbers.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { Field } from "../../parts/Field.tsx";
 import { Go } from "../../parts/Go.tsx";

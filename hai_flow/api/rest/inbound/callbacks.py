@@ -19,7 +19,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.primitives.beside_loop import run_by_size
-from hai_flow.wire import webhook
+from hai_flow.wire import webhook_body
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ router = Routes(prefix="/callbacks", tags=["signals"])
 @router.post(
     "/{token}",
     status_code=202,
-    openapi_extra=webhook.OPENAPI_BODY,
+    openapi_extra=webhook_body.OPENAPI_BODY,
     answer=schemas.ReceivedCallback,
     dependencies=[open_to_everybody()],
     refusals=(404, 409, 410, *WITH_BODY),
@@ -41,8 +41,8 @@ async def receive_callback(token: str, request: Request, access: OpenAccess) -> 
     row = await callbacks.find(token)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, min(limits.body_bytes_max, EVENT_BYTES_MAX))
-    call = webhook.Call(webhook.read_first_headers(request.headers.items()), body)
-    content, notes = await run_by_size(len(body), webhook.content_of, call, limits)
+    call = webhook_body.Call(webhook_body.read_first_headers(request.headers.items()), body)
+    content, notes = await run_by_size(len(body), webhook_body.content_of, call, limits)
     if notes:
         log.info("callback_changed", run_id=str(row.run_id), notes=notes)
     with access.admission.command():

@@ -23,7 +23,7 @@ from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.messaging.inbound_webhooks import tenant_of
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import tenants
-from hai_flow.wire import webhook
+from hai_flow.wire import webhook_body
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ router = Routes(prefix="/v1/hooks", tags=["events"])
 @router.post(
     "/{path:path}",
     status_code=202,
-    openapi_extra=webhook.OPENAPI_BODY,
+    openapi_extra=webhook_body.OPENAPI_BODY,
     answer=schemas.ReceivedWebhook,
     dependencies=[open_to_everybody()],
     refusals=(401, 404, 409, *WITH_BODY),
@@ -47,9 +47,9 @@ async def receive_webhook(path: str, request: Request, access: OpenAccess) -> di
     hook = await webhooks.find(path)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, limits.body_bytes_max)
-    call = webhook.Call(webhook.read_first_headers(request.headers.items()), body)
+    call = webhook_body.Call(webhook_body.read_first_headers(request.headers.items()), body)
     webhooks.demand_genuine(hook, call)
-    content, notes = await run_by_size(len(body), webhook.content_of, call, limits)
+    content, notes = await run_by_size(len(body), webhook_body.content_of, call, limits)
     if notes:
         log.info("webhook_changed", path=path, notes=notes)
     with access.admission.command():

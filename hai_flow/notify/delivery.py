@@ -7,9 +7,7 @@ but its status.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import hmac
 import smtplib
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -29,6 +27,7 @@ from hai_flow.primitives.retry_after import retry_after
 from hai_flow.primitives.unpacking import NotUnpacked, unpack_response
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig, make_transport
+from hai_flow.wire.webhook_signatures import sign
 
 if TYPE_CHECKING:
     import httpx2
@@ -148,7 +147,7 @@ class Sender:
                         await self._poster.post(self._secret(channel.url), values.dumps(content), {})
                     case WebhookChannel():
                         body = values.dumps(payload(told, now))
-                        headers = sign_webhook(self._secret(channel.secret), id, now, body)
+                        headers = sign(self._secret(channel.secret), id, int(now.timestamp()), body)
                         await self._poster.post(channel.url, body, headers)
         except TimeoutError:
             raise NotSent(f"no answer within {SECONDS:g} s") from None
@@ -201,16 +200,3 @@ def _deliver(channel: Email, password: str | None, message: EmailMessage) -> Non
         if channel.user is not None:
             server.login(channel.user, password or "")
         server.send_message(message)
-
-
-def sign_webhook(secret: str, id: str, now: datetime, body: bytes) -> dict[str, str]:
-    """The headers of Standard Webhooks. The time is that of the try: a receiver refuses old ones."""
-    at = str(int(now.timestamp()))
-    key = secret.removeprefix("whsec_")
-    try:
-        bytes_ = base64.b64decode(key, validate=True)
-    except ValueError:  # not Base64: the bytes as they are
-        bytes_ = key.encode(errors="surrogateescape")
-    mac = hmac.digest(bytes_, f"{id}.{at}.".encode() + body, "sha256")
-    signature = base64.b64encode(mac).decode()
-    return {"webhook-id": id, "webhook-timestamp": at, "webhook-signature": f"v1,{signature}"}

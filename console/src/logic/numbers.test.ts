@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { numberText, parseExactly, sumOf } from "./written.ts";
+import { numberText, parseExactly, sumOf } from "./numbers.ts";
 
 test("a sum of decimals is exact, whatever their signs and digits", () => {
   assert.equal(sumOf(["0.1", "0.2"]), "0.3");

@@ -2,7 +2,7 @@
 
 Both are programs by strangers, and a test may go on for a long time. So the process has limits: of time, of memory, and
 of the bytes that it answers with. It has no secrets: nothing of the server's environment. It works as a script, too:
-`python -m hai_flow.testing.apart` reads a line of JSON and writes one.
+`python -m hai_flow.testing.sandbox` reads a line of JSON and writes one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _play(workflow: bytes, tests: bytes) -> tuple[list[Finding], list[Result]]:
     return (faults, []) if faults else ([], [run_case(suite, case, plan) for case in suite.cases])
 
 
-def play_apart(workflow: bytes, tests: bytes, seconds: float = SECONDS_MAX) -> dict[str, Any]:
+def play_sandboxed(workflow: bytes, tests: bytes, seconds: float = SECONDS_MAX) -> dict[str, Any]:
     """`play_texts`, in a process of its own. Raises NotPlayed."""
     path = os.pathsep.join(each for each in sys.path if each)
     request = values.dumps([workflow.decode(errors="replace"), tests.decode(errors="replace"), seconds])
