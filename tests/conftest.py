@@ -22,7 +22,18 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support import citus
-from tests.support.examples import QUICK, QUICK_MAX, SEED, draw_rows, examples
+from tests.support.examples import (
+    COSTLY,
+    COSTLY_MIN,
+    COSTLY_SHARE,
+    QUICK,
+    QUICK_MAX,
+    ROWS_MIN,
+    ROWS_SHARE,
+    SEED,
+    draw,
+    examples,
+)
 from tests.support.identities import KEYS
 from tests.support.postgres import Server, serve
 from tests.support.scratch import use_memory
@@ -117,15 +128,21 @@ def _is_whole(config: pytest.Config) -> bool:
 @pytest.hookimpl(trylast=True)  # of what `-k` and the like have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     slow = [item for item in items if _needs_database(item)]
-    if config.getoption("quick"):
-        drawn = set[pytest.Item]()
-    elif _is_whole(config):
-        drawn = set(draw_rows(slow, lambda item: item.nodeid.partition("[")[0]))
-    else:
-        return
-    passed_over = set(slow) - drawn
-    config.hook.pytest_deselected(items=[item for item in slow if item in passed_over])
+    passed_over = set(slow if config.getoption("quick") else ())
+    if _is_whole(config):
+        passed_over |= set(slow).difference(draw(slow, _table_of, ROWS_MIN, ROWS_SHARE))
+        costly = [item for item in items if item.get_closest_marker(COSTLY) and item not in passed_over]
+        passed_over |= set(costly).difference(draw(costly, _folder_of, COSTLY_MIN, COSTLY_SHARE))
+    config.hook.pytest_deselected(items=[item for item in items if item in passed_over])
     items[:] = [item for item in items if item not in passed_over]
+
+
+def _table_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _folder_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0].rpartition("/")[0]
 
 
 def pytest_collection_finish() -> None:

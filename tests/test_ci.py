@@ -78,17 +78,25 @@ def test_the_file_of_failures_is_written_by_the_real_command(tmp_path: Path) -> 
     assert '--failures="$failures"' in line
 
 
-def test_a_days_rows_are_some_of_a_large_table_and_all_of_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"small": 4, "large": 30, "huge": 400}
-    rows = [(table, n) for table, size in sizes.items() for n in range(size)]
+@pytest.mark.parametrize(
+    ("least", "share", "sizes"),
+    [
+        (examples.ROWS_MIN, examples.ROWS_SHARE, {"small": 2, "large": 2, "huge": 16}),
+        (examples.COSTLY_MIN, examples.COSTLY_SHARE, {"small": 1, "large": 10, "huge": 133}),
+    ],
+)
+def test_a_days_rows_are_some_of_a_large_table_and_all_of_a_small_one(
+    monkeypatch: pytest.MonkeyPatch, least: int, share: int, sizes: dict[str, int]
+) -> None:
+    rows = [(table, n) for table, size in {"small": 2, "large": 30, "huge": 400}.items() for n in range(size)]
 
     def draw(seed: int) -> list[tuple[str, int]]:
         monkeypatch.setattr(examples, "SEED", seed)
-        return examples.draw_rows(rows, lambda row: row[0])
+        return examples.draw(rows, lambda row: row[0], least, share)
 
     monkeypatch.setattr(examples, "NIGHTLY", False)
     monkeypatch.delenv("TEST_ROWS", raising=False)
-    assert Counter(table for table, _ in draw(1)) == {"small": 4, "large": 4, "huge": 33}
+    assert Counter(table for table, _ in draw(1)) == sizes
     assert draw(1) == draw(1) != draw(2)
     monkeypatch.setenv("TEST_ROWS", "all")
     assert draw(1) == rows

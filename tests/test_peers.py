@@ -20,6 +20,7 @@ TINY = report.Size(chains.Size(rounds=1, runs=8, alone=1), turns=1)
 SOME = [point for point in POINTS if point.recording or point.waiting][:3]
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(120)
 async def test_ours_is_measured_and_killed_and_the_report_has_all_of_it(postgres_server: Server) -> None:
     with ExitStack() as stack:

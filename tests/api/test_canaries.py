@@ -213,6 +213,7 @@ PLACES = {
 """A step that asks inside of another one, by the path of its question."""
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)
 async def test_a_decider_can_tell_a_canary_of_no_place_from_a_real_one(postgres_server: Server, tmp_path: Path) -> None:
     """By the answers about the question, and those about its run."""

@@ -155,6 +155,7 @@ def hai_flow(server: ServerProcess, *arguments: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=None)
 
 
+@pytest.mark.costly
 def test_the_command_line_controls_schedules(http: Checked, server: ServerProcess) -> None:
     name = publish(http, CLOCK + ASKING)
     id = schedule_of(http, name)["id"]
@@ -172,6 +173,7 @@ def test_the_command_line_controls_schedules(http: Checked, server: ServerProces
     assert (unknown.returncode, "found 'nothing'" in unknown.stderr) == (2, True)
 
 
+@pytest.mark.costly
 def test_the_command_line_sends_events(http: Checked, server: ServerProcess) -> None:
     kind, id = unique("push"), unique("event")
     name = publish(http, EVENT % kind + STEPS)

@@ -198,6 +198,7 @@ async def _send(client: httpx2.AsyncClient, row: Row, value: Any, stalls: Stalls
     return answer
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)
 async def test_a_large_body_is_worked_on_for_long_at_no_door(client: httpx2.AsyncClient, stalls: Stalls) -> None:
     for text in (FLOW, PAID):
@@ -259,6 +260,7 @@ FRAMES: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)
 async def test_a_large_frame_is_worked_on_for_long_on_no_socket(client: httpx2.AsyncClient, stalls: Stalls) -> None:
     answer = await client.post("/v1/workflows", content=FLOW.encode(), headers=YAML)

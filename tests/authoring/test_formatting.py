@@ -280,6 +280,7 @@ _VALUES = st.recursive(
 _STEPS = st.lists(st.dictionaries(_NAMES, _VALUES, min_size=1, max_size=5), min_size=1, max_size=4)
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(150))
 @given(_STEPS, st.permutations(["hai", "name", "version", "steps", "output"]), st.booleans(), st.data())
 def test_any_document_keeps_its_meaning_and_fmt_of_fmt_is_fmt(

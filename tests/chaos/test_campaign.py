@@ -18,6 +18,7 @@ from tests.support.forking import ROOT
 SETTLE_SECONDS = 120  # a machine with much to do: what is measured here is whether, not when
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(900)
 async def test_a_short_campaign_breaks_no_promise(tmp_path: Path) -> None:
     campaign = Campaign(SEED, minutes=by_night(0.5, 0.35), servers=2, workers=2, runs=60, settle=SETTLE_SECONDS)

@@ -13,6 +13,7 @@ from tests.chaos.receipts import STAGES, Proof, drill, find_faults
 KILLS = int(os.environ.get("HAI_FLOW_TEST_RECEIPT_KILLS", "12"))
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(900 + 10 * KILLS)
 async def test_after_kills_each_decision_has_one_receipt_true_to_the_log(
     tmp_path: Path,

@@ -20,6 +20,8 @@ import pytest
 from tests.support.commands import ROOT, SECONDS_MAX, Process, run, started
 from tests.support.examples import NIGHTLY
 
+pytestmark = pytest.mark.costly
+
 # Every service keeps one entry for each idempotency key, however often it is asked.
 TOOLS = """
 import pathlib, time

@@ -19,6 +19,8 @@ from hai_flow_client import Client
 from hai_flow.engine import events as e
 from tests.support.commands import ROOT, SECONDS_MAX, run, started
 
+pytestmark = pytest.mark.costly
+
 BEFORE: Final = "8d7c261"  # the last commit of before runs had queues
 SAME_ABI: Final = "2bb638d3"  # a commit whose events have this release's ABI, and whose answers have `retired_at`
 

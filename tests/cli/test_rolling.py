@@ -12,9 +12,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hai_flow_client import Client
 
 from tests.support.commands import SECONDS_MAX, Process, run, started
+
+pytestmark = pytest.mark.costly
 
 # What a worker has begun is in this file before it goes on; nobody else writes there.
 TOOLS = """

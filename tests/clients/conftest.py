@@ -12,11 +12,18 @@ from tests.clients import rig
 from tests.clients.ag_ui import Agent
 from tests.support import chromium
 from tests.support.chromium import Chromium
+from tests.support.examples import COSTLY
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
 HERE = Path(__file__).resolve().parent
 DOJO = HERE.parents[1] / "workflows" / "dojo"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    names = getattr(item, "fixturenames", ())
+    if "postgres_server" in names and "node_driver" not in names:  # that one process serves them all
+        item.add_marker(COSTLY)
 
 
 def publish_flows(url: str) -> None:

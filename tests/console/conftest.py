@@ -20,6 +20,7 @@ from console import building
 from hai_flow.runtime.people.receipts import make_key
 from tests.clients import rig
 from tests.console.browser import Page
+from tests.support.examples import COSTLY
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
@@ -27,6 +28,12 @@ from tests.support.server import YAML, ServerProcess, serving
 HERE = Path(__file__).resolve().parent
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 """The first that is there. A page of the headless shell costs a third."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "driver" in getattr(item, "fixturenames", ()):
+        item.add_marker(COSTLY)
+
 
 NewPage = Callable[..., Page]
 Picture = Callable[[Page, str], None]

@@ -29,11 +29,13 @@ def node(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.costly
 def test_the_types_are_strict(built: Path) -> None:
     checked = node("node_modules/typescript/bin/tsc", "-p", "tsconfig.json")
     assert checked.returncode == 0, checked.stdout[-6000:]
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(320)
 @pytest.mark.parametrize("options", ["", "--no-experimental-strip-types"], ids=["reads-types", "reads-none"])
 def test_npm_test_runs_the_pages_own_tests_with_every_supported_node(built: Path, options: str) -> None:
@@ -44,6 +46,7 @@ def test_npm_test_runs_the_pages_own_tests_with_every_supported_node(built: Path
     assert f"# pass {written}\n" in played.stdout
 
 
+@pytest.mark.costly
 def test_a_text_that_one_language_lacks_does_not_compile(built: Path, tmp_path: Path) -> None:
     shutil.copytree(CONSOLE / "src", tmp_path / "src")
     shutil.copy(CONSOLE / "tsconfig.json", tmp_path / "tsconfig.json")

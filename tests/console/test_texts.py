@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import get_args, get_type_hints
 
+import pytest
+
 from console import building
 from hai_flow.api.http.problems import collect_codes_of_faults
 from hai_flow.api.requests.schemas import WhyNot
@@ -28,6 +30,7 @@ def translated() -> dict[str, str]:
     return dict(re.findall(r'^  "?([a-z0-9_.]+)"?: "(.+)",$', CATALOGUE.read_text(), re.MULTILINE))
 
 
+@pytest.mark.costly
 def test_every_refusal_has_a_sentence_in_chinese() -> None:
     codes = codes_of_refusals()
     assert len(codes) > 100
@@ -40,6 +43,7 @@ def test_every_mistake_of_a_document_has_a_sentence_in_chinese() -> None:
     assert codes - set(translated()) == set()
 
 
+@pytest.mark.costly
 def test_every_fault_of_a_value_and_of_a_request_has_a_sentence_in_chinese() -> None:
     codes = codes_of_values() | collect_codes_of_faults()
     assert {"value.minimum", "value.no_variable", "request.missing", "request.unknown_parameter"} < codes
@@ -63,6 +67,7 @@ def test_exactly_the_findings_of_doctor_and_status_have_chinese_sentences() -> N
     assert codes == set(written)
 
 
+@pytest.mark.costly
 def test_a_fault_has_a_code_of_these_and_says_what_is_wanted() -> None:
     schema = {
         "type": "object",

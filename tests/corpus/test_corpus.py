@@ -33,6 +33,7 @@ def test_there_is_a_file_for_the_log_of_this_release() -> None:
     assert f"abi{ABI}.jsonl.gz" in [path.name for path in kept.files()]
 
 
+@pytest.mark.costly
 def test_equal_commands_decide_equal_events_and_send_followers_equal_bytes() -> None:
     known = {each.name: each for each in kept.read(kept.TODAY, kept.Decided)}
     for run in kept.read(kept.files()[-1], kept.Kept):

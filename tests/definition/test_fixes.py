@@ -20,6 +20,7 @@ WHOLE = [
 ]
 
 
+@pytest.mark.costly
 def test_an_edit_removes_its_finding() -> None:
     mended = 0
     for text in WHOLE:
@@ -40,6 +41,7 @@ def test_what_a_plan_warns_of_has_its_end_and_its_edit() -> None:
     assert plan.warnings == tuple(check_workflow(source))
 
 
+@pytest.mark.costly
 def test_a_finding_ends_behind_where_it_begins() -> None:
     for text in WHOLE:
         for finding in check_workflow(text.encode()):

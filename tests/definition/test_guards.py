@@ -395,6 +395,7 @@ def certain_reads(
                     yield step["id"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("first", range(0, PROGRAMS, PORTION))
 def test_a_read_is_warned_of_if_it_can_fail_and_not_if_it_is_proven(first: int) -> None:
     for number in range(first, min(first + PORTION, PROGRAMS)):

@@ -15,6 +15,8 @@ from hai_flow.settings import Settings, describe, variables_of_files
 from tests.clients import rig
 from tests.support.commands import ROOT, run
 
+pytestmark = pytest.mark.costly
+
 CHART: Final = ROOT / "deploy" / "helm" / "hai-flow"
 HERE: Final = Path(__file__).parent / "tools"
 KUBERNETES: Final = ("1.27", "1.34")  # the oldest that the chart names, and a new one

@@ -288,6 +288,7 @@ def test_a_hole_that_gives_no_duration_fails_the_step(given: Any) -> None:
 # --- one winner -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 def test_a_deadline_and_a_vote_at_the_same_instant_have_one_winner() -> None:
     """10,000 instants: the vote comes a moment before the deadline or at it, and is decided before or behind it."""
     plans = {

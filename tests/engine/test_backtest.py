@@ -78,6 +78,7 @@ def paid(amount: int, tool: str = "bank.pay") -> Play:
     return play
 
 
+@pytest.mark.costly
 def test_runs_of_the_corpus_go_the_same_way_under_their_own_text() -> None:
     known = {each.name: each for each in kept.read(kept.TODAY, kept.Decided)}
     verdicts: Counter[tuple[str, bool]] = Counter()

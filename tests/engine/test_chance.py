@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.runs import MINUTE, Play
 
 BRANCHES = "".join(f"      b{n}: [{{id: e{n}, call: t.f, timeout: 1m}}]\n" for n in range(12))
@@ -43,6 +45,7 @@ def told(seed: int) -> str:
     ).stdout
 
 
+@pytest.mark.costly
 def test_every_process_decides_alike() -> None:
     first, second, third = (told(seed) for seed in (1, 2, 3))
     assert first == second == third

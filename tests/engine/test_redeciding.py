@@ -40,6 +40,7 @@ def commits() -> Iterator[tuple[str, Plan, RunState, list[e.AnyEvent], Bounds]]:
                 plan = compile_workflow(fields["to"].encode(), run.name, stored=True)
 
 
+@pytest.mark.costly
 def test_almost_every_decision_is_made_again_and_none_is_a_false_fault() -> None:
     same, other = Counter[str](), Counter[str]()
     for name, plan, state, events, limits in commits():
@@ -51,6 +52,7 @@ def test_almost_every_decision_is_made_again_and_none_is_a_false_fault() -> None
     assert same.total() > 9 * other.total()
 
 
+@pytest.mark.costly
 def test_a_consequence_that_was_changed_is_not_decided_again() -> None:
     found = Counter[str]()
     for _, plan, state, events, limits in commits():

@@ -48,6 +48,7 @@ def test_the_corpus_is_large_and_names_each_transcript_once() -> None:
     assert len({each.name for each in CORPUS}) == len(CORPUS)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("transcript", CORPUS, ids=str)
 def test_an_answer_that_is_cut_anywhere_into_pieces_is_the_same_answer(transcript: Transcript) -> None:
     body = transcript.body

@@ -248,6 +248,7 @@ async def test_after_stop_when_the_model_gives_its_object_and_calls_nothing(
     assert fake.asked[1].body["response_format"]["type"] == "json_schema"
 
 
+@pytest.mark.costly
 async def test_every_dialect_of_a_stream_makes_the_same_calls(make: Make, tmp_path: Path) -> None:
     for name, dialect in DIALECTS.items():
         answers = (Answer("I do.", "Hm.", calls=CALLS[:1]), Answer("Done.", "So."))
@@ -453,6 +454,7 @@ INJECTIONS = [
 ]
 
 
+@pytest.mark.costly
 async def test_what_tools_say_changes_no_gate_calls_no_tool_and_leaks_no_secret(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:

@@ -192,6 +192,7 @@ async def test_an_answer_that_comes_late_does_not_put_the_clock_back(
     assert runtime.committer.clock.at(moment) >= before - 1
 
 
+@pytest.mark.costly
 async def test_an_hour_of_a_wrong_database_clock_leaves_no_trace_afterwards(
     skewed: SkewedServer, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

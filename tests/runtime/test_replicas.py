@@ -67,6 +67,7 @@ async def is_read_whole(runtime: Runtime, run_id: UUID, **how: Any) -> int:
     return runtime.replica.reads - before
 
 
+@pytest.mark.costly
 async def test_a_replica_answers_for_what_it_has_and_the_database_for_the_rest(pair: Pair, make: Make) -> None:
     runtime = await make(performs=True, dsn=pair.primary, database_url=pair.primary, database_replica_url=pair.replica)
     replica = runtime.replica
@@ -112,6 +113,7 @@ async def test_a_replica_answers_for_what_it_has_and_the_database_for_the_rest(p
     await runtime.stop()
 
 
+@pytest.mark.costly
 async def test_a_replica_that_is_too_late_is_not_asked(pair: Pair, make: Make) -> None:
     runtime = await make(
         performs=True,
@@ -134,6 +136,7 @@ async def test_a_replica_that_is_too_late_is_not_asked(pair: Pair, make: Make) -
     await runtime.stop()
 
 
+@pytest.mark.costly
 async def test_lists_of_ended_runs_come_from_a_complete_replica_or_the_primary(pair: Pair, make: Make) -> None:
     where = {"dsn": pair.primary, "database_url": pair.primary, "database_replica_url": pair.replica}
     runtime = await make(performs=True, **where)
@@ -184,6 +187,7 @@ async def test_lists_of_ended_runs_come_from_a_complete_replica_or_the_primary(p
     await runtime.stop()
 
 
+@pytest.mark.costly
 async def test_a_server_that_is_no_replica_of_the_database_is_not_asked(
     pair: Pair, make: Make, database_url: str
 ) -> None:
@@ -195,6 +199,7 @@ async def test_a_server_that_is_no_replica_of_the_database_is_not_asked(
     await runtime.stop()
 
 
+@pytest.mark.costly
 async def test_the_doctor_tells_a_standby_from_late_promoted_and_foreign_servers(pair: Pair, database_url: str) -> None:
     primary, replica = await asyncpg.connect(pair.primary), await asyncpg.connect(pair.replica)
 

@@ -1,8 +1,8 @@
 """How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`).
 
 Of large tables the suite tries some rows, others each day: `TEST_SEED` repeats a day's, `TEST_ROWS=all` tries all. A
-module draws them with `sample`; `tests/conftest.py` draws those of every test over a database (`draw_rows`), unless
-somebody has named files.
+module draws them with `sample`; `tests/conftest.py` draws those of every test over a database, and some of the tests of a
+folder that are marked as `costly` (`draw`), unless somebody has named files.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ T = TypeVar("T")
 QUICK = "quick"
 QUICK_MAX = 20
 SUITE_MAX: Final = 30
-ROWS_MAX: Final = 4  # of a table
-ROWS_SHARE: Final = 12  # or one of so many, where that is more
+ROWS_MIN: Final = 2  # of a table
+ROWS_SHARE: Final = 24  # or one of so many, where that is more
+COSTLY: Final = "costly"  # the mark of a test that takes seconds of a processor
+COSTLY_MIN: Final = 1  # of a folder
+COSTLY_SHARE: Final = 3
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
 SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{date.today():%Y%m%d}"))  # pytest's other processes inherit it
 
@@ -48,13 +51,9 @@ def sample(rows: Iterable[T], count: int, salt: str = "") -> list[T]:
     return [every[place] for place in sorted(random.Random(f"{SEED}{salt}").sample(range(len(every)), count))]
 
 
-def draw_rows(rows: Iterable[T], table_of: Callable[[T], str]) -> list[T]:
-    """The rows of all tables, as `sample` draws ROWS_MAX of each, or one of ROWS_SHARE."""
+def draw(rows: Iterable[T], table_of: Callable[[T], str], least: int, share: int) -> list[T]:
+    """The rows of all tables, as `sample` draws `least` of each, or one of `share`, where that is more."""
     tables: defaultdict[str, list[T]] = defaultdict(list)
     for row in rows:
         tables[table_of(row)].append(row)
-    return [
-        row
-        for name, table in tables.items()
-        for row in sample(table, max(ROWS_MAX, len(table) // ROWS_SHARE), salt=name)
-    ]
+    return [row for name, table in tables.items() for row in sample(table, max(least, len(table) // share), salt=name)]
