@@ -49,6 +49,7 @@ TINY_LANGUAGE = language.Size(rounds=1, runs=6, documents=1, few=5, many=20)
 TINY_AUDIENCE = fanout.Size(rounds=1, followers=120, events=4, bursts=2, followers_before=10)
 
 
+@pytest.mark.costly
 @needs_redis
 async def test_servers_ask_less_of_the_database_where_hints_bring_events(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, RedisServer() as redis:
@@ -58,6 +59,7 @@ async def test_servers_ask_less_of_the_database_where_hints_bring_events(postgre
     assert measured["fanout_reads_redis_vs_notify"] == statements["redis"] / statements["notify"]
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)  # all of the bench, and a busy machine
 async def test_a_report_has_every_key(postgres_server: Server) -> None:
     with postgres_server.database() as engine, postgres_server.database() as reference:
@@ -108,6 +110,7 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
     assert measured["throughput"]["log_rows_per_step"] == pytest.approx(1.1)  # ten steps in eleven commits
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(120)
 async def test_the_bench_at_scale_explains_what_an_idle_worker_sends(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, postgres_server.database() as few:
@@ -134,6 +137,7 @@ async def test_the_bench_at_scale_explains_what_an_idle_worker_sends(postgres_se
         assert part in sent, part
 
 
+@pytest.mark.costly
 async def test_a_plan_that_reads_a_big_table_through_is_a_fault(database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
 
@@ -196,6 +200,7 @@ def test_a_comparison_names_medians_and_ratio_of_common_measures() -> None:
     assert second.split() == ["b.c", "4.000", "4.000", "1.000"]
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(120)
 async def test_the_bench_of_pruning_removes_what_is_old_while_runs_go_on(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:

@@ -94,6 +94,7 @@ def house(postgres_server: Server) -> Iterator[Installation]:
         yield there
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)
 def test_the_guides_roles_do_their_work_and_a_backup_restores_it(
     house: Installation, postgres_server: Server, tmp_path: Path

@@ -19,6 +19,8 @@ import pytest
 from tests.support.commands import ROOT, environment
 from tests.support.postgres import Server
 
+pytestmark = pytest.mark.costly
+
 SECONDS_MAX = 120.0
 END = "echo the-end-of-a-block"
 

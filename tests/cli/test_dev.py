@@ -19,6 +19,8 @@ from hai_flow.cli.serve.dev import beginnings
 from tests.support.commands import SECONDS_MAX, Process, run, started
 from tests.support.postgres import run_apart
 
+pytestmark = pytest.mark.costly
+
 CHILD = (
     "hai: flow/v1\nname: zoo\nversion: 1\ninput: {type: object, properties: {n: {type: integer}}}\nsteps: [say: hi]\n"
 )

@@ -29,6 +29,8 @@ from tests.support.postgres import Server
 from tests.support.server import ROOT, YAML, serving
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.costly
+
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
 CONFIRM = {"filename": "a.txt"}
 

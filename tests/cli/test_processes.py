@@ -26,6 +26,8 @@ from tests.support.postgres import run_apart
 from tests.support.scraping import Scrape
 from tests.support.terminals import on_a_terminal, read_until
 
+pytestmark = pytest.mark.costly
+
 
 async def execute(dsn: str, statement: str) -> None:
     connection = await asyncpg.connect(dsn)

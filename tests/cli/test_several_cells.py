@@ -24,6 +24,8 @@ from hai_flow.store.cells.cells import Cell
 from hai_flow.store.postgres import migrations, revisions
 from tests.support.cells import cell, settle
 
+pytestmark = pytest.mark.costly
+
 HELLO = b"hai: flow/v1\nname: hello\nversion: 1\nsteps:\n  - say: Hello\n"
 FILE = "hai: cells/v1\ncells:\n  north: {number: 1, schema: cell_1}\n"
 AWAY = "  away: {number: 2, url: 'postgresql://nobody@127.0.0.1:1/none'}\n"

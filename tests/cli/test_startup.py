@@ -15,6 +15,8 @@ from hai_flow.cli.sentences import SENTENCES
 from hai_flow.store.postgres import database_roles
 from tests.support.commands import ROOT, run, started
 
+pytestmark = pytest.mark.costly
+
 HEAVY = {
     "alembic", "anyio", "asyncpg", "cel_expr_python", "fastapi", "httpx2", "jsonschema_rs", "pydantic", "rich",
     "sqlalchemy", "starlette", "structlog", "uvicorn", "yaml",

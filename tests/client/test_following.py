@@ -39,6 +39,7 @@ def test_a_log_that_is_followed_is_the_log_of_the_pages(flow: Client, finished: 
     assert list(flow.runs.follow(run_id, after=len(events))) == []
 
 
+@pytest.mark.costly
 def test_a_stream_that_is_cut_after_any_number_of_bytes_is_taken_up_again(
     opened: Opened, server: ServerProcess, finished: tuple[str, list[Any]]
 ) -> None:

@@ -174,6 +174,7 @@ def house(postgres_server: Server, tmp_path: Path, secrets: Path) -> Iterator[Ho
         yield House(tmp_path, secrets, there, redis)
 
 
+@pytest.mark.costly
 def test_the_services_perform_a_run_with_approval_through_each_process(house: House) -> None:
     migrate = compose.service(house.document, "migrate")
     assert run(*migrate.command, **house.environment("migrate")).returncode == 0

@@ -25,6 +25,8 @@ from tests.support.models import STALL, Act, Answer, FakeModels, Hold, spoken
 from tests.support.waiting import until
 from tests.support.workers import Nursery, fast
 
+pytestmark = pytest.mark.costly
+
 AGENT = """\
 models: {smart: {use: smart}}
 tools:

@@ -18,6 +18,8 @@ from hai_flow.errors import StoreError
 from hai_flow.store.postgres import migrations, revisions
 from migrations.schema import metadata
 
+pytestmark = pytest.mark.costly
+
 CATALOGUE = {
     "columns": """
       SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity,
@@ -73,14 +75,12 @@ async def test_the_schema_knows_since_when_it_has_the_vocabulary_of_this_release
         assert await connection.fetchval("SELECT max(abi) FROM vocabularies") == ABI
 
 
-@pytest.mark.costly
 async def test_four_processes_may_migrate_at_once(empty_database_url: str) -> None:
     assert await revisions.current(empty_database_url) is None
     await asyncio.gather(*(migrations.upgrade(empty_database_url) for _ in range(4)))
     assert await revisions.current(empty_database_url) == revisions.head()
 
 
-@pytest.mark.costly
 async def test_down_to_nothing_and_up_again(empty_database_url: str) -> None:
     empty = await catalogue(empty_database_url)
     await migrations.upgrade(empty_database_url)

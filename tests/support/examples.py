@@ -1,8 +1,8 @@
 """How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`).
 
 Of large tables the suite tries some rows, others each day: `TEST_SEED` repeats a day's, `TEST_ROWS=all` tries all. A
-module draws them with `sample`; `tests/conftest.py` draws those of every test over a database, and some of the tests of a
-folder that are marked as `costly` (`draw`), unless somebody has named files.
+module draws them with `sample`; `tests/conftest.py` draws those of every test over a database, and some of the costly
+tests of each folder (`draw`), unless somebody has named files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS_MIN: Final = 2  # of a table
 ROWS_SHARE: Final = 24  # or one of so many, where that is more
 COSTLY: Final = "costly"  # the mark of a test that takes seconds of a processor
 COSTLY_MIN: Final = 1  # of a folder
-COSTLY_SHARE: Final = 3
+COSTLY_SHARE: Final = 4
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
 SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{date.today():%Y%m%d}"))  # pytest's other processes inherit it
 

@@ -38,6 +38,8 @@ from tests.support.commands import SECONDS_MAX, environment, run, started
 from tests.support.postgres import Server, run_apart
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.costly
+
 ENDED = ("finished", "failed", "stopped")
 HERE = Path(__file__).parent
 OLDEST = HERE / "schema-0005.sql.gz"
