@@ -33,6 +33,8 @@ _THINKING: Final = (
 )  # fmt: skip
 _TEXTS: Final = ("text", "value", "content")  # their names in a part of a message; the first counts
 _ARGUMENTS: Final = ("arguments", "input", "parameters", "args")  # their names in a call; the first counts
+_CALLS: Final = ("tool_calls", "toolCalls", "tool_call")  # their names in a message
+_REASONS: Final = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason")
 _INPUTS: Final = (
     "prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "promptTokenCount", "prompt_eval_count", "prompt_n",
 )  # fmt: skip
@@ -184,7 +186,8 @@ class ChatReader:
                 continue
             if choice.get("error"):
                 raise fault_of_body(choice)
-            is_last = self._is_end(choice.get("finish_reason"))
+            reason = _reason_in(choice, event)
+            is_last = self._is_end(reason)
             for delta in _objects(choice.get("delta")):
                 if not isinstance(delta, dict):
                     yield from self._text(delta, is_last=is_last)
@@ -196,7 +199,7 @@ class ChatReader:
             if "delta" not in choice and "message" not in choice:
                 yield from self._text(choice.get("text"), is_last=is_last)
             yield from self.answer.release()
-            self.answer.reason(choice.get("finish_reason"))
+            self.answer.reason(reason)
 
     def end(self) -> Iterator[Piece]:
         """The last pieces, when the stream is over. An answer that is not whole gets no `Finish`."""
@@ -302,7 +305,7 @@ def tags_of(reasoning: str) -> ThinkTags | None:
 
 def _call_of(call: Mapping[str, Json]) -> tuple[str, str, str]:
     """The id, the name and the arguments in a call or a piece of one; "" for what it has not."""
-    function = call.get("function")
+    function = call.get("function") or call.get("custom")
     parts = {**call, "name": function} if isinstance(function, str) else function or call
     args = next((parts[name] for name in _ARGUMENTS if parts.get(name) is not None), None)
     return _word(call.get("id")), _word(parts.get("name")), args_of(args)
@@ -324,15 +327,26 @@ def _iter_reports(event: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
     """The tokens of an answer, by the places in which a chunk reports them."""
     choices = [choice for choice in _objects(event.get("choices")) if isinstance(choice, dict)]
     beside = [_object(event.get("x_groq")).get("usage"), _object(event.get("meta")).get("tokens")]
+    beside += [_object(event.get("metadata")).get("usage"), _object(event.get("usage")).get("tokens")]
     named = [event.get("usage"), event.get("usageMetadata"), *beside, *(choice.get("usage") for choice in choices)]
-    yield from (each for each in named if isinstance(each, dict))
+    yield from (each for report in named for each in _objects(report) if isinstance(each, dict))
     if "eval_count" in event:
         yield event
 
 
+def _reason_in(choice: Mapping[str, Json], event: Mapping[str, Json]) -> Json:
+    """The server's word for the end. Under another name or at another place only a known word counts: vLLM, for one,
+    has the text that stopped the model in `stop_reason`."""
+    if (reason := choice.get("finish_reason")) is not None:
+        return reason
+    places = (choice, _object(choice.get("delta")), event)
+    words = (place.get(name) for place in places for name in _REASONS)
+    return next((word for word in words if isinstance(word, str) and reason_of(word) != "unknown"), None)
+
+
 def _list_calls(message: Mapping[str, Json]) -> list[Any]:
     """The calls in a message or a piece of one: a list, its one member, or an object by their indexes."""
-    calls = message.get("tool_calls")
+    calls = next((message[name] for name in _CALLS if message.get(name)), None)
     if isinstance(calls, dict) and calls and all(key.isdecimal() for key in calls):
         return [{"index": int(key), **call} for key, call in calls.items() if isinstance(call, dict)]
     return _objects(calls)

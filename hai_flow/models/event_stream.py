@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -195,6 +196,14 @@ def _parse(text: str) -> Json:
         return json.loads(text, parse_int=few, object_pairs_hook=pairs)
 
 
+def _decode(value: Json) -> Json:
+    """A value that a gateway has encoded a second time, as a JSON string."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            return _parse(value)
+    return value
+
+
 def _documents(text: str) -> Iterator[BodyEvent]:
     """One JSON document, or one in each line."""
     lines = text.split("\n")  # `splitlines` would cut texts at U+2028
@@ -232,6 +241,7 @@ class StreamReader:
         self._reader = reader
         self._body = EventBody()
         self._first = ""  # the first event, where it is a piece of nothing
+        self._is_whole = False  # an event had a message, and not a piece of one
 
     @property
     def is_over(self) -> bool:
@@ -246,6 +256,8 @@ class StreamReader:
         """The last pieces, when the body has ended in order."""
         for event in self._body.end():
             yield from self._read(event)
+        if self._body.form is Form.DOCUMENT and self._is_whole:
+            self._reader.answer.mark()  # also without a reason: of a message in one document nothing can be missing
         if self._first and self._reader.answer.stand in (Stand.SILENT, Stand.BROKEN):
             raise faults.unreadable(self._first)
         yield from self._reader.end()
@@ -270,7 +282,7 @@ class StreamReader:
                 raise faults.fault_of_body(text) from None  # a sentence in place of an answer
             raise faults.unreadable(text) from None
         for each in value if isinstance(value, list) else (value,):
-            yield from self._value(event.name, each)
+            yield from self._value(event.name, _decode(each))
 
     def _value(self, name: str, value: Json) -> Iterator[Piece]:
         if value is None or value == "":
@@ -288,6 +300,7 @@ class StreamReader:
         if not self._first and self._reader.answer.stand is Stand.SILENT:
             self._first = text_of(value)[:FIRST_CHARS_MAX]
         try:
+            self._is_whole = any(isinstance(each, dict) and "message" in each for each in value.get("choices") or ())
             yield from self._reader.read(value)
         except (
             ArithmeticError,
@@ -302,7 +315,7 @@ class StreamReader:
         """The event of an answer, also where a gateway passes it on in a member of its own."""
         if not self._reader.is_answer(event):
             for name in _WRAPPERS:
-                inner = event.get(name)
+                inner = _decode(event.get(name))
                 if isinstance(inner, dict) and self._reader.is_answer(inner):
                     return inner
         return event

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from unicodedata import category
 
+from msgspec.structs import replace
+
 from hai_flow import foreign, values
 from hai_flow.definition.plan import Schema
 from hai_flow.errors import StepError
@@ -121,12 +123,15 @@ class Turn:
         return {call.id: fault for call in self.calls if (fault := _call_fault(call, schemas))}
 
     def spent(self, prompt: int) -> tuple[Usage, bool]:
-        """The tokens of this answer, and whether they are estimated because the provider did not count them. `prompt`:
-        about how many tokens the question has."""
-        if self.usage is not None:
-            return self.usage, False
+        """The tokens of this answer, and whether they are estimated because the provider did not count them: some
+        gateways report 0. `prompt`: about how many tokens the question has."""
+        counted = self.usage or Usage()
+        if counted.input and counted.output:
+            return counted, False
         texts = (self._texts, self._thoughts, *(call.args for call in self._calls))
-        return Usage(prompt, sum(tokens_of("".join(each)) for each in texts)), True
+        estimate = sum(tokens_of("".join(each)) for each in texts)
+        spent = replace(counted, input=counted.input or prompt, output=counted.output or estimate)
+        return spent, spent != counted
 
 
 def _has_signs(text: str) -> bool:

@@ -10,21 +10,32 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 RETRY_AFTER_MAX: Final = 86_400.0
+_REPEATED: Final = re.compile(r"\s*(\d+)(?:\s*,\s*\1)+\s*")  # by a proxy that adds the header once more
 _UNIT: Final = re.compile(r"\s*s(?:ec(?:ond)?s?)?\s*\Z", re.I)  # which some servers write behind the number
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """After how many seconds a server wants to be asked again, if it says so. `headers` by lower-case names."""
     in_ms, header = headers.get("retry-after-ms"), headers.get("retry-after")
+    if header is not None and _REPEATED.fullmatch(header):
+        header = header.partition(",")[0]
     if in_ms is None and header is None:
         return None
     try:
         seconds = float(in_ms) / 1000 if in_ms is not None else float(_UNIT.sub("", header or ""))
     except ValueError:
         try:
-            at = parsedate_to_datetime(header or "")
+            at = _instant_of(header or "")
         except ValueError:
             return None
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
         seconds = (at - (now or datetime.now(UTC))).total_seconds()
     return None if math.isnan(seconds) else min(max(seconds, 0.0), RETRY_AFTER_MAX)
+
+
+def _instant_of(text: str) -> datetime:
+    """A date as HTTP writes it, or as ISO 8601 does. Raises ValueError."""
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        return parsedate_to_datetime(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from tests.foreign.chats import ADDED, HI
@@ -57,6 +58,9 @@ TOKENS: Final = [
         "floats": end(usage={"prompt_tokens": 7.0, "completion_tokens": 2.0}),
         "`meta.tokens`": end(meta={"tokens": {"input_tokens": 7, "output_tokens": 2}}),
         "the counts of Ollama": end(prompt_eval_count=7, eval_count=2),
+        "a list": end(usage=[usage(7, 2)]),
+        "`metadata.usage`": {"metadata": {"usage": {"inputTokens": 7, "outputTokens": 2}}} | end(),
+        "`usage.tokens`": end(usage={"billed_units": {"input_tokens": 5}, "tokens": usage(7, 2)}),
     }.items()
 ]
 
@@ -83,6 +87,19 @@ ENDS: Final = [
         "MODEL_ARMOR": Failed("llm.refused"),
         "server_overloaded": Failed("llm.unavailable", "server_overloaded", True),
     }.items()
+] + [
+    chat(f"its reason is {name}", stream(*TEXT, last), meaning)
+    for name, last, meaning in (
+        ("`finishReason`", {"choices": [{"index": 0, "delta": {}, "finishReason": "STOP"}]}, HI_YOU),
+        ("`stop_reason`", {"choices": [{"index": 0, "delta": {}, "stop_reason": "end_turn"}]}, HI_YOU),
+        ("in the delta", chunk({"finish_reason": "stop"}), HI_YOU),
+        ("beside the choice", chunk({}, finish_reason="length"), Failed("llm.truncated", "max_tokens")),
+        (
+            "the text that stopped it",
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": None, "stop_reason": "###"}]},
+            Failed("llm.truncated", "ended before", True),
+        ),
+    )
 ]
 
 EVENTS: Final = [
@@ -159,6 +176,18 @@ EVENTS: Final = [
         document({"code": 0, "data": {"choices": [{"message": {"content": "Hi you"}, "finish_reason": "stop"}]}}),
         HI_YOU,
     ),
+    *(
+        chat(f"an answer without a reason, {name}", body, HI_YOU)
+        for name, body in (
+            ("in one document", document({"choices": [{"message": {"content": "Hi you"}}]})),
+            ("in the body of a function", document({"body": '{"choices": [{"message": {"content": "Hi you"}}]}'})),
+        )
+    ),
+    chat(
+        "each event encoded twice",
+        stream(*(f"data: {json.dumps(json.dumps(each))}\n\n" for each in (*TEXT, end())), DONE),
+        HI_YOU,
+    ),
     chat(
         "`choices` is one object",
         stream({"choices": {"index": 0, "delta": {"content": "Hi you"}, "finish_reason": "stop"}}, DONE),
@@ -167,6 +196,26 @@ EVENTS: Final = [
 ]
 
 CALLS: Final = [
+    *(
+        chat(f"a name as {name!r}", stream(call(0, "c", name, HI), end("tool_calls"), DONE), ADDED)
+        for name in ("functions.add:0", "add<|channel|>commentary", "default_api.add", "default_api:add", "add()")
+    ),
+    *(
+        chat(
+            f"arguments as {args!r}",
+            stream(call(0, "c", "add", args[:11]), call(args=args[11:]), end("tool_calls"), DONE),
+            ADDED,
+        )
+        for args in (f"{HI}<|im_end|>", f"{HI}\n</tool_call>", f"```json\n{HI}\n```")
+    ),
+    *(
+        chat(f"a call as {delta}", stream(chunk(delta), end("tool_calls"), DONE), ADDED)
+        for delta in (
+            {"toolCalls": [{"id": "c", "function": {"name": "add", "arguments": HI}}]},
+            {"tool_call": {"id": "c", "function": {"name": "add", "arguments": HI}}},
+            {"tool_calls": [{"index": 0, "id": "c", "type": "custom", "custom": {"name": "add", "input": HI}}]},
+        )
+    ),
     chat(
         "the calls as an object by index",
         stream(
@@ -396,6 +445,13 @@ FAULTS: Final = [
         Failed("llm.unavailable", "502 Bad Gateway", True),
         502,
     ),
+    chat("nobody waits any more", b"", Failed("llm.unavailable", "499", True), 499),
+    chat(
+        "a budget that is used up",
+        document({"error": {"message": "Budget has been exceeded!", "type": "budget_exceeded", "code": "400"}}),
+        Failed("llm.rate_limited", "Budget"),
+        400,
+    ),
     chat("nothing with 503", b"", Failed("llm.unavailable", "503", True), 503),
     chat(
         "overloaded, 529",
@@ -437,6 +493,8 @@ WAITS: Final = [
         ("in milliseconds of the sentence", "Please try again in 820ms.", 0.82, {}),
         ("after N seconds", "Rate limit reached. Please retry after 20 seconds.", 20.0, {}),
         ("in words", "Requests have exceeded the limit. Please wait 5 minutes", 300.0, {}),
+        ("by two headers", "x", 3.0, {"retry_after": "3, 3"}),
+        ("until an instant of ISO 8601", "x", 0.0, {"retry_after": "2015-10-21T07:28:00Z"}),
         ("none that is a number", "x", None, {"retry_after": "soon"}),
         ("one that is over", "x", 0.0, {"retry_after": "-5"}),
     )

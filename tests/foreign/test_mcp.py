@@ -307,6 +307,17 @@ async def test_a_tool_that_is_described_oddly_does_no_harm_to_the_others(tool: A
 
 
 LISTED: list[Any] = [
+    pytest.param(lambda _, number: {"tools": [GOOD], "nextCursor": str(number)}, id="begins anew"),
+    pytest.param(
+        lambda _, number: {"tools": [GOOD] if not number else [], "nextCursor": str(number)}, id="empty pages"
+    ),
+    pytest.param(
+        lambda cursor, _: {"tools": [GOOD]} if cursor == "" else {"tools": [], "nextCursor": ""}, id="an empty cursor"
+    ),
+    pytest.param(
+        lambda cursor, _: None if cursor == "" else {"tools": [GOOD], "nextCursor": ""}, id="which it refuses"
+    ),
+    {"tools": [{**GOOD, "input_schema": {}}], "next_cursor": None},
     {"tools": {"ok": {"inputSchema": {}}}},
     {"tools": [GOOD], "nextCursor": "the same again"},
     {"tools": [GOOD], "nextCursor": 7},
@@ -317,10 +328,18 @@ LISTED: list[Any] = [
 @pytest.mark.parametrize("listed", LISTED, ids=lambda each: json.dumps(each)[-40:])
 async def test_functions_that_are_listed_oddly_are_called(listed: Any) -> None:
     class Listing(Odd):
+        pages = 0
+
         def __call__(self, received: Received) -> Reply:
             asked = json.loads(received.body) if received.body else {}
+            if asked.get("method") != "tools/list":
+                return super().__call__(received)
+            page = listed((asked.get("params") or {}).get("cursor"), self.pages) if callable(listed) else listed
+            self.pages += 1
             return (
-                self._reply(asked["id"], listed) if asked.get("method") == "tools/list" else super().__call__(received)
+                super().__call__(Received("POST", "", {}, received.body.replace(b"tools/list", b"no")))
+                if (page is None)
+                else self._reply(asked["id"], page)
             )
 
     async with asyncio.timeout(15), serving(Listing()) as (runner, declared):
@@ -435,6 +454,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
     ("result", "output"),
     [
         ({"structuredContent": {"x": 1}}, {"x": 1}),
+        ({"structured_content": {"x": 1}, "is_error": False}, {"x": 1}),
         ({}, ""),
         ({"toolResult": {"x": 1}}, {"x": 1}),
         ({"order": 7, "_meta": {}}, {"order": 7}),
@@ -468,10 +488,11 @@ async def test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone(r
     assert odd.calls == ["t"]
 
 
+@pytest.mark.parametrize("name", ["isError", "is_error"])
 @pytest.mark.parametrize("says", ["true", "True", 1])
 @pytest.mark.parametrize("result", [{"content": [TEXT]}, {"message": "made it"}])
-async def test_a_result_that_says_in_any_form_that_it_failed_is_a_failure(says: Any, result: Any) -> None:
-    async with serving(Odd([{**GOOD, "name": "t"}], {**result, "isError": says})) as (runner, declared):
+async def test_a_result_that_says_in_any_form_that_it_failed_is_a_failure(says: Any, result: Any, name: str) -> None:
+    async with serving(Odd([{**GOOD, "name": "t"}], {**result, name: says})) as (runner, declared):
         fault = await failure(runner, "t", declared)
     assert (fault.code, "made it" in fault.message) == ("tool.failed", True)
 

@@ -345,6 +345,15 @@ async def test_an_answer_that_is_not_complete_is_none(acts: list[Act], code: str
     assert turn.spent(400)[1], "its tokens are estimated: nobody has counted them"
 
 
+@pytest.mark.parametrize(("counted", "spent"), [((0, 0), (400, 3)), ((7, 0), (7, 3)), ((0, 5), (400, 5))])
+def test_tokens_that_a_gateway_reports_as_0_are_estimated(counted: tuple[int, int], spent: tuple[int, int]) -> None:
+    turn = Turn()
+    for piece in (Text("Hello you"), Usage(*counted), Finish("stop")):
+        turn.add(piece)
+    usage, is_estimated = turn.spent(400)
+    assert (usage.input, usage.output, is_estimated) == (*spent, True)
+
+
 @pytest.mark.parametrize(
     ("status", "body", "headers", "code", "again", "after"),
     [

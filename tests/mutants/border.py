@@ -180,8 +180,8 @@ mcp_http.bug(
     by="tests/foreign/test_silence.py::test_a_notification_that_the_server_does_not_answer_holds_up_no_call",
 )
 connections.bug(
-    "a server that gives one cursor again and again lists no function",
-    ("or cursor in cursors:", "or False:"),
+    "a server that begins its list anew without an end lists no function",
+    (" or pages_without_new == BARREN_PAGES_MAX:", ":"),
     by=f"{_MCP}::test_functions_that_are_listed_oddly_are_called",
 )
 mcp_http.bug(

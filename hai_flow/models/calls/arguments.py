@@ -14,6 +14,9 @@ from hai_flow.values import Json
 
 _EMPTY: Final = re.compile(r'(?:null|""|\{\s*\}|\[\s*\])?\Z')  # `[]`: PHP's empty object
 _PLACEHOLDER: Final = re.compile(r'(?:null|""|\{\s*\})\s*(?=[{"])')
+_TOKENS: Final = re.compile(r"(?:\s*(?:<\|[^|<>]{1,40}\|>|</?\w{1,40}>|```))+\s*\Z")
+"""What a server's parser has left behind the arguments: tokens of the model's template, the end of a block."""
+_FENCE: Final = re.compile(r"```(?:json)?\s*(?=\{)")
 _OBJECT: Final = re.compile(r"\{\s*[^\s}]")  # an object that has something in it
 _SPACE: Final = " \t\r\n"
 
@@ -125,7 +128,7 @@ class Arguments:
             return ""
         if self.stage is ArgumentStage.BLANK:
             text = (self._head + text).lstrip(_SPACE)
-            while placeholder := _PLACEHOLDER.match(text):
+            while placeholder := _PLACEHOLDER.match(text) or _FENCE.match(text):
                 text = text[placeholder.end() :]
             self._head = text
             if not _OBJECT.match(text):
@@ -215,7 +218,7 @@ def _unwrap(text: str) -> str:
 
 def _repeats(behind: str, text: str) -> bool:
     """Whether the text behind a whole object only repeats it. Raises Contradiction for another object."""
-    behind = behind.strip(_SPACE)
+    behind = _TOKENS.sub("", behind).strip(_SPACE)
     while behind:
         try:
             _, end = json.JSONDecoder().raw_decode(behind)

@@ -7,6 +7,7 @@ call comes to be once: nothing is performed twice, and no call of which a part i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,7 +18,10 @@ from hai_flow.models.faults import unreadable
 from hai_flow.models.vocabulary import CallArgs, CallStart, Piece
 
 CALLS_MAX: Final = 256  # of one answer: each is held against all that came before it
-_NAMESPACE: Final = "functions."  # in which templates of gpt-oss and of Kimi have all functions
+_NAMESPACE: Final = re.compile(r"\s*(?:functions|default_api|tools)[.:]")
+"""In which templates of gpt-oss, Kimi and Gemini have all functions."""
+_BEHIND: Final = re.compile(r"(?:<\|[^|]*\|>.*|:\d+|\(\))?\s*\Z", re.DOTALL)
+"""What models write behind a name: the tokens of a template (gpt-oss), the number of the call (Kimi)."""
 _OLD: Final = "function_call"  # the slot of the one call that the oldest form of the protocol knows
 
 
@@ -136,9 +140,9 @@ class Calls:
             yield from self._show(draft)
 
     def _own_name(self, name: str) -> str:
-        """The name of an offered function, also where a server writes it in the namespace of its template, or puts
-        blanks around it."""
-        inner = name.strip().removeprefix(_NAMESPACE)
+        """The name of an offered function, also where a server writes it in the namespace of its template, puts blanks
+        around it, or leaves tokens of the template behind it."""
+        inner = _BEHIND.sub("", _NAMESPACE.sub("", name.strip(), count=1), count=1)
         return inner if name not in self._names and inner in self._names else name
 
     def _is_another(self, draft: _Draft, id: str, name: str, args: str) -> bool:

@@ -40,7 +40,9 @@ _FAULTS: Final = ("error", "errors", "err", "base_resp", "fault", "exception", "
 """The members that hold a fault, in any case; the most exact first."""
 _SUCCESSES: Final = (None, 0, 200, "", "0", "200", "ok", "success")
 """Codes that gateways write beside an answer."""
-_KINDS: Final = ("code", "type", "status", "error_code", "err_code", "errcode", "__type", "status_code", "http_code")
+_KINDS: Final = (
+    "code", "type", "status", "error_code", "err_code", "errcode", "__type", "status_code", "statusCode", "http_code",
+)  # fmt: skip
 _WAITS: Final = {
     "retry_after": 1.0, "retryafter": 1.0, "retry-after": 1.0, "retry_after_seconds": 1.0, "retryafterseconds": 1.0,
     "retry_after_ms": 0.001, "retryafterms": 0.001, "retry-after-ms": 0.001, "retrydelay": 1.0, "retry_delay": 1.0,

@@ -42,7 +42,7 @@ FILTERED: Final = _compile_pattern(
 )
 UNPAID_CODES: Final = _compile_pattern(
     r"insufficient_?(user_?|account_?)?(quota|balance|credits?|funds)|billing_(hard_limit_reached|not_active|error)",
-    r"arrearage|payment_required|credits?_exhausted|exceeded_current_quota|free_?tier_?only|\b1113\b|minimax:1008",
+    r"arrearage|budget_exceeded|payment_required|credits?_exhausted|exceeded_current_quota|free_?tier_?only|\b1113\b|minimax:1008",
 )
 UNPAID_WORDS: Final = _compile_pattern(
     r"insufficient (account )?(balance|quota|credits?|funds)",
@@ -72,7 +72,7 @@ TURNS: Final = _compile_pattern(
     r"roles? must alternate|alternate .{0,20}(user|role)|alternat\w+ between .{0,20}(user|assistant)",
     r"(consecutive|successive) .{0,20}(user|assistant|role|messages)|same role",
 )
-AWAY: Final = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+AWAY: Final = frozenset({408, 409, 425, 499, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """The statuses of a server that could answer a little later."""
 STATUSES: Final[dict[str, int]] = {
     word: status

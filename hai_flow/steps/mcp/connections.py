@@ -58,6 +58,7 @@ CANCEL_SECONDS: Final = 2.0  # for a call to end that is cancelled because of it
 READ_SECONDS: Final = 20.0  # to read the resource behind a link
 IDLE_SECONDS: Final = 600.0
 TOOLS_MAX: Final = 1000
+BARREN_PAGES_MAX: Final = 10  # pages in a row that list no further function
 TOOLS_BYTES_MAX: Final = 16 * 1024 * 1024  # of all that a server says of its functions
 _CLOSE_SECONDS: Final = 10.0
 _RELOOK_SECONDS: Final = 60.0
@@ -371,20 +372,28 @@ class Connection:
         listed = _Listed({}, {}, self._is_screened)
         cursor: str | None = None
         cursors: set[str] = set()
-        bytes_left = TOOLS_BYTES_MAX
+        bytes_left, pages_without_new = TOOLS_BYTES_MAX, 0
         while True:
-            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
-            page = await client.session.list_tools(params=params)
+            params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+            try:
+                page = await client.session.list_tools(params=params)
+            except MCPError as error:
+                if cursor != "" or _is_gone(error):
+                    raise
+                return listed  # some servers mean no cursor by an empty one
             raw = (page.meta or {}).get(RAW, ())
             bytes_left -= len(json.dumps(raw, default=str))
             if bytes_left < 0:
                 raise self._unavailable(f"says more than {TOOLS_BYTES_MAX} bytes of its functions")
             # Compiling what a stranger wrote may take long, and others are served meanwhile.
+            size = len(listed)
             await asyncio.to_thread(listed.add, raw, {tool.name for tool in page.tools})
+            pages_without_new = 0 if len(listed) > size else pages_without_new + 1
             if len(listed.tools) > TOOLS_MAX:
                 raise self._unavailable(f"offers more than {TOOLS_MAX} functions")
             cursor = page.next_cursor
-            if not cursor or cursor in cursors:  # some servers give the same one again without an end
+            # Some servers give the same cursor again without an end, or begin anew under others.
+            if cursor is None or cursor in cursors or pages_without_new == BARREN_PAGES_MAX:
                 self._tell_left_out(listed.left_out)
                 return listed
             cursors.add(cursor)
@@ -545,6 +554,9 @@ class _Listed:
     tools: dict[str, types.Tool]
     left_out: dict[str, str]
     is_screened: bool
+
+    def __len__(self) -> int:
+        return len(self.tools) + len(self.left_out)
 
     def add(self, page: Sequence[Any], taken: Collection[str]) -> None:
         """Add a page of descriptions. `taken`: the names that the SDK has not refused."""

@@ -24,6 +24,10 @@ from hai_flow.steps.mcp.receipts import CallReceipt
 
 RAW: Final = f"hai-flow/raw/{token_hex(8)}"
 """The key in `_meta` under which an answer stands as the server gave it. No server can guess it."""
+_SNAKE_CASE: Final = {
+    "is_error": "isError", "structured_content": "structuredContent", "next_cursor": "nextCursor",
+    "input_schema": "inputSchema", "output_schema": "outputSchema",
+}  # fmt: skip
 REQUESTS_MAX: Final = 10_000  # that wait for an answer in one connection
 
 
@@ -52,6 +56,7 @@ async def tap(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
 
 def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
     """A result in a form that the SDK takes, with what the server said in its `_meta`."""
+    result = _in_camel_case(result)
     if method == "tools/list" and (listed := _list_tools(result.get("tools"))) is not None:
         named = (each for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str))
         tools = [_bare(each) for each in named]
@@ -65,11 +70,18 @@ def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _in_camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of an object by the protocol's names: Python servers that leave out aliases write their own."""
+    return {name if (name := _SNAKE_CASE.get(key, key)) not in fields else key: each for key, each in fields.items()}
+
+
 def _list_tools(tools: Any) -> list[Any] | None:
     """The descriptions of functions: a list, or an object by their names; null is none of them."""
     if isinstance(tools, dict):
-        return [{"name": name, **each} if isinstance(each, dict) else each for name, each in tools.items()]
-    return [] if tools is None else tools if isinstance(tools, list) else None
+        tools = [{"name": name, **each} if isinstance(each, dict) else each for name, each in tools.items()]
+    if isinstance(tools, list):
+        return [_in_camel_case(each) if isinstance(each, dict) else each for each in tools]
+    return [] if tools is None else None
 
 
 def _only_asks(result: Mapping[str, Any]) -> bool:
