@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +28,6 @@ TEXT_BYTES_MAX: Final = 32 * 1024
 BLOCKS_BYTES_MAX: Final = 1024 * 1024
 """Of an output that is a list of images and other content, which nobody can read in parts."""
 DESCRIPTION_CHARS_MAX: Final = 2000
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CONTENT: Final = {
     "text": ("text",), "image": ("data", "mimeType"), "audio": ("data", "mimeType"), "resource": ("resource",),
 }  # fmt: skip
@@ -86,12 +84,6 @@ class RunView(NamedTuple):
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
-
-
-def tool_name(workflow: str, taken: Iterable[str]) -> str:
-    """The name of a workflow's tool: its own, or one like it where MCP allows no such name or another tool has it."""
-    name = workflow if _NAME.fullmatch(workflow) else re.sub(r"[^a-zA-Z0-9_-]", "_", workflow)[:64]
-    return name if name not in taken else f"workflow_{name}"[:64]
 
 
 def tool_of(plan: Plan, name: str) -> dict[str, Any]:

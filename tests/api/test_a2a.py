@@ -131,7 +131,8 @@ def test_a_wrong_message_is_refused_at_its_place(http: httpx2.Client, params: An
         ("/configuration", {"configuration": 7}),
         ("/configuration/returnImmediately", {"configuration": {"returnImmediately": "x"}}),
         ("/configuration/blocking", {"configuration": {"blocking": 0}}),
-        ("/historyLength", {"configuration": {"historyLength": 1.5}}),
+        ("/configuration/historyLength", {"configuration": {"historyLength": 1.5}}),
+        ("metadata: expected an object", {"metadata": "user:eve"}),
         ("metadata/hai-flow/workflow", {"metadata": {"hai-flow/workflow": 7}}),
     ],
 )
@@ -151,6 +152,7 @@ def test_files_unknown_methods_and_versions_have_codes_of_their_own(http: httpx2
     assert http.get("/a2a/tasks/x", headers={"A2A-Version": "7.0"}).json()["error"]["details"][0]["reason"] == (
         "VERSION_NOT_SUPPORTED"
     )
+    assert http.get("/a2a/tasks", headers=[("A2A-Version", "1.0"), ("A2A-Version", "7.0")]).status_code == 400
     assert http.get("/a2a/no/such").status_code == 404
 
 
@@ -280,10 +282,11 @@ def test_tasks_are_listed_by_context_and_state_page_by_page(http: httpx2.Client)
     ] == [others[1]["id"]]
     for wrong in (
         {"pageSize": 1000}, {"pageSize": 1.5}, {"status": "GOOD"}, {"contextId": 7}, {"pageToken": "x"},
-        {"statusTimestampAfter": "yesterday"},
+        {"statusTimestampAfter": "yesterday"}, {"includeArtifacts": "maybe"},
     ):  # fmt: skip
         assert code(rpc(http, "ListTasks", wrong)) == -32602
     assert http.get("/a2a/tasks?contextId=%00").status_code == 400
+    assert http.get("/a2a/tasks?pageSize=0").json()["pageSize"] == 20
 
 
 def test_the_pieces_of_a_text_are_appended_and_the_first_is_not() -> None:

@@ -209,7 +209,8 @@ def test_configurations_are_managed_in_both_bindings_and_versions(http: httpx2.C
 
 WRONG: Final[list[Any]] = [
     {"url": "http://169.254.169.254/latest"}, {"url": "http://10.0.0.1/"}, {"url": "http://[::1]/"},
-    {"url": "file:///etc/passwd"}, {"url": "ftp://example.com/"}, {"url": "http://ann:pw@127.0.0.1/"},
+    {"url": "http://192.0.1.1/"}, {"url": "file:///etc/passwd"}, {"url": "ftp://example.com/"},
+    {"url": "http://ann:pw@127.0.0.1/"},
     {"url": ""}, {"url": 7}, {}, {"url": "http://127.0.0.1/\r\nX: y"}, {"url": "http://127.0.0.1:0/"},
     {"url": "http://127.0.0.1:99999/"}, {"url": "http://127.0.0.1/" + "x" * 2000},
     {"token": "a\r\nX-Other: b"}, {"token": "x" * 1001}, {"token": 7},

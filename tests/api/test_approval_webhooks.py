@@ -134,7 +134,7 @@ WRONG: Final[list[dict[str, Any]]] = [
     {"url": "http://169.254.169.254/latest"}, {"url": "http://10.0.0.1/"}, {"url": "http://[::1]/"},
     {"url": "file:///etc/passwd"}, {"url": "ftp://example.com/"}, {"url": "http://ann:pw@127.0.0.1/"},
     {"url": ""}, {"url": 7}, {"url": None}, {"url": "http://127.0.0.1/\r\nX: y"}, {"url": "http://127.0.0.1:0/"},
-    {"url": "http://127.0.0.1:99999/"}, {"url": "http://127.0.0.1/" + "x" * 2000},
+    {"url": "http://127.0.0.1:99999/"}, {"url": "http://127.0.0.1/" + "x" * 2000}, {"url": "http://192.0.1.1/"},
     {"secret": "short"}, {"secret": None}, {"secret": "x" * 1001}, {"secret": "a-secret-of-the-agent\r\nX: y"},
     {"token": "what is that"},
 ]  # fmt: skip

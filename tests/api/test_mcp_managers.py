@@ -17,6 +17,7 @@ from hai_flow.api.mcp.server import DATABASE_AWAY
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.store.catalog import workflows
 from tests.runtime.conftest import Make
 from tests.runtime.conftest import make as make
 from tests.support.mcp_caller import NOTHING, VERSION, WITH_TASKS, Caller
@@ -188,6 +189,17 @@ async def test_a_client_that_goes_ends_its_own_call_alone(make: Make) -> None:
     assert b"notifications/tasks" not in streams[0].received
     streams[1].leave.set()
     await streams[1].task
+
+
+async def test_a_call_of_a_tool_lists_no_workflows(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a call costs as much as its own workflow")
+
+    _, app = await application(make)
+    monkeypatch.setattr(workflows, "list_workflows", fail)
+    for name, arguments in (("asking", {"a": 1}), ("get_run", {"run_id": await start_as(app, "user:ann")})):
+        message = await Exchange(app, "tools/call", {"name": name, "arguments": arguments}).message()
+        assert "result" in message
 
 
 async def test_streams_and_managers_end_with_the_runtime_and_begin_with_it(make: Make) -> None:

@@ -523,6 +523,44 @@ def test_a_header_that_lies_is_refused(house: House, headers: dict[str, str], co
     assert code is None or error["code"] == code
 
 
+ANSWERS: Final = "/params/inputResponses"
+MALFORMED: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    f"{ANSWERS}: ": ("tools/call", {"inputResponses": [1]}),
+    f"{ANSWERS}/sure: ": ("tools/call", {"inputResponses": {"sure": "yes"}}),
+    f"{ANSWERS}/sure/action: ": ("tools/call", {"inputResponses": {"sure": {"action": "ACCEPT"}}}),
+    f"{ANSWERS}/sure/content/confirm: ": ("tools/call", {"inputResponses": {"sure": accept(confirm=[1])}}),
+    "/params/notifications/taskIds: ": ("subscriptions/listen", {"notifications": {"taskIds": "x"}}),
+    "at most 20 tasks": ("subscriptions/listen", {"notifications": {"taskIds": [str(n) for n in range(21)]}}),
+}
+
+
+@pytest.mark.parametrize("place", MALFORMED)
+def test_malformed_parameters_are_refused_at_their_place(house: House, place: str) -> None:
+    caller = house.caller(house.ann, WITH_TASKS)
+    asked = house.caller(house.ann).call("confirm_delete", ASK)
+    method, fields = MALFORMED[place]
+    call = {"name": "confirm_delete", "arguments": ASK, "requestState": asked["requestState"]}
+    error = caller.error(method, {**(call if method == "tools/call" else {}), **fields})
+    assert (error["code"], place in error["message"]) == (-32602, True), error
+    done = house.caller(house.ann).call(
+        "confirm_delete", ASK, state=asked["requestState"], answers={"sure": accept(confirm=False)}
+    )
+    assert done["structuredContent"]["output"] == "confirmed: false"
+
+
+def test_a_stream_of_news_promises_no_more_than_it_tells(house: House) -> None:
+    task = house.caller(house.ann, WITH_TASKS).call("confirm_delete", ASK)["taskId"]
+    uris = ["file:///etc/passwd", "hai://threads/x", f"hai://runs/{task}"]
+    notifications = {"resourceSubscriptions": uris, "taskIds": [task] * 21}
+    caller = house.caller(house.ann)
+    assert caller.error("subscriptions/listen", {"notifications": notifications})["code"] == -32021
+    asked = house.caller(house.ann, WITH_TASKS).request("subscriptions/listen", {"notifications": notifications})
+    with house.http[0].stream("POST", "/mcp", **asked) as answer:
+        line = next(line for line in answer.iter_lines() if line.startswith("data: "))
+    promised = json.loads(line[6:])["params"]["notifications"]
+    assert promised == {"resourceSubscriptions": [f"hai://runs/{task}"], "taskIds": [task]}
+
+
 @pytest.mark.parametrize("body", [b"{", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"[" * 100_000, b"\xff"])
 def test_a_body_that_two_readers_could_read_differently_is_refused(house: House, body: bytes) -> None:
     headers = {**house.ann, "Content-Type": "application/json", "MCP-Protocol-Version": "2026-07-28"}

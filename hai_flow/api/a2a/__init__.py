@@ -127,7 +127,8 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
 
 def _demand_version(request: Request, *, old: bool) -> None:
     """Raises Fault for a version that is not spoken here. Clients of 0.3 send none."""
-    version = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or ""
+    headers = ", ".join(request.headers.getlist("a2a-version"))  # several are none that is spoken
+    version = headers or request.query_params.get("A2A-Version") or ""
     major = ".".join(version.split(".")[:2])
     if version and major not in a2a.VERSIONS:
         message = f"A2A-Version: expected {' or '.join(a2a.VERSIONS)}, found {version[:20]!r}."

@@ -124,7 +124,7 @@ class CalledAgent:
         size = _number(params.get("pageSize"), PAGE, "pageSize")
         states = _statuses(params.get("status"))
         since, history = _read_since(params.get("statusTimestampAfter")), read_history_length(params) or 0
-        artifacts = params.get("includeArtifacts") in (True, "true")
+        artifacts = _read_flag(params.get("includeArtifacts"), "includeArtifacts")
         context, token = params.get("contextId"), params.get("pageToken")
         if not isinstance(context, str | None) or not isinstance(token, str | None):
             raise a2a.invalid("/contextId and /pageToken: expected texts.")
@@ -191,7 +191,7 @@ def _same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Json, default: int, name: str, least: int = 1, most: int = PAGE_MAX) -> int:
-    if value in (None, "", 0) and least:
+    if value in (None, "", 0, "0") and least:
         return default
     try:
         number = default if value is None else int(value)
@@ -200,6 +200,12 @@ def _number(value: Json, default: int, name: str, least: int = 1, most: int = PA
     if isinstance(value, bool) or (isinstance(value, float) and value != number) or not least <= number <= most:
         raise a2a.invalid(f"/{name}: expected a whole number, {least} to {most}.")
     return number
+
+
+def _read_flag(value: Json, name: str) -> bool:
+    if value not in (None, "", False, True, "false", "true"):
+        raise a2a.invalid(f"/{name}: expected true or false.")
+    return value in (True, "true")
 
 
 def _read_since(value: Json) -> int:
@@ -227,8 +233,10 @@ def piece_of(seq: int, data: bytes, *, last: bool) -> StreamItem:
 
 def read_history_length(params: Mapping[str, Json]) -> int | None:
     """How many messages a client wants with a task; None: all."""
-    length = _configuration_of(params).get("historyLength", params.get("historyLength"))
-    return None if length is None else _number(length, 0, "historyLength", least=0, most=2**31 - 1)
+    configuration, name = _configuration_of(params), "historyLength"
+    length = configuration.get(name, params.get(name))
+    place = f"configuration/{name}" if name in configuration else name
+    return None if length is None else _number(length, 0, place, least=0, most=2**31 - 1)
 
 
 def should_return_at_once(params: Mapping[str, Json]) -> bool:

@@ -23,13 +23,15 @@ from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
 from hai_flow.definition.plan import Plan
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.store.catalog.workflows import WorkflowSummary
-from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, build_prompt, form_of, needs_tasks, tool_name, tool_of
+from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, build_prompt, form_of, needs_tasks, tool_of
 
 RUNS_LISTED: Final = 50
 NOT_FOUND: Final = -32602
 _URI: Final = re.compile(r"hai://(runs|threads|workflows)/([^/?#]{1,200})(/output)?")
 _NEW: Final = "new-"  # in front of the names of templates
 _OWN_NAMES: Final = frozenset(each.name for each in TOOLS)
+_PREFIX: Final = "workflow_"  # in front of the names of workflows that are those of tools of the server's own
+_TAKEN: Final = re.compile(f"({_PREFIX})*({'|'.join(_OWN_NAMES)})")
 
 
 class WorkflowTool(NamedTuple):
@@ -45,34 +47,29 @@ class McpCatalogue:
     """The lists of the server. Descriptions are kept by the bytes of the workflows."""
 
     def __init__(self) -> None:
-        self._described: dict[tuple[bytes, str], tuple[dict[str, Any], dict[str, Any], bool]] = {}
+        self._described: dict[bytes, tuple[dict[str, Any], dict[str, Any], bool]] = {}
 
     async def tools(self, access: Access) -> list[WorkflowTool]:
         """The workflows that the caller may start, by name, each by its latest version."""
-        listed: list[WorkflowTool] = []
-        names = set(_OWN_NAMES)
-        for stored, plan in await access.list_startable():
-            name = tool_name(plan.name, names)
-            names.add(name)
-            listed.append(self._describe(stored, plan, name))
-        return listed
+        return [self._describe(stored, plan) for stored, plan in await access.list_startable()]
 
     async def tool(self, access: Access, name: str) -> WorkflowTool | None:
         """The tool of this name; None: there is none for the caller."""
-        if access.may_start_any and access.is_for_workflow(name) and name not in _OWN_NAMES:
+        workflow = name.removeprefix(_PREFIX) if _TAKEN.fullmatch(name) else name
+        if name not in _OWN_NAMES and access.may_start_any and access.is_for_workflow(workflow):
             with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # none, retired, or of another release
-                stored, plan = await access.at_seat.startable(name)
-                if tool_name(plan.name, ()) == name:
-                    return self._describe(stored, plan, name)
-        return next((each for each in await self.tools(access) if each.described["name"] == name), None)
+                tool = self._describe(*await access.at_seat.startable(workflow))
+                if tool.described["name"] == name:
+                    return tool
+        return None
 
-    def _describe(self, stored: WorkflowSummary, plan: Plan, name: str) -> WorkflowTool:
-        at = (plan.sha256, name)
-        if at not in self._described:
+    def _describe(self, stored: WorkflowSummary, plan: Plan) -> WorkflowTool:
+        if plan.sha256 not in self._described:
             if len(self._described) >= 10_000:
                 self._described.clear()
-            self._described[at] = tool_of(plan, name), build_prompt(plan, name), needs_tasks(plan)
-        return WorkflowTool(stored, *self._described[at])
+            name = _PREFIX + plan.name if _TAKEN.fullmatch(plan.name) else plan.name
+            self._described[plan.sha256] = tool_of(plan, name), build_prompt(plan, name), needs_tasks(plan)
+        return WorkflowTool(stored, *self._described[plan.sha256])
 
     # --- resources
 

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from hai_flow.api.mcp import runs as mcp_runs
-from hai_flow.api.mcp.context import Context, build_access, request_of
+from hai_flow.api.mcp.context import Client, Context, build_access, reject_without_tasks, request_of
 from hai_flow.api.requests.access import FOLLOWER, Access
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.service import wait_at_most
@@ -25,6 +25,7 @@ from hai_flow.wire.mcp import build_detailed_task
 
 FOLLOWED_MAX: Final = 20
 """Runs of one stream."""
+_RUNS: Final = "hai://runs/"
 _LOOK_SECONDS: Final = 1.0  # between two looks whether the credential is good
 
 
@@ -32,11 +33,14 @@ async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -
     """Serve one stream. Raises MCPError where the server has no place for it."""
     access = build_access(ctx)
     requested = params.notifications
-    extra = requested.model_extra or {}
-    task_ids = extra.get("taskIds")
-    tasks = [each for each in task_ids if isinstance(each, str)] if isinstance(task_ids, list) else []
+    task_ids = (requested.model_extra or {}).get("taskIds", [])
+    if not isinstance(task_ids, list) or not all(isinstance(each, str) for each in task_ids):
+        raise MCPError(types.INVALID_PARAMS, "/params/notifications/taskIds: expected a list of ids of tasks.")
+    if task_ids and not Client.of(ctx).tasks:
+        raise reject_without_tasks("News of tasks need the tasks extension.")
+    tasks = list(dict.fromkeys(task_ids))
     uris = [str(each) for each in requested.resource_subscriptions or ()]
-    runs = {each.removeprefix("hai://runs/").removesuffix("/output"): each for each in uris if "://runs/" in each}
+    runs = {each.removeprefix(_RUNS).removesuffix("/output"): each for each in uris if each.startswith(_RUNS)}
     if len(tasks) + len(runs) > FOLLOWED_MAX:
         raise MCPError(types.INVALID_PARAMS, f"A stream follows at most {FOLLOWED_MAX} tasks and resources.")
     try:
@@ -46,7 +50,7 @@ async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -
     term = request_of(ctx).app.state.terms.begin(access.principal)
     try:
         honored = types.SubscriptionFilter.model_validate(
-            {"resourceSubscriptions": uris or None, **({"taskIds": tasks} if tasks else {})}
+            {"resourceSubscriptions": list(runs.values()) or None, **({"taskIds": tasks} if tasks else {})}
         )
         meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
         await _notify(ctx, "notifications/subscriptions/acknowledged", {

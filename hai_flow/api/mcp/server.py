@@ -13,7 +13,7 @@ import contextvars
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
@@ -26,6 +26,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import decode_header_value
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import Field, ValidationError
 from starlette.datastructures import Headers
@@ -37,10 +38,18 @@ from hai_flow import values
 from hai_flow.api.mcp import ACCESS
 from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.answer_signature import sign_answer
-from hai_flow.api.mcp.catalogue import McpCatalogue
-from hai_flow.api.mcp.context import Context, build_access, request_of
+from hai_flow.api.mcp.catalogue import McpCatalogue, WorkflowTool
+from hai_flow.api.mcp.context import (
+    SESSION,
+    Client,
+    Context,
+    build_access,
+    reject_without_tasks,
+    request_of,
+    session_of,
+)
 from hai_flow.api.mcp.listening import listen
-from hai_flow.api.mcp.sessions import HEADER, LegacyStream, McpSessions, Session
+from hai_flow.api.mcp.sessions import HEADER, LegacyStream, McpSessions
 from hai_flow.api.mcp.state_keys import StateKeys
 from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
@@ -50,7 +59,7 @@ from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.base.trace_parent import ASKER, TraceParent
 from hai_flow.store.identity.state_keys import STATE_SECONDS, read_ring
 from hai_flow.store.messaging import hints
-from hai_flow.store.postgres.error_classes import passing
+from hai_flow.store.postgres.error_classes import FAILURES, passing
 from hai_flow.wire.a2a import ON_BEHALF_OF
 from hai_flow.wire.mcp import (
     IDEMPOTENCY_KEY,
@@ -72,17 +81,18 @@ AT_ONCE_SECONDS: Final = 0.25
 """How long a call that may return a task waits for a run that is over at once."""
 WAIT_SECONDS: Final = 20.0
 """How long other calls wait for the run to end or to ask."""
-SESSION: Final = "hai_flow.mcp.session"  # the scope's key of the session of a client of an older revision
-STREAM: Final = "hai_flow.mcp.stream"  # and of the stream that answers it
+STREAM: Final = "hai_flow.mcp.stream"  # the scope's key of the stream that answers a client of an older revision
+CALLED: Final = "hai_flow.mcp.called"  # and of the workflow's tool that a message calls
 ASKING_SECONDS: Final = 300.0
 """How long a call of an older revision waits for what its client's user is asked."""
 ARGUMENTS: Final = "arguments"  # the name of the form for what a prompt lacks
+_CALLED_FORM: Final[contextvars.ContextVar[Any]] = contextvars.ContextVar("called_form", default=None)
+"""The input of the workflow that a message calls. The SDK holds its headers against it, and without one lists all."""
 _HEARS: Final = frozenset({"progressToken", types.LOG_LEVEL_META_KEY})
 """Members of `_meta` by which a client wants to hear something before the answer."""
 HEADER_MISMATCH: Final = -32020
 INVALID_PARAMS: Final = -32602
 INVALID_REQUEST: Final = -32600
-MISSING_CAPABILITY: Final = -32021
 DATABASE_AWAY: Final = (
     "The database could not do it now; the outcome is unknown: send it again, with the same idempotency key."
 )
@@ -129,7 +139,7 @@ class McpEndpoint:
             title="HAI Flow",
             instructions=INSTRUCTIONS,
             cache_hints={"tools/list": private, "prompts/list": private, "resources/list": private},
-            get_tool_input_schema=None,
+            get_tool_input_schema=lambda name: _CALLED_FORM.get(),
             on_list_tools=self._list_tools,
             on_list_resources=self._catalogue.list_resources,
             on_list_resource_templates=self._catalogue.list_templates,
@@ -162,8 +172,9 @@ class McpEndpoint:
         if (fault := await self._keys.refresh(message)) is not None:
             await _refuse(400, INVALID_PARAMS, fault, message.get("id"))(scope, receive, send)
             return
+        method, params = message.get("method"), message.get("params")
         if is_older := version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
-            method, id = message.get("method"), headers.get(HEADER)
+            id = headers.get(HEADER)
             session = None if id is None else await self._sessions.find(principal, id)
             if id is not None and session is None and method != "initialize":
                 unknown = _refuse(404, INVALID_PARAMS, "Session not found: begin one with `initialize`.")
@@ -172,12 +183,16 @@ class McpEndpoint:
             if method is None and isinstance(message.get("id"), str):
                 await (await self._take_response(access, message))(scope, receive, send)
                 return
-            params = message.get("params")
             session_id = None
             if method == "initialize" and isinstance(params, dict):
                 session_id = self._sessions.begin(principal, params.get("capabilities"))
             stream = LegacyStream(send, session_id)
             scope, send = {**scope, SESSION: session, STREAM: stream}, stream.send
+        elif method == "tools/call" and isinstance(params, dict):
+            with contextlib.suppress(StoreError, *FAILURES):  # the call itself says that the database is away
+                tool = await self._catalogue.tool(access, str(params.get("name")))
+                _CALLED_FORM.set(None if tool is None else tool.described["inputSchema"])
+                scope = {**scope, CALLED: tool}
         if self._holding is None or self._holding.done():
             self._held.clear()
             home = access.cells.home
@@ -241,7 +256,7 @@ class McpEndpoint:
         return _complete(prompt.model_dump(by_alias=True, exclude_none=True, mode="json"))
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> dict[str, Any]:
-        if (session := _session(ctx)) is not None:
+        if (session := session_of(ctx)) is not None:
             self._sessions.set_level(session, params.level)
         return {}
 
@@ -276,11 +291,12 @@ class McpEndpoint:
         client = Client.of(ctx)
         if params.request_state is not None:
             return await self._go_on(ctx, access, params, client)
-        tool = await self._catalogue.tool(access, params.name)
+        tool: WorkflowTool | None = request_of(ctx).scope.get(CALLED)
+        tool = tool or await self._catalogue.tool(access, params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}")
         if tool.needs_tasks and not client.tasks:
-            raise _no_tasks(f"The workflow {tool.stored.name} is for clients with the tasks extension.")
+            raise reject_without_tasks(f"The workflow {tool.stored.name} is for clients with the tasks extension.")
         version = _meta(ctx).get(WORKFLOW)
         if version is not None and (not isinstance(version, str) or version.split("@")[0] != tool.stored.name):
             detail = f"_meta['{WORKFLOW}']: expected {tool.stored.name}, or a version of it."
@@ -397,9 +413,8 @@ class McpEndpoint:
         """The run as a task of the caller. Raises MCPError as the specification wants it."""
         client = Client.of(ctx)
         if not client.tasks:
-            raise _no_tasks("This method needs the tasks extension.")
-        named = request_of(ctx).headers.get("mcp-name")
-        if named != id:
+            raise reject_without_tasks("This method needs the tasks extension.")
+        if decode_header_value(request_of(ctx).headers.get("mcp-name")) != id:
             raise MCPError(HEADER_MISMATCH, "Mcp-Name must be the taskId of the request.")
         access = build_access(ctx)
         try:
@@ -433,30 +448,6 @@ class McpEndpoint:
         return _complete({})
 
 
-class Client(NamedTuple):
-    """What a client can take."""
-
-    legacy: bool = False
-    tasks: bool = False
-    forms: bool = False
-    urls: bool = False
-
-    @classmethod
-    def of(cls, ctx: Context) -> Client:
-        """One of an older revision says so once, in its handshake, which the id of its session repeats."""
-        if ctx.protocol_version < "2026-07-28":
-            session = _session(ctx)
-            if session is None:
-                return cls(legacy=True)
-            return cls(True, False, session.forms, session.urls and ctx.protocol_version >= "2025-11-25")
-        has = ctx.session.client_capabilities
-        if has is None:
-            return cls()
-        asks, tasks = has.elicitation, TASKS in (has.extensions or {})
-        forms = asks is not None and (asks.form is not None or asks.url is None)
-        return cls(False, tasks, forms, asks is not None and asks.url is not None)
-
-
 async def _answer_all(access: Access, shown: RunView, responses: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Give the answers that the responses hold to open questions of the run. Returns what is wrong with answers, by
     question."""
@@ -466,10 +457,6 @@ async def _answer_all(access: Access, shown: RunView, responses: Mapping[str, Ma
         for id, response in responses.items() if id in open_ones
     }  # fmt: skip
     return {id: fault for id, fault in faults.items() if fault is not None}
-
-
-def _no_tasks(message: str) -> MCPError:
-    return MCPError(MISSING_CAPABILITY, message, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
 
 
 def is_brief(message: Any) -> bool:
@@ -494,11 +481,6 @@ def _principal_of(access: Access) -> str:
     return f"{access.principal.tenant} {access.principal.id}"
 
 
-def _session(ctx: Context) -> Session | None:
-    session: Session | None = request_of(ctx).scope.get(SESSION)
-    return session
-
-
 def find_envelope_fault(message: Any, version: str | None) -> Response | None:
     """The refusal of what the SDK would not answer, or would take for another message: one that is no request, no
     notification and no answer; a request whose id is none, which it drops; one of the newest revision whose header
@@ -519,15 +501,32 @@ def find_envelope_fault(message: Any, version: str | None) -> Response | None:
 
 
 async def _hide_failures(ctx: Context, call_next: CallNext) -> Any:
-    """A failure of ours is logged, and its text is not the client's. The SDK sends it to clients of older revisions."""
+    """A failure of ours is logged, and its text is not the client's. The SDK sends it to clients of older revisions,
+    and of parameters that are wrong it says neither where nor why."""
     try:
         return await call_next(ctx)
-    except (MCPError, ValidationError):
+    except MCPError:
         raise
+    except ValidationError as error:
+        raise MCPError(INVALID_PARAMS, describe_invalid_params(error)) from None
     except Exception as error:
         log.exception("mcp_request_failed", method=ctx.method)
         is_away = isinstance(error, StoreError | OSError) or passing(error)
         raise MCPError(types.INTERNAL_ERROR, DATABASE_AWAY if is_away else "Internal server error") from None
+
+
+def describe_invalid_params(error: ValidationError) -> str:
+    """What is wrong with the parameters of a request, at most three faults, each at its place. Of the answers that the
+    SDK knows (also to what no server here asks) it is meant to be one to a question."""
+    faults: dict[str, str] = {}
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
+        place = each["loc"]
+        if "inputResponses" in place[:2] and len(place) > 3:
+            if place[3] != types.ElicitResult.__name__:
+                continue
+            place = (*place[:3], *place[4:6])  # what follows are the types that a value may have
+        faults.setdefault("/".join(map(str, ("", *place))), each["msg"])
+    return "; ".join(f"{place}: {text}" for place, text in list(faults.items())[:3]) + "."
 
 
 def _refuse(status: int, code: int, sentence: str, id: Any = None) -> Response:
@@ -564,7 +563,7 @@ class _Teller:
 
     def __init__(self, ctx: Context, sessions: McpSessions) -> None:
         self._ctx = ctx
-        self._session = _session(ctx)
+        self._session = session_of(ctx)
         self._sessions = sessions
         self._said: set[str] = set()
 

@@ -20,13 +20,16 @@ from hai_flow.wire.a2a.pushes import PushConfig
 async def find_obstacle(settings: Settings, url: str) -> str | None:
     """Why this server does not connect to the address. Each call is judged again, and an address whose name leads
     nowhere now is tried then."""
-    if settings.http_proxy is not None:
-        return None  # which judges it
-    parts = urlsplit(url)
-    try:
-        await EgressGuard(settings.http_hosts).address(parts.hostname or "", parts.port or 443)
-    except StepError as error:
-        return None if error.retriable else error.message
+    parts, guard, address = urlsplit(url), EgressGuard(settings.http_hosts), ""
+    host = parts.hostname or ""
+    if settings.http_proxy is None:  # which judges it otherwise
+        try:
+            address = await guard.address(host, parts.port or 443)
+        except StepError as error:
+            if not error.retriable:
+                return error.message
+    if parts.scheme != "https" and not guard.is_named(host, address):
+        return "expected https://...; without TLS only hosts in HAI_FLOW_HTTP_HOSTS are called"
     return None
 
 

@@ -17,7 +17,7 @@ from hai_flow.values import Json
 
 REQUESTER: Final = "requester"
 ANYONE: Final = "anyone"
-CAUSED: Final = "caused this run: started the one before it, sent its event, or asked for what was forked"
+CAUSED: Final = "caused this run: an agent started it for them, or they the one before it, its event or a fork"
 AGENT: Final = "agent:"  # how the ids of programs begin that act by themselves
 EDITOR: Final = "editor"  # only in `exclude`: the people that edited the arguments
 

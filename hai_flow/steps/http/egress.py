@@ -71,6 +71,13 @@ class EgressGuard:
                 self._judge(host, each)
         return addresses[0]
 
+    def is_named(self, host: str, address: str) -> bool:
+        """Whether the deployment allows the host or its address (`""`: it has none) by name, public or not."""
+        return self._knows(_bare(host)) or (address != "" and self._is_listed(ipaddress.ip_address(address)))
+
+    def _is_listed(self, address: Address) -> bool:
+        return any(address in network for network in self._networks if network.version == address.version)
+
     def _knows(self, host: str) -> bool:
         if host in self._names:
             return True
@@ -82,9 +89,7 @@ class EgressGuard:
             address = ipaddress.ip_address(text)
         except ValueError:
             raise _refusal(host, f"{text!r} is no address") from None
-        if any(address in network for network in self._networks if network.version == address.version):
-            return
-        if not is_public(address):
+        if not self._is_listed(address) and not is_public(address):
             raise _refusal(host, "that is no public address")
 
 

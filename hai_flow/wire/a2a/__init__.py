@@ -237,7 +237,9 @@ def _id(message: Mapping[str, Json], name: str) -> str | None:
 
 def _member(holder: Mapping[str, Json], name: str) -> Json:
     metadata = holder.get("metadata")
-    return metadata.get(name) if isinstance(metadata, Mapping) else None
+    if not isinstance(metadata, Mapping | None):
+        raise invalid("metadata: expected an object.")
+    return None if metadata is None else metadata.get(name)
 
 
 def _named(holder: Mapping[str, Json]) -> str | None:
