@@ -337,13 +337,13 @@ class _A2aExchange:
 async def build_extended_card(request: Request, access: Access, name: str | None) -> dict[str, Any]:
     for_old = not request.headers.get("a2a-version", "").startswith(a2a.VERSION)
     secured = access.settings.identity is not None
-    plans = {plan.name: plan for _, plan in await access.list_startable()}
     if name is None:
-        skills = [a2a.build_skill(each) for each in plans.values()]
+        skills = [a2a.build_skill(plan) for _, plan in await access.list_startable()]
         return build_card_of_server(access.base + PATH, skills, secured=secured, for_old=for_old)
-    plan = plans.get(name)
-    if plan is None:
+    startable = await access.find_startable(name)
+    if startable is None:
         raise Rejected(404, "workflow_unknown", f"there is no workflow {name[:100]!r} that you may start.")
+    plan = startable[1]
     skill = a2a.build_skill(plan)
     return a2a.build_card(
         skill["name"], skill["description"], f"{access.base}/workflows/{name}{PATH}", str(plan.version), [skill],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, get_args
@@ -21,7 +20,7 @@ from hai_flow.api.rest.runs.runs import list_runs
 from hai_flow.api.rest.runs.threads import get_thread
 from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
 from hai_flow.definition.plan import Plan
-from hai_flow.errors import DefinitionError, Rejected, Unreadable
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.wire.mcp import TEXT_BYTES_MAX, asking_for, build_prompt, form_of, needs_tasks, tool_of
 
@@ -55,13 +54,11 @@ class McpCatalogue:
 
     async def tool(self, access: Access, name: str) -> WorkflowTool | None:
         """The tool of this name; None: there is none for the caller."""
+        if name in _OWN_NAMES:
+            return None
         workflow = name.removeprefix(_PREFIX) if _TAKEN.fullmatch(name) else name
-        if name not in _OWN_NAMES and access.may_start_any and access.is_for_workflow(workflow):
-            with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # none, retired, or of another release
-                tool = self._describe(*await access.at_seat.startable(workflow))
-                if tool.described["name"] == name:
-                    return tool
-        return None
+        startable = await access.find_startable(workflow)
+        return None if startable is None else self._describe(*startable)
 
     def _describe(self, stored: WorkflowSummary, plan: Plan) -> WorkflowTool:
         if plan.sha256 not in self._described:

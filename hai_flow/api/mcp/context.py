@@ -1,4 +1,4 @@
-"""What the handlers of the SDK need of a request: its caller's access, and what its client can take."""
+"""A request as the handlers of the SDK see it: its caller's access, and the abilities of its client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def session_of(ctx: Context) -> Session | None:
 
 
 class Client(NamedTuple):
-    """What a client can take."""
+    """The abilities of a client."""
 
     legacy: bool = False
     tasks: bool = False
@@ -61,5 +61,5 @@ class Client(NamedTuple):
 
 
 def reject_without_tasks(message: str) -> MCPError:
-    """The refusal of what only a client with the tasks extension may ask for."""
+    """The refusal of a request that needs the tasks extension."""
     return MCPError(MISSING_CAPABILITY, message, {"requiredCapabilities": {"extensions": {TASKS: {}}}})

@@ -502,7 +502,7 @@ def find_envelope_fault(message: Any, version: str | None) -> Response | None:
 
 async def _hide_failures(ctx: Context, call_next: CallNext) -> Any:
     """A failure of ours is logged, and its text is not the client's. The SDK sends it to clients of older revisions,
-    and of parameters that are wrong it says neither where nor why."""
+    and names no place of malformed parameters."""
     try:
         return await call_next(ctx)
     except MCPError:
@@ -516,8 +516,8 @@ async def _hide_failures(ctx: Context, call_next: CallNext) -> Any:
 
 
 def describe_invalid_params(error: ValidationError) -> str:
-    """What is wrong with the parameters of a request, at most three faults, each at its place. Of the answers that the
-    SDK knows (also to what no server here asks) it is meant to be one to a question."""
+    """The faults of a request's parameters, at most three, each at its place. An answer is read as that of a question:
+    the SDK has two more kinds, which this server never asks for."""
     faults: dict[str, str] = {}
     for each in error.errors(include_url=False, include_context=False, include_input=False):
         place = each["loc"]

@@ -322,6 +322,14 @@ class Access(RunVisibility):
                     listed.append(await seat.startable(stored.name, stored))
         return listed
 
+    async def find_startable(self, name: str) -> tuple[WorkflowSummary, Plan] | None:
+        """The one of `list_startable` with this name; None: there is none."""
+        if self.may_start_any and self.is_for_workflow(name):
+            with contextlib.suppress(Rejected, DefinitionError, Unreadable):  # none, retired, or of another release
+                stored, plan = await self.at_seat.startable(name)
+                return (stored, plan) if plan.name == name else None  # a name has no version in it
+        return None
+
     async def _start_first(self, thread_id: str, starting: Callable[..., Awaitable[Outcome]]) -> Outcome:
         """Begin the thread, which is then the principal's. If several callers begin it at once, one gets it; the others
         are refused as they would be a moment later."""
