@@ -121,7 +121,7 @@ results.bug(
 server = Room("hai_flow/api/mcp/server.py", _MCP)
 server.bug(
     "a header may name another task",
-    ("        if named != id:", "        if False:"),
+    ('        if decode_header_value(request_of(ctx).headers.get("mcp-name")) != id:', "        if False:"),
     by=f"{_MCP}::test_a_header_that_names_another_task_is_refused",
 )
 server.bug(
@@ -163,6 +163,17 @@ server.bug(
     "the version of another workflow that a call names is passed over",
     ("if version is not None and (not isinstance", "if False and (not isinstance"),
     by=f"{_MCP}::test_a_call_that_names_a_version_of_another_workflow_starts_nothing",
+)
+server.bug(
+    "a call with arguments lists every workflow",
+    ("get_tool_input_schema=lambda name: _CALLED_FORM.get(),", "get_tool_input_schema=None,"),
+    by="tests/api/test_mcp_managers.py::test_a_call_of_a_tool_lists_no_workflows",
+)
+addresses = Room("hai_flow/api/requests/push_addresses.py", "tests/api/test_a2a_push.py")
+addresses.bug(
+    "a push goes out in clear text",
+    ('    if parts.scheme != "https" and', "    if False and"),
+    by="tests/api/test_a2a_push.py::test_a_wrong_push_configuration_is_refused_and_nothing_is_stored",
 )
 audiences = Room("hai_flow/api/mcp_resource.py", "tests/attacks/test_mcp.py")
 audiences.bug(
