@@ -248,6 +248,31 @@ statement.bug(
     by=f"{_COMMIT}::test_a_run_ending_in_its_first_commit_needs_its_slot_and_frees_it",
 )
 statement.bug(
+    "a lone start of a run that is there takes another slot",
+    ("(slot IS NULL OR NOT EXISTS (SELECT FROM runs r WHERE r.id = birth.id))", "true"),
+    by=f"{_COMMIT}::test_a_start_repeated_with_another_slot_takes_none",
+)
+statement.bug(
+    "a lone run that ends in its first commit keeps its slot",
+    ("FROM births WHERE slot IS NOT NULL AND NOT ended", "FROM births WHERE slot IS NOT NULL"),
+    by=f"{_COMMIT}::test_a_run_ending_in_its_first_commit_needs_its_slot_and_frees_it",
+)
+statement.bug(
+    "a lone run that ends in its first commit needs no slot",
+    ("ELSE bool_or(slots.run_id = births.id) END", "ELSE births.ended OR bool_or(slots.run_id = births.id) END"),
+    by=f"{_COMMIT}::test_a_run_ending_in_its_first_commit_needs_its_slot_and_frees_it",
+)
+statement.bug(
+    "a lone run does not begin with a slot that is its own",
+    ("ELSE bool_or(slots.run_id = births.id) END", "ELSE false END"),
+    by=f"{_COMMIT}::test_a_run_begins_with_the_slot_that_is_its_own_already",
+)
+statement.bug(
+    "a lone run is born without the slot that it needs",
+    ("FROM births WHERE slot IS NULL OR EXISTS (SELECT FROM taken) OR (", "FROM births WHERE true OR ("),
+    by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
+)
+statement.bug(
     "slots are taken in the order of the runs",
     ("FROM wanted WHERE NOT ended ORDER BY tenant, slot", "FROM wanted WHERE NOT ended ORDER BY id"),
     by="tests/store/test_rows.py",

@@ -233,6 +233,14 @@ async def slots_of(db: Database) -> list[str]:
     return [row[0] for row in await db.api.fetch("SELECT slot FROM slots WHERE tenant = $1", TENANT)]
 
 
+@pytest.fixture(params=[True, False], ids=["lone", "of_several"])
+def either_statement(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lone entry is committed by a statement of its own, and by that of several."""
+    if not request.param:
+        monkeypatch.setattr(commits, "_list_single_parts", lambda entry: ())
+
+
+@pytest.mark.usefixtures("either_statement")
 async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) -> None:
     start = birth(slot="thread:1")
     await commit(db, start)
@@ -247,6 +255,15 @@ async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) ->
     assert run.ended_at is not None
 
 
+@pytest.mark.usefixtures("either_statement")
+async def test_a_run_begins_with_the_slot_that_is_its_own_already(db: Database) -> None:
+    start, rival = birth(slot="k#1"), birth(slot="k#1")
+    await db.api.execute("INSERT INTO slots (tenant, slot, run_id) VALUES ($1, 'k#1', $2)", TENANT, start.run_id)
+    assert await commit(db, rival) == [None]
+    assert (await commit(db, start))[0]
+
+
+@pytest.mark.usefixtures("either_statement")
 async def test_a_start_repeated_with_another_slot_takes_none(db: Database) -> None:
     start = birth(slot="k#1")
     await commit(db, start)
@@ -272,6 +289,7 @@ async def test_a_reopened_run_takes_its_slot_again_or_loses(db: Database) -> Non
     assert (run.status, run.result, run.ended_at) == ("running", None, None)
 
 
+@pytest.mark.usefixtures("either_statement")
 async def test_a_run_ending_in_its_first_commit_needs_its_slot_and_frees_it(db: Database) -> None:
     done = {"status": "finished", "busy": False, "result": b"{}"}
     assert (await commit(db, birth(slot="thread:1", **done)))[0]

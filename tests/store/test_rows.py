@@ -44,7 +44,7 @@ async def test_the_end_of_a_turn_is_that_of_this_turn(db: Database) -> None:
 async def test_a_slot_stays_taken_until_its_run_ends(db: Database) -> None:
     start = birth(slot="thread:1")
     await commit(db, start)
-    await commit(db, decision(start.run_id, 1, status="waiting", busy=False))
+    await win(db, decision(start.run_id, 1, status="waiting", busy=False), birth(status="finished", busy=False))
     assert await concurrency_slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
 
 

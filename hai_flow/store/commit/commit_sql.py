@@ -32,6 +32,7 @@ from hai_flow.engine.events import ABI
 # something. From `again` on all so seldom that no other commit carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "opened_turns", "ended_turns", "messages")
 COMMON: Final = frozenset({*CHILDREN, "asks", "unasks", "moved", "ended"})  # big batches have them all
+SELDOM: Final = frozenset({"again", "seats", "heirs"})  # about slots of others: never in the statement of a lone entry
 SINGLE: Final = "single "
 """Before the name of a part that has one row: a mark beside the parts."""
 _COMMAND: Final = {"i": "int", "run_id": "uuid", "command_id": "text", "body_sha": "bytea", "outcome": "bytea"}
@@ -71,7 +72,7 @@ class _Parameters:
         parameters = {column: self.one(kind.removeprefix("text::")) for column, kind in columns.items()}
         number, last = (", 1", ", i") if part == "moved" else ("", "")
         row = f"(VALUES ({', '.join(parameters.values())}{number})) AS {name}({', '.join(columns)}{last})"
-        return row, {column: f"ARRAY[{parameter}]" for column, parameter in parameters.items()}
+        return row, parameters
 
     def arrays(self, name: str, *, ordinality: str = "", **columns: str) -> tuple[str, dict[str, str]]:
         """`unnest` of one array parameter per column, and those parameters by column.
@@ -86,8 +87,21 @@ class _Parameters:
         return f"unnest({', '.join(parameters.values())}){counted} AS {name}({', '.join(names)})", parameters
 
 
-def _render_rows_of_winners(rows: str) -> str:
+def is_lone(parts: frozenset[str]) -> bool:
+    """Whether the commit has one entry, and nothing of what is seldom: its winner is then a row, not arrays of one
+    element, and a subquery less for each look at it."""
+    return SINGLE + "moved" in parts or SINGLE + "births" in parts
+
+
+def _place(parts: frozenset[str]) -> str:
+    """Behind a column of `winners`: which of its elements belongs to the child row."""
+    return "" if is_lone(parts) else "[child.place]"
+
+
+def _render_rows_of_winners(rows: str, parts: frozenset[str]) -> str:
     """The rows of a child array whose entry won; `place` is that of the entry in the arrays of `winners`."""
+    if is_lone(parts):
+        return f"won AS winners CROSS JOIN {rows}"
     return (
         "winners CROSS JOIN LATERAL ("
         f"SELECT child.*, array_position(winners.i, child.i) AS place FROM {rows} OFFSET 0) child "
@@ -111,12 +125,13 @@ class Children(NamedTuple):
 
 
 class _Moving(NamedTuple):
-    """Parts of the statement that updates runs: the parameters of the worker (`me`) and the time, its arrays, the
-    subqueries before the update, the condition that no command is repeated, and further columns to set. Where only runs
-    begin there is nothing to update: then it has the subqueries before the births, and nothing else."""
+    """Parts of the statement that updates runs: the parameters of the worker (`me`) and the time, the entries, their
+    arrays, the subqueries before the update, the condition that no command is repeated, and further columns to set.
+    Where only runs begin there is nothing to update: then it has the subqueries before the births, and nothing else."""
 
     me: str
     at: str
+    entries: str
     arrays: dict[str, str]
     before: str
     unrepeated: str
@@ -130,7 +145,7 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
   SELECT id FROM workers WHERE id = {me} AND alive_until > now()
 )"""
     if "moved" not in parts:
-        return _Moving(me, at, {}, f"\nWITH {claimant}", "true", "")
+        return _Moving(me, at, "", {}, f"\nWITH {claimant}", "true", "")
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool", "queue": "text"} if "moves" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
@@ -139,8 +154,10 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     summaries = {"summary": "text"} if "summaries" in parts else {}
     holds = {"held": "text"} if "holds" in parts else {}
     heirs = {"heir": "uuid", "heir_slot": "text", "heir_key": "bool", "leaves": "bool"} if "heirs" in parts else {}
+    lone = is_lone(parts)
+    name = "entries" if lone else "entry"
     entries, arrays = parameters.rows(
-        "entry", parts, "moved", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
+        name, parts, "moved", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
         result="bytea", **moves, **seats, **elsewhere, **free, **instigators, **summaries, **holds, **heirs,
     )  # fmt: skip
@@ -159,12 +176,14 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
   JOIN commands known ON known.run_id = given.run_id AND known.command_id = given.command_id
 )"""
         unrepeated = "NOT (entries.i IN (SELECT i FROM repeated))"
+    if lone:
+        return _Moving(me, at, entries, arrays, f"\nWITH {claimant}{repeated}", unrepeated, set_)
     before = f"""
 WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by id; i from 1
   SELECT id, coalesce(tenant, ({arrays["tenant"]})[1]) AS tenant, n, events, version, fence, status, busy, wake_at,
     cut, slot, result, i::int{read} FROM {entries}
-), {claimant}{repeated}"""
-    return _Moving(me, at, arrays, before, unrepeated, set_)
+), """
+    return _Moving(me, at, "entries", arrays, f"{before}{claimant}{repeated}", unrepeated, set_)
 
 
 def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
@@ -190,7 +209,7 @@ def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
                    WHEN coalesce(r.worker, {claimant}) IS NULL THEN {at} END,
     fence = r.fence + (coalesce(entries.cut, false) OR (entries.busy IS FALSE AND r.worker IS NOT NULL)
                        OR (entries.busy IS TRUE AND r.worker IS NULL))::int
-  FROM entries
+  FROM {moving.entries}
   WHERE r.id = entries.id AND (r.tenant = entries.tenant) IS TRUE
     AND CASE WHEN entries.version IS NOT NULL THEN r.version = entries.version  -- a decision
              ELSE r.fence = entries.fence AND r.worker = {me} END              -- chunks of the holder
@@ -213,10 +232,10 @@ def commit_statement(parts: frozenset[str]) -> str:
     children = "".join(
         _as_subqueries(_CHILDREN[part](parameters, moving.at, parts)) for part in CHILDREN if part in parts
     )
-    head = head_of_winners = ""
+    head = ""
     if "audit" in parts:
         children += _as_subqueries(_insert_audit(parameters, "clock_timestamp()", parts))
-        head, head_of_winners = ", head", ",\n    array_agg(head) AS head"
+        head = ", head"
     born, seated, born_won = "", "entries.slot IS NULL", ""
     if "births" in parts:
         born, seated, born_won = _render_births(parameters, moving, parts)
@@ -229,22 +248,34 @@ def commit_statement(parts: frozenset[str]) -> str:
         children += _LEAVE_SLOTS
     began = ", now() AS created_at" if "births" in parts else ""
     freed = _render_freed_slots(parts) if "ended" in parts else ""
-    moved = f", moved AS ({_update(moving, parts, seated)})" if "moved" in parts else ""
-    moved_won = f"SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended{head} FROM moved"
-    won = "\n  UNION ALL\n".join(each for each in (f"  {moved_won}" if moved else "", born_won) if each)
-    return f"""{moving.before}{born}{moved}, won AS MATERIALIZED (
+    name, winners = ("won", _LONE_WINNER) if is_lone(parts) else ("moved", "winners")
+    moved = f", {name} AS ({_update(moving, parts, seated)})" if "moved" in parts else ""
+    won = "" if is_lone(parts) else _render_winners(moved, born_won, head)
+    return f"""{moving.before}{born}{moved}{won}, logged AS (
+  INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
+  SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM won
+){freed}{children}
+SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now, {FREEZE_VERSION} AS freezes{began} FROM {winners}
+"""
+
+
+_LONE_WINNER: Final = "(VALUES (1)) AS always LEFT JOIN won ON true"  # a row also if it lost
+
+
+def _render_winners(moved: str, born_won: str, head: str) -> str:
+    """The winners of a commit as rows, and as arrays."""
+    columns = f"i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended{head}"
+    moved_won = f"  SELECT {columns} FROM moved" if moved else ""
+    won = "\n  UNION ALL\n".join(filter(None, (moved_won, born_won)))
+    head_of_winners = ",\n    array_agg(head) AS head" if head else ""
+    return f""", won AS MATERIALIZED (
 {won}
 ), winners AS MATERIALIZED (       -- the same as arrays in one order
   SELECT array_agg(i) AS i, array_agg(id) AS id, array_agg(tenant) AS tenant, array_agg(thread_id) AS thread_id,
     array_agg(seq) AS seq, array_agg(n) AS n, array_agg(version) AS version, array_agg(fence) AS fence,
     array_agg(worker) AS worker{head_of_winners}
   FROM won
-), logged AS (
-  INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
-  SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM won
-){freed}{children}
-SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now, {FREEZE_VERSION} AS freezes{began} FROM winners
-"""
+)"""
 
 
 def _render_claimant(entries: str, parts: frozenset[str]) -> str:
@@ -303,14 +334,21 @@ def _as_subqueries(children: Children) -> str:
     return children.given + "".join(f", {each.name} AS (\n  {each.into}{each.rest})" for each in children.writes)
 
 
-def _insert_commands(rows: str) -> Children:
+def _insert_commands(rows: str, parts: frozenset[str]) -> Children:
+    place = _place(parts)
     into = "INSERT INTO commands (run_id, command_id, tenant, last_seq, body_sha, outcome)"
     rest = f"""
-  SELECT winners.id[child.place], child.command_id, winners.tenant[child.place], winners.seq[child.place],
+  SELECT winners.id{place}, child.command_id, winners.tenant{place}, winners.seq{place},
     child.body_sha, child.outcome
-  FROM {_render_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows, parts)}
 """
     return Children("", (Write("new_commands", into, rest),))
+
+
+def _unless_born(parts: frozenset[str], on_conflict: str) -> str:
+    """What becomes of a row that is there. Not asked where runs only begin, which have no rows yet: to ask costs each
+    row one more look into the index, and one more record of the WAL."""
+    return on_conflict if "moved" in parts else ""
 
 
 def _render_upsert_pendings(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
@@ -318,27 +356,31 @@ def _render_upsert_pendings(parameters: _Parameters, at: str, parts: frozenset[s
         "child", parts, "pendings", i="int", id="text", status="text", path="text", digest="bytea",
         deadline="timestamptz", body="bytea", asks="text", kind="text", words="text",
     )  # fmt: skip
-    source = f""", given_pendings AS MATERIALIZED (
-  SELECT winners.id[child.place] AS run_id, child.id, winners.tenant[child.place] AS tenant, child.status, child.path,
-    child.digest, child.deadline, winners.seq[child.place] AS seq, child.body,
+    place = _place(parts)
+    source = f""", given_pendings AS {"NOT " if is_lone(parts) else ""}MATERIALIZED (
+  SELECT winners.id{place} AS run_id, child.id, winners.tenant{place} AS tenant, child.status, child.path,
+    child.digest, child.deadline, winners.seq{place} AS seq, child.body,
     child.kind, child.words, string_to_array(child.asks, ' ') AS asks, {due("child.deadline")} AS due
-  FROM {_render_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows, parts)}
 )"""
     into_pendings = (
         "INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body, kind, "
         "words)"
     )
-    pendings = f"""
-  SELECT run_id, id, tenant, status, path, digest, deadline, seq, {at}, body, kind, words FROM given_pendings
+    replacement = """
   ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, deadline = excluded.deadline, digest = excluded.digest, body = excluded.body,
-      kind = excluded.kind, words = excluded.words
+      kind = excluded.kind, words = excluded.words"""
+    pendings = f"""
+  SELECT run_id, id, tenant, status, path, digest, deadline, seq, {at}, body, kind, words
+  FROM given_pendings{_unless_born(parts, replacement)}
 """
     into_inbox = "INSERT INTO inbox (run_id, pending_id, selector, tenant, due)"
-    inbox = """
+    postponed = """
+  ON CONFLICT (run_id, pending_id, selector) DO UPDATE SET due = excluded.due WHERE inbox.due <> excluded.due"""
+    inbox = f"""
   SELECT given.run_id, given.id, selector, given.tenant, given.due
-  FROM given_pendings given, unnest(given.asks) selector
-  ON CONFLICT (run_id, pending_id, selector) DO UPDATE SET due = excluded.due WHERE inbox.due <> excluded.due
+  FROM given_pendings given, unnest(given.asks) selector{_unless_born(parts, postponed)}
 """
     # Never a row of new_inbox: one statement must not write a row twice.
     old = """
@@ -358,49 +400,55 @@ def _insert_votes(parameters: _Parameters, at: str, parts: frozenset[str]) -> Ch
         "child", parts, "votes", i="int", pending_id="text", principal="text", body="bytea", decision="text",
         on_behalf_of="text",
     )  # fmt: skip
+    place = _place(parts)
     into = "INSERT INTO votes (run_id, pending_id, principal, tenant, last_seq, body, decision, on_behalf_of, at)"
     rest = f"""
-  SELECT winners.id[child.place], child.pending_id, child.principal, winners.tenant[child.place],
-    winners.seq[child.place], child.body, child.decision, child.on_behalf_of, {at}
-  FROM {_render_rows_of_winners(rows)}
+  SELECT winners.id{place}, child.pending_id, child.principal, winners.tenant{place},
+    winners.seq{place}, child.body, child.decision, child.on_behalf_of, {at}
+  FROM {_render_rows_of_winners(rows, parts)}
 """
     return Children("", (Write("new_votes", into, rest),))
 
 
 def _insert_outbox(parameters: _Parameters, at: str, parts: frozenset[str], *, due: bool = False) -> Children:
     rows, _ = parameters.rows("child", parts, "outbox", i="int", n="int", kind="text", target="text", body="bytea")
+    place = _place(parts)
     into = f"INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body{', due_at' if due else ''})"
     rest = f"""
-  SELECT winners.id[child.place], winners.seq[child.place], child.n, winners.tenant[child.place], child.kind,
+  SELECT winners.id{place}, winners.seq{place}, child.n, winners.tenant{place}, child.kind,
     child.target, child.body{f", {at}" if due else ""}
-  FROM {_render_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows, parts)}
 """
     return Children("", (Write("new_outbox", into, rest),))
 
 
-_BEFORE: Final = "winners.seq[child.place] - winners.n[child.place]"
+def _seq_before(place: str) -> str:
+    return f"winners.seq{place} - winners.n{place}"
 
 
 def _open_turns(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     opened, _ = parameters.rows(
         "child", parts, "opened_turns", i="int", n="int", wire_run_id="text", body_sha="bytea", first="int", last="int"
     )
-    before = _BEFORE
+    place = _place(parts)
+    before = _seq_before(place)
     into = "INSERT INTO turns (run_id, n, tenant, thread_id, wire_run_id, body_sha, first_seq, last_seq)"
     rest = f"""
-  SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place],
+  SELECT winners.id{place}, child.n, winners.tenant{place}, winners.thread_id{place},
     child.wire_run_id, child.body_sha, {before} + child.first, {before} + child.last
-  FROM {_render_rows_of_winners(opened)}
+  FROM {_render_rows_of_winners(opened, parts)}
 """
     return Children("", (Write("opened_turns", into, rest),))
 
 
 def _end_turns(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     ended, _ = parameters.rows("child", parts, "ended_turns", i="int", n="int", last="int")
+    place = _place(parts)
     rest = f"""
   UPDATE turns SET last_seq = ended.last_seq
-  FROM (SELECT winners.id[child.place] AS run_id, child.n, {_BEFORE} + child.last AS last_seq
-        FROM {_render_rows_of_winners(ended)} OFFSET 0) ended -- OFFSET 0: its run_id is there before turns is looked up
+  FROM (SELECT winners.id{place} AS run_id, child.n, {_seq_before(place)} + child.last AS last_seq
+        FROM {_render_rows_of_winners(ended, parts)}
+        OFFSET 0) ended -- OFFSET 0: its run_id is there before turns is looked up
   WHERE turns.run_id = ended.run_id AND turns.n = ended.n
 """
     return Children("", (Write("ended_turns", "", rest),))
@@ -410,12 +458,13 @@ def _render_upsert_messages(parameters: _Parameters, at: str, parts: frozenset[s
     rows, _ = parameters.rows(
         "child", parts, "messages", i="int", n="int", id="text", role="text", body="bytea", position="int"
     )
+    place = _place(parts)
+    rewritten = "\n  ON CONFLICT (run_id, n) DO UPDATE SET role = excluded.role, body = excluded.body"
     into = "INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)"
     rest = f"""
-  SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place], child.id,
-    child.role, child.body, {_BEFORE} + child.position
-  FROM {_render_rows_of_winners(rows)}
-  ON CONFLICT (run_id, n) DO UPDATE SET role = excluded.role, body = excluded.body
+  SELECT winners.id{place}, child.n, winners.tenant{place}, winners.thread_id{place}, child.id,
+    child.role, child.body, {_seq_before(place)} + child.position
+  FROM {_render_rows_of_winners(rows, parts)}{_unless_born(parts, rewritten)}
 """
     return Children("", (Write("new_messages", into, rest),))
 
@@ -425,19 +474,20 @@ def _insert_audit(parameters: _Parameters, clock: str, parts: frozenset[str]) ->
         "child", parts, "audit", i="int", id="uuid", act="text", subject="text", digest="bytea", commitment="bytea",
         principal="text", salt="bytea", body="bytea",
     )  # fmt: skip
+    place = _place(parts)
     source = f""", given_audit AS MATERIALIZED (
   SELECT * FROM {rows}
 )"""
     into_audit = "INSERT INTO audit (tenant, id, at, act, run_id, seq, head, subject, digest, commitment)"
     records = f"""
-  SELECT winners.tenant[child.place], child.id, {clock}, child.act, winners.id[child.place],
-    winners.seq[child.place], winners.head[child.place], child.subject, child.digest, child.commitment
-  FROM {_render_rows_of_winners("given_audit child")}
+  SELECT winners.tenant{place}, child.id, {clock}, child.act, winners.id{place},
+    winners.seq{place}, winners.head{place}, child.subject, child.digest, child.commitment
+  FROM {_render_rows_of_winners("given_audit child", parts)}
 """
     into_details = "INSERT INTO audit_details (tenant, id, principal, salt, body)"
     details = f"""
-  SELECT winners.tenant[child.place], child.id, child.principal, child.salt, child.body
-  FROM {_render_rows_of_winners("given_audit child")}
+  SELECT winners.tenant{place}, child.id, child.principal, child.salt, child.body
+  FROM {_render_rows_of_winners("given_audit child", parts)}
 """
     return Children(
         source, (Write("new_audit", into_audit, records), Write("new_audit_details", into_details, details))
@@ -447,7 +497,7 @@ def _insert_audit(parameters: _Parameters, clock: str, parts: frozenset[str]) ->
 def _insert_given_commands(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     """Of the commands that the statement has read, or reads here where only runs begin: nothing was repeated then."""
     if "moved" in parts:
-        return _insert_commands("given_commands child")
+        return _insert_commands("given_commands child", parts)
     return _commands(parameters, at, parts)
 
 
@@ -482,7 +532,9 @@ def _list_born_columns(parts: frozenset[str]) -> dict[str, str]:
     return {**_BORN, **branch, **in_use, **seats, **elsewhere, **instigators, **summaries, **holds}
 
 
-def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = "") -> tuple[str, str, str]:
+def _insert_runs(
+    parts: frozenset[str], at: str, names: str = "", values: str = "", returning: str = ""
+) -> tuple[str, str, str]:
     """The insert of runs out of `births`: its INTO with the columns, its SELECT, and its ON CONFLICT with RETURNING."""
     if "branches" in parts:
         names += ", branch_of, follows, copied"
@@ -512,21 +564,23 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
 """
     once = f"""
   ON CONFLICT DO NOTHING           -- the same Start again: it loses
-  RETURNING id, tenant, thread_id, seq, version, fence, worker, status{head}
+  RETURNING id, tenant, thread_id, seq, version, fence, worker, status{head}{returning}
 """
     return into, select, once
 
 
 _IN_USE: Final = """
-  WHERE birth.in_use IS NOT TRUE OR (  -- no slot is taken for a run that does not begin
+  WHERE (birth.in_use IS NOT TRUE OR (  -- no slot is taken for a run that does not begin
     SELECT retired_at FROM workflows w WHERE w.tenant = birth.tenant AND w.sha256 = birth.workflow
-  ) IS NULL"""
+  ) IS NULL)"""
 
 
 def _render_births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> tuple[str, str, str]:
     """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
     condition under which an entry of an existing run has its slot, and the winners among the born."""
     head = ", head" if "audit" in parts else ""
+    if is_lone(parts):
+        return _render_lone_birth(parameters, moving, parts), "", ""
     held, holds = (
         (_render_slots_held("entries", "births"), f" AND ({_render_holds('births')})") if "seats" in parts else ("", "")
     )
@@ -570,6 +624,28 @@ def _render_births(parameters: _Parameters, moving: _Moving, parts: frozenset[st
     id, tenant, thread_id, seq, version, fence, worker, status IN {_ENDED} AS ended{head}
   FROM (SELECT born.*, array_position({arrays["id"]}, born.id) AS place FROM born OFFSET 0) placed"""
     return before, seated, after
+
+
+def _render_lone_birth(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> str:
+    """The only entry, in which a run starts, and its slot: as `_render_births`, without the arrays."""
+    born, columns = parameters.rows("birth", parts, "births", **_list_born_columns(parts))
+    given = ", ".join(f"{columns[column]} AS {column}" for column in ("i", "n", "events"))
+    into, select, once = _insert_runs(parts, moving.at, returning=f", {given}, status IN {_ENDED} AS ended")
+    in_use = f"{_IN_USE} AND" if "in_use" in parts else "\n  WHERE"
+    return f""", births AS MATERIALIZED (
+  SELECT *, status IN {_ENDED} AS ended FROM {born}{in_use}
+    (slot IS NULL OR NOT EXISTS (SELECT FROM runs r WHERE r.id = birth.id))
+), taken AS (
+  INSERT INTO slots (tenant, slot, run_id, promised_until)
+  SELECT tenant, slot, id, NULL FROM births WHERE slot IS NOT NULL AND NOT ended
+  ON CONFLICT DO NOTHING
+  RETURNING run_id
+), won AS (
+  {into}{select}
+  FROM births WHERE slot IS NULL OR EXISTS (SELECT FROM taken) OR (
+    SELECT CASE WHEN count(*) = 0 THEN births.ended ELSE bool_or(slots.run_id = births.id) END
+    FROM slots WHERE slots.tenant = births.tenant AND slots.slot = births.slot){once}
+)"""
 
 
 # --- a commit in pieces ---------------------------------------------------------------------------------------------
@@ -638,7 +714,7 @@ def _log(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     rest = f"""
   SELECT winners.id[child.place], winners.seq[child.place], winners.seq[child.place] - winners.n[child.place] + 1,
     winners.tenant[child.place], winners.version[child.place], {at}, child.events
-  FROM {_render_rows_of_winners(rows)}
+  FROM {_render_rows_of_winners(rows, parts)}
 """
     into = "INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)"
     return Children("", (Write("logged", into, rest),))
@@ -646,7 +722,7 @@ def _log(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
 
 def _commands(parameters: _Parameters, at: str, parts: frozenset[str]) -> Children:
     rows, _ = parameters.rows("child", parts, "commands", **_COMMAND)
-    return _insert_commands(rows)
+    return _insert_commands(rows, parts)
 
 
 PIECES: Final[Mapping[str, Callable[[_Parameters, str, frozenset[str]], Children]]] = {

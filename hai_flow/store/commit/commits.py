@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.store.commit.commit_arrays import arguments
 from hai_flow.store.commit.commit_citus import commit_in_pieces
-from hai_flow.store.commit.commit_sql import COMMON, ENDED, SINGLE, commit_statement
+from hai_flow.store.commit.commit_sql import COMMON, ENDED, SELDOM, SINGLE, commit_statement
 from hai_flow.store.commit.entries import BatchResult, CommitResult, Entry
 from hai_flow.store.postgres.database import PIN, transaction
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
@@ -73,8 +73,11 @@ async def _execute_commit(connection: Connection, query: str, *given: Any) -> tu
             row = await connection.fetchrow(query, *given)
     assert row is not None, "aggregates return one row"
     places, seq, version, fence, worker, *_ = row
-    won = {} if places is None else dict(zip(places, map(CommitResult, seq, version, fence, worker), strict=True))
-    return won, row
+    if places is None:
+        return {}, row
+    if isinstance(places, int):
+        return {places: CommitResult(seq, version, fence, worker)}, row
+    return dict(zip(places, map(CommitResult, seq, version, fence, worker), strict=True)), row
 
 
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
@@ -118,7 +121,7 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
         return COMMON | parts
     for entry in entries:
         parts.update(_children_of(entry))
-    if len(entries) == 1:
+    if len(entries) == 1 and parts.isdisjoint(SELDOM):
         parts.update(_list_single_parts(entries[0]))
     return frozenset(parts)
 
