@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from hai_flow.engine.state.state import RunState
+from hai_flow.runtime.commit import hints as commit_hints
 from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NEWS_MAX, HintLetter, Hints, RunNotice
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import redis_hints
@@ -389,6 +390,34 @@ def test_what_waits_to_be_told_is_bounded_and_goes_out_in_order() -> None:
         assert sum(len(news.events) for news in letter) <= LETTER_BYTES_MAX
         told += [news.run_id for news in letter]
     assert told == [str(number) for number in range(NEWS_MAX)]
+
+
+class _Busy(Closed):
+    """While it sends, something else is committed."""
+
+    carries_events = False
+
+    def __init__(self) -> None:
+        self.letters: list[HintLetter] = []
+
+    async def send(self, letter: HintLetter) -> None:
+        self.letters.append(letter)
+        await asyncio.sleep(0)
+        self.hints.add_tenant(uuid4())
+
+    hints: Hints
+
+
+async def test_commits_that_come_while_a_hint_is_sent_share_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_hints, "HINT_SECONDS", 3600.0)
+    carrier = _Busy()
+    carrier.hints = Hints(carrier)
+    carrier.hints.add_tenant(uuid4())
+    sending = asyncio.create_task(carrier.hints.run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    sending.cancel()
+    assert len(carrier.letters) == 1
 
 
 # --- how it is said ---------------------------------------------------------------------------------------------------

@@ -192,9 +192,13 @@ class Hints:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            before = len(self._news)
             while self._news or self._words or self._tenants:
-                pause = HINT_SECONDS if await self._send(self._take()) else min(2 * pause, PAUSE_SECONDS_MAX)
-                if self._failing:
+                letter = self._take()
+                before -= len(letter.news)
+                pause = HINT_SECONDS if await self._send(letter) else min(2 * pause, PAUSE_SECONDS_MAX)
+                # what came while it was sent waits, or a busy process would send a NOTIFY for each commit
+                if self._failing or (before <= 0 and not self.carrier.carries_events):
                     break
             await asyncio.sleep(pause)
 
