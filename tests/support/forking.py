@@ -194,11 +194,18 @@ def nurse_relayed() -> None:
     atexit.register(close)
 
 
-def nurse_at(place: str, preloaded: Sequence[str]) -> None:
-    """Fork a process for each relay that connects, until standard input ends."""
-    for name in preloaded:
+def _preload(modules: Sequence[str]) -> None:
+    """Import what all processes of a nursery have in common; of that nothing is garbage."""
+    gc.disable()
+    for name in modules:
         importlib.import_module(name)
     gc.freeze()
+    gc.enable()
+
+
+def nurse_at(place: str, preloaded: Sequence[str]) -> None:
+    """Fork a process for each relay that connects, until standard input ends."""
+    _preload(preloaded)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for their exit codes
     with socket.socket(socket.AF_UNIX) as listener:
         Path(place).unlink(missing_ok=True)
@@ -248,9 +255,7 @@ def _receive(connection: socket.socket) -> tuple[Any, list[int]]:
 
 
 def nurse(preloaded: Sequence[str]) -> None:
-    for name in preloaded:
-        importlib.import_module(name)
-    gc.freeze()
+    _preload(preloaded)
     children: set[int] = set()
     with socket.socket(fileno=0) as connection:
         while True:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 YAML = {"Content-Type": "application/yaml"}
 
 # Quick where production is patient: the runs that a killed process held are free again soon.
-QUICK = {"HAI_FLOW_LEASE_SECONDS": "2", "HAI_FLOW_HEARTBEAT_SECONDS": "0.5", "HAI_FLOW_POLL_SECONDS": "0.2"}
+QUICK = {"HAI_FLOW_LEASE_SECONDS": "2", "HAI_FLOW_HEARTBEAT_SECONDS": "0.5", "HAI_FLOW_POLL_SECONDS": "0.5"}
 LOG_LEVEL = "HAI_FLOW_TESTS_LOG"  # the server's log level, in the `environment` of `serving`
 PATH = "HAI_FLOW_TESTS_PATH"  # further places of modules, in the `environment` of `serving`
 TOOLS = {"HAI_FLOW_TOOLS": ",".join(effects.MODULES)}
