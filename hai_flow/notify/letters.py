@@ -59,6 +59,11 @@ def letter(told: NoticeContent) -> Letter:
     return Letter(subject, "\n".join(_lines(told)) + "\n")
 
 
+def introduce(what: str, workflow: str) -> str:
+    """The first line of a notification: why it comes."""
+    return f"{_WHAT.get(what, _WHAT['opened'])}, in the workflow {workflow}."
+
+
 def chat(told: NoticeContent) -> str:
     """As a message to Slack: its three signs of markup are escaped, so it can mention no person and has no links."""
     lines = _lines(told)
@@ -85,7 +90,7 @@ def payload(told: NoticeContent, at: datetime) -> Json:
 
 
 def _lines(told: NoticeContent) -> list[str]:
-    lines = [f"{_WHAT.get(told.what, _WHAT['opened'])}, in the workflow {told.workflow}.", ""]
+    lines = [introduce(told.what, told.workflow), ""]
     lines += quote(told.title, TITLE_MAX).splitlines()
     if told.message:
         lines += [">", *quote(to_text(told.message, MESSAGE_MAX), MESSAGE_MAX).splitlines()]

@@ -411,7 +411,9 @@ class Runtime(Service):
         assert self.chats is not None, "there is a file of channels"
         link_base = file.url or self.settings.public_url
         home = None if self._beside is None else self._beside.database
-        return ChatCards(self.database, self.inbox, self.chats, self.tenants, link_base, self.rows, home=home)
+        return ChatCards(
+            self.database, self.inbox, self.chats, self.tenants, link_base, self.rows, home=home, ids=self.ids
+        )
 
     def _build_notifier(self, file: NotifyFile, cards: ChatCards) -> Notifier:
         settings = self.settings

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 
 import asyncpg
 import httpx2
@@ -193,6 +194,23 @@ def test_a_card_for_somebody_who_may_not_decide_has_no_buttons(chat: Chat) -> No
     assert sorted(bool(each.buttons) for each in chat.platform.of(asked.mark)) == [False, True]
 
 
+def test_who_can_mend_a_question_that_nobody_decides_gets_a_card_to_read(chat: Chat) -> None:
+    asked, platform = chat.ask("twice"), chat.platform
+    asked.card()
+    stranded = """
+    INSERT INTO notifications (id, tenant, run_id, pending_id, what, notify, status, due_at)
+    SELECT 'stranded ' || id, tenant, run_id, id, 'stranded', '{chat}', 'queued', now() FROM pendings WHERE run_id = $1
+    """
+    chat.fetch(stranded, asked.id)
+    count, mends = 1 + platform.takes_rooms, "Nobody can decide this: mend it"
+    wait_for(lambda: len([each for each in platform.of(asked.mark) if mends in each.text]) == count)
+    assert not any(each.buttons for each in platform.of(asked.mark) if mends in each.text)
+    answer = chat.http.post(f"/v1/pendings/{asked.pending['id']}/decide", json={"decision": "reject"}, headers=chat.cy)
+    assert answer.status_code == 200, answer.text
+    ends = ("Rejected by user:cy", "Somebody is asked to decide")
+    wait_for(lambda: all(end in each.text for each in platform.of(asked.mark) for end in ends))
+
+
 def test_a_room_of_one_reader_has_evidence_and_a_read_only_one_no_buttons(chat: Chat) -> None:
     if not chat.platform.takes_rooms:
         pytest.skip("the platform has no rooms")
@@ -332,6 +350,9 @@ def test_a_connected_account_decides_as_its_person_and_ends_with_their_key(chat:
     assert answer.status_code == 201, answer.text
     given = answer.json()
     assert given["account"] is None
+    for none in ("", f"U{token_hex(4000)}", "U\u202e7"):  # as the code is not used up by
+        refused = platform.post(chat.http, platform.say(none, given["send"]))
+        assert (refused.status_code, "Connected" in platform.last_told(refused, none)) == (200, False)
     said = platform.post(chat.http, platform.say(account, given["send"]))
     assert "decides as user:dee" in platform.last_told(said, account)
     again = platform.post(chat.http, platform.say(f"{account}7", given["send"]))

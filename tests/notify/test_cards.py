@@ -147,3 +147,11 @@ def test_a_dialog_that_would_cut_a_field_is_not_opened(field: DialogField) -> No
 
 def test_a_dialog_that_would_leave_out_a_field_is_not_opened() -> None:
     assert not LIMITS.admit((FIELD, FIELD, FIELD))
+
+
+def test_deciders_without_number_leave_room_for_the_rest_of_a_card() -> None:
+    many = [f"user:person-{number:04}" for number in range(5000)]
+    facts = dict(card(pending(policy={"from": many, "exclude": many})).facts)
+    assert all(len(text) <= cards.FACT_MAX for text in facts.values())
+    assert facts["Who may decide"].startswith("user:person-0000, user:person-0001, ")
+    assert "Until" in facts

@@ -18,12 +18,14 @@ from hai_flow.engine.events import PendingOpened, VoteCast
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.notify.chat.contract import Button, Card
+from hai_flow.notify.letters import introduce
 from hai_flow.primitives import instants
 from hai_flow.primitives.markdown import to_text
 from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
 
 TITLE_MAX: Final = 300
 MESSAGE_MAX: Final = 1000
+FACT_MAX: Final = 600
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\{\s*\}|\[\s*\]|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 _ENDS: Final = {
     "approve": "Approved", "reject": "Rejected", "answered": "Answered", "declined": "Declined",
@@ -69,11 +71,13 @@ def build_card(
     workflow: str,
     pending: PendingState,
     *,
+    what: str = "opened",
     page: str | None,
     arguments_max: int,
     shows_evidence: bool,
 ) -> Card:
-    """The card of a question, without its buttons. `shows_evidence`: its only reader is one of the deciders."""
+    """The card of a question, without its buttons. `what`: why it comes, as in `letters`. `shows_evidence`: its only
+    reader is one of the deciders."""
     opened, rules = pending.opened, derive_rules(pending)
     texts = [each for each in (opened.args, opened.evidence if shows_evidence else None) if each]
     arguments = None
@@ -87,12 +91,12 @@ def build_card(
     hidden = has_hidden(title) or has_hidden(message or "") or any(escape_json(each) != each for each in texts)
     return Card(
         id=id,
-        heading=f"Somebody is asked to decide, in the workflow {reveal(workflow)}.",
+        heading=introduce(what if pending.status == "open" else "opened", reveal(workflow)),
         title=_cut(" ".join(reveal(title).split()), TITLE_MAX),
         message=None if not message else _cut(reveal(to_text(message, MESSAGE_MAX)), MESSAGE_MAX),
         arguments=arguments,
         digest=digest,
-        facts=tuple(_list_facts(pending, opened, rules)),
+        facts=tuple((name, _cut(text, FACT_MAX)) for name, text in _list_facts(pending, opened, rules)),
         warning=WARNING if hidden else None,
         result=None if pending.status == "open" else _describe_end(pending),
         page=page,

@@ -36,7 +36,10 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
+from hai_flow.runtime.people.delegates import AllIds
+from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.runtime.people.inbox import Inbox
+from hai_flow.runtime.people.stranded import STRANDED
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.ops.due_work import DueWork
@@ -124,13 +127,15 @@ class ChatCardsConfig(msgspec.Struct, frozen=True):
 
 class ChatCards(Service):
     """Sends and updates cards, in every process that sends notifications. `link_base`: with which the page of a
-    question begins; `home`: the database with people's accounts, where that is another one."""
+    question begins; `home`: the database with people's accounts, where that is another one; `ids`: the people with
+    several ids, by the name of their tenant."""
 
     def __init__(
         self, database: Database, inbox: Inbox, chats: Chats, tenants: Tenants, link_base: str | None, rows: Rows,
-        config: ChatCardsConfig | None = None, home: Database | None = None,
+        config: ChatCardsConfig | None = None, home: Database | None = None, ids: Mapping[str, Aliases] = NO_IDS,
     ) -> None:  # fmt: skip
         super().__init__()
+        self._ids = ids
         self._database = database
         self._home = home or database
         self._inbox = inbox
@@ -230,7 +235,8 @@ class ChatCards(Service):
             return None
         is_open, decides = pending.status == "open", False
         if person is not None:
-            item = await self._inbox.item(row.tenant, person, row.run_id, row.pending_id)
+            inbox = self._inbox.of_people(await self._all_ids(row.tenant))
+            item = await inbox.item(row.tenant, person, row.run_id, row.pending_id)
             decides = item is not None and (item.obstacle is None or bool(item.for_others))
         else:
             decides = True
@@ -248,13 +254,14 @@ class ChatCards(Service):
             row.id,
             name_workflow(state),
             pending,
+            what=row.what or "opened",
             page=page,
             arguments_max=app.ARGUMENTS_MAX,
             shows_evidence=readable and is_open,
         )
         channel = self._chats.channel(await self._tenants.name(row.tenant), row.channel)
         choices: Sequence[cards.Choice] = ()
-        if is_open and decides and channel is not None and not channel.read_only:
+        if is_open and decides and row.what != STRANDED and channel is not None and not channel.read_only:
             choices = [
                 each
                 for each in cards.list_choices(pending.opened, derive_rules(pending))
@@ -274,11 +281,17 @@ class ChatCards(Service):
 
     async def principal(self, tenant: UUID, channel: str, id: str) -> c.Principal:
         """The reader of a card, with the roles that they have now."""
-        person = self._chats.person(await self._tenants.name(tenant), id, channel)
+        name, all_ids = await self._tenants.name(tenant), await self._all_ids(tenant)
+        ids = all_ids(id)
+        person = next(filter(None, (self._chats.person(name, each, channel) for each in ids)), None)
         if person is None:
-            connected = await find_connected(self._inbox, self._home, tenant, channel)
-            person = next((each for each in connected if each.id == id), None)
-        return c.Principal(id) if person is None else c.Principal(id, tuple(person.roles), tuple(person.groups))
+            connected = await find_connected(self._inbox.of_people(all_ids), self._home, tenant, channel)
+            person = next((each for each in connected if each.id in ids), ChatPerson(id, "", (), ()))
+        who = c.Principal(ids[0], tuple(person.roles), tuple(person.groups))
+        return replace(who, aliases=ids[1:], through=tuple(person.held))
+
+    async def _all_ids(self, tenant: UUID) -> AllIds:
+        return self._ids.get(await self._tenants.name(tenant), NO_ALIASES).all_of
 
 
 class _DrawnCard(msgspec.Struct, frozen=True):
@@ -306,11 +319,10 @@ async def _in_time() -> AsyncIterator[None]:
 
 async def find_connected(inbox: Inbox, home: Database, tenant: UUID, channel: str) -> list[ChatPerson]:
     """The people who have connected an account of the channel that holds now, with what they have now."""
-    accounts = await chat.find_accounts(home.api, tenant, channel)
+    accounts = {each.id: each for each in await chat.find_accounts(home.api, tenant, channel)}
     return [
-        ChatPerson(held.from_id, account.account or "", held.roles, held.groups, held.held)
-        for account in accounts
-        for held in await inbox.in_force(tenant, [as_delegation(account)])
+        ChatPerson(held.from_id, accounts[held.id].account or "", held.roles, held.groups, held.held)
+        for held in await inbox.in_force(tenant, [as_delegation(each) for each in accounts.values()])
     ]
 
 

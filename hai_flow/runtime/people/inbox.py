@@ -108,6 +108,10 @@ class Inbox:
         view._all_ids, view._may_decide = all_ids, may_decide
         return view
 
+    def of_people(self, all_ids: AllIds) -> Inbox:
+        """The same inboxes, in a tenant with these people."""
+        return self.reading(self.reads, all_ids, self._may_decide)
+
     async def in_force(self, tenant: UUID, found: Sequence[Delegation]) -> list[Delegation]:
         """Those of the delegations that hold now, each with what its giver still has."""
         return await delegates.in_force(self._credentials, tenant, found, self._all_ids, self._may_decide)

@@ -174,19 +174,23 @@ class Notifier(Service):
     async def _divide(self, given: Notification) -> None:
         place = await self._place(given.tenant)
         selectors = await inbox.selectors_of(self._database.api, given.tenant, given.run_id, given.pending_id)
+        names = place.channels if given.what == STRANDED else {text.partition(":")[0] for text in given.notify}
         connected = {
-            name: await find_connected(self._inbox, self._home, given.tenant, name)
-            for name in {text.partition(":")[0] for text in given.notify}
+            name: await find_connected(self._inbox_of(given.tenant), self._home, given.tenant, name)
+            for name in names
             if isinstance(place.channels.get(name), App)
         }
         picked = [each.removeprefix(PICKED) for each in selectors if each.startswith(PICKED)]
         notify, people = given.notify, picked or selectors
-        if given.what == STRANDED:  # those who can mend it, over the question's channels and in mails
+        menders: list[channels.Recipient] = []
+        if given.what == STRANDED:  # those who can mend it, over the question's channels, in mails and in chats
             mails = (name for name, channel in place.channels.items() if isinstance(channel, channels.Email))
             notify, people = tuple(dict.fromkeys((*given.notify, *mails))), list(MENDERS)
+            of_chats = [f"{name}:{each}" for name in connected for each in MENDERS]
+            menders = [each for each in channels.recipients(place, of_chats, (), connected) if each.person is not None]
         all_ids = self._all_ids(given.tenant)
         people = list(dict.fromkeys(id for each in people for id in all_ids(each)))  # a role has no further ids
-        receivers = channels.recipients(place, notify, people, connected)
+        receivers = [*channels.recipients(place, notify, people, connected), *menders]
         away = map_absences(await absences.list_now(self._database.api, given.tenant, None), all_ids)
         if given.what != STRANDED and (away or given.person is not None):
             receivers = _reseat(place, given, receivers, people, connected, away, all_ids)
@@ -239,8 +243,8 @@ class Notifier(Service):
         await notifications.end(self._database.api, given.id, "sent")
 
     async def _send_card(self, given: Notification) -> None:
-        """Send it as a card in a chat. A person who is named there by the document gets one for reading, if they may
-        not decide."""
+        """Send it as a card in a chat. A person who is named there by the document, or can mend the question, gets one
+        for reading, if they may not decide."""
         if self._cards is None:
             raise NotSent("this process knows no apps in chats", final=True)
         person = (
@@ -248,10 +252,10 @@ class Notifier(Service):
             if given.person is None
             else await self._cards.principal(given.tenant, given.channel or "", given.person)
         )
-        item = await self._inbox.item(
+        item = await self._inbox_of(given.tenant).item(
             given.tenant, person or c.Principal("service:notify"), given.run_id, given.pending_id
         )
-        named = any(text.startswith(f"{given.channel}:") for text in given.notify)
+        named = given.what == STRANDED or any(text.startswith(f"{given.channel}:") for text in given.notify)
         if item is None or (person is not None and item.obstacle is not None and not item.for_others and not named):
             await notifications.end(self._database.api, given.id, "dropped")
             return
@@ -269,7 +273,7 @@ class Notifier(Service):
             if person is None or given.person is None
             else self._principal(given.tenant, given.person, person)
         )
-        return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
+        return await self._inbox_of(given.tenant).item(given.tenant, who, given.run_id, given.pending_id)
 
     async def _mask_question(self, given: Notification, item: InboxEntry) -> e.PendingOpened:
         """The question for a channel that is not one person's own, and may have any readers."""
@@ -307,6 +311,9 @@ class Notifier(Service):
     def _all_ids(self, tenant: UUID) -> AllIds:
         """The people of the tenant, whose place was read."""
         return self._ids.get(self._names.get(tenant, ""), NO_ALIASES).all_of
+
+    def _inbox_of(self, tenant: UUID) -> Inbox:
+        return self._inbox.of_people(self._all_ids(tenant))
 
     async def _place(self, tenant: UUID) -> TenantChannels:
         if tenant not in self._names:

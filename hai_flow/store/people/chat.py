@@ -28,7 +28,7 @@ ACCOUNTS_MAX: Final = 20
 class CardRow(msgspec.Struct, frozen=True):
     """`person`: its only reader, None: it stands in a room. `place`: the room or the account. `message`: the platform's
     name of the message, None: it is not known to be there. `content`: the digest of its content. `tries`: those of this
-    change, with this one."""
+    change, with this one. `what`: why it was sent, as its notification says, None: that is forgotten."""
 
     id: str
     tenant: UUID
@@ -40,9 +40,11 @@ class CardRow(msgspec.Struct, frozen=True):
     message: str | None
     content: bytes | None
     tries: int
+    what: str | None
 
 
-_CARD: Final = "id, tenant, run_id, pending_id, channel, person, place, message, shown, tries"
+_CARD: Final = """id, tenant, run_id, pending_id, channel, person, place, message, shown, tries,
+  (SELECT what FROM notifications n WHERE n.id = chat_cards.id)"""
 
 
 async def begin_card(connection: Connection | Pool, of: Notification, person: str | None) -> CardRow:

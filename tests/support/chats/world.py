@@ -125,7 +125,7 @@ name: addressed
 version: 1
 input: {type: object, properties: {mark: {type: string, default: x}}}
 steps:
-  - {id: go, approve: {title: "Go ${{ input.mark }}?", from: [user:ann], notify: ["chat:ann"], deadline: 1d}}
+  - {id: go, approve: {title: "Go ${{ input.mark }}?", from: [user:corp-ann], notify: ["chat:ann"], deadline: 1d}}
 ---
 hai: flow/v1
 name: rooms
@@ -316,7 +316,7 @@ def settings_of(platform: Platform, folder: Path) -> dict[str, str]:
     people = {
         "user:ann": platform.ann, "user:bob": platform.bob, "user:req": platform.req, "user:eve": platform.eve,
     }  # fmt: skip
-    roles = {"user:eve": ["clerk"]}
+    roles = {"user:eve": ["clerk", "operator"]}
     room = {"room": platform.room} if platform.takes_rooms else {}
     channels: dict[str, Any] = {"chat": {"kind": platform.kind, **platform.settings(), **room}}
     if platform.takes_rooms:  # further rooms of the same app
@@ -338,6 +338,8 @@ def settings_of(platform: Platform, folder: Path) -> dict[str, str]:
     file.write_text(json.dumps(notify))
     script = Script(questions=("To whom?",), amount={"type": "string", "pii": True})
     program = {"command": command(folder, script), "env": {"PYTHONPATH": str(ROOT)}}
+    identity = folder / "identity.yaml"
+    identity.write_text("hai: identity/v1\npeople: {default: {user:ann: [user:corp-ann]}}\n")
     servers = folder / "mcp.yaml"
     servers.write_text(f"hai: mcp/v1\nservers: {{files: {json.dumps(program)}}}\n")
     return {
@@ -345,6 +347,7 @@ def settings_of(platform: Platform, folder: Path) -> dict[str, str]:
         **{f"HAI_FLOW_SECRET_{name}": text for name, text in platform.secrets.items()},
         PATH: os.pathsep.join(install(folder)),
         "HAI_FLOW_NOTIFY": str(file),
+        "HAI_FLOW_IDENTITY": str(identity),
         "HAI_FLOW_MCP": str(servers),
         "HAI_FLOW_PUBLIC_URL": "https://flow.example.com",
     }

@@ -61,6 +61,7 @@ log = structlog.get_logger(__name__)
 router = Routes(include_in_schema=False)
 
 BODY_BYTES_MAX: Final = 256 * 1024
+ACCOUNT_MAX: Final = 200
 _STALE: Final = "This button is not good any more. Use the newest card, or decide in your inbox."
 
 
@@ -124,7 +125,7 @@ class _Desk:
 
     async def press(self, press: Press) -> PressOutcome:
         """See `contract.Desk`."""
-        if not _is_storable(press.account, press.adds or ""):
+        if not _is_account(press.account) or not _is_storable(press.adds or ""):
             return await self.refuse(press.account, self._is_nobody())
         try:
             pressed = await self._find(press)
@@ -140,8 +141,8 @@ class _Desk:
         code = code_in(text)
         if code is None:
             return PressOutcome(self._how_to_connect())
-        if not _is_storable(account):
-            return await self.refuse(account, "This account has signs that no account has.")
+        if not _is_account(account):
+            return await self.refuse(account, "This account has signs that no account has, or none, or too many.")
         if self._chats.owner(self._tenant_name, self._channel, account) is not None:
             return PressOutcome(
                 "This account is somebody's by the file of the deployment; it can't be connected to others."
@@ -337,9 +338,14 @@ class _Desk:
             return PressOutcome(f"{place}: {message}.")
 
 
-def _is_storable(*texts: str) -> bool:
-    """Whether PostgreSQL can store the texts: no NUL, no half of a character."""
-    return all(storable(each) == each for each in texts)
+def _is_account(text: str) -> bool:
+    """Whether a platform may name an account so: none of them has longer names, or writes hidden signs in them."""
+    return 0 < len(text) <= ACCOUNT_MAX and _is_storable(text) and text.isprintable()
+
+
+def _is_storable(text: str) -> bool:
+    """Whether PostgreSQL can store the text: no NUL, no half of a character."""
+    return storable(text) == text
 
 
 def _command_id(button: bytes, person: str) -> str:
