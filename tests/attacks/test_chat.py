@@ -119,7 +119,7 @@ REFUSED: Final[dict[str, tuple[Make, str]]] = {
     "a code that was made up": (code("connect " + "A" * 43), "not good"),
     "an account with a NUL": (press(who="U0\0ANN"), "hai-flow chat connect|^$"),
     "an account of a hundred thousand signs": (press(who="U" * 100_000), "hai-flow chat connect|^$"),
-    "no account": (press(who=""), "hai-flow chat connect|^$"),
+    "no account": (press(who=""), "hai-flow chat connect|not of the|^$"),
     "an account with hidden signs": (press(who="U0\u202eANN"), "hai-flow chat connect|^$"),
     "a button with a NUL": (press(token="A\0" * 43), "not good any more|^$"),
     "a button of a hundred thousand signs": (press(token="A" * 100_000), "not good any more|^$"),

@@ -93,7 +93,7 @@ def desk(postgres_server: Server, built: Path, driver: rig.Driver) -> Iterator[D
         people = People(dsn)
         headers = {**YAML, **people.person("user:pat", roles=["publisher"])}
         files = [(FLOWS / f"{each}.flow.yaml").read_text() for each in ("payout", "visit")]
-        for source in (*files, FLOW, SHORT):
+        for source in (*files, FLOW, SHORT, FILED):
             published = httpx2.post(f"{server.url}/v1/workflows", content=source, headers=headers, timeout=PATIENCE)
             assert published.status_code == 201, published.text
         desk = Desk(site, server, people)
@@ -596,6 +596,49 @@ def test_the_inbox_lists_the_readers_questions_and_decides_several(desk: Desk, s
     page.words("Nothing is waiting for you").there()
 
 
+@pytest.mark.timeout(240)
+def test_files_cut_off_by_the_end_of_a_token_go_to_their_own_questions(desk: Desk, show: Show, tmp_path: Path) -> None:
+    """Each is sent once the page has given another token; one that was chosen instead stays."""
+    for who in ("one", "two"):
+        desk.ask("filed", f"file-{who}", who=who)
+    first = desk.token("user:ann", expires_in=6)
+    page = show('<hai-inbox id="a" sending="once"></hai-inbox>', {"a": first})
+    for name in ("first", "second", "third"):
+        (tmp_path / name).write_text(name)
+
+    def choose(name: str) -> None:
+        page.label("Scan").play("setInputFiles", str(tmp_path / name))
+
+    def open_question(who: str) -> None:
+        page.role("button", {f"/Scan of {who}/": ""}).click()
+        page.role("heading", f"Scan of {who}?").there()
+
+    def give_token(**more: Any) -> None:
+        page.evaluate(f"document.querySelector('#a').token = '{desk.token('user:ann', **more)}'")
+        page.words("The page has to sign you in again").gone()
+
+    open_question("one")
+    page.words("The page has to sign you in again").there()
+    choose("first")
+    page.locator("#a .note.bad").first().there()
+    give_token(expires_in=6)
+    page.words("first").there()
+    page.words("Uploading").gone()
+    page.press("Escape")
+    open_question("two")
+    page.words("first").gone()
+    page.words("The page has to sign you in again").there()
+    choose("second")
+    choose("third")
+    give_token()
+    page.words("third").there()
+    page.words("Uploading").gone()
+    page.press("Escape")
+    open_question("two")
+    page.words("third").there()
+    page.words("second").gone()
+
+
 def test_a_file_is_drawn_and_downloaded_without_a_shareable_address(desk: Desk, show: Show) -> None:
     headers = {**desk.people.person("user:olga", roles=["operator", "decider"]), "Content-Type": "image/png"}
     file = desk.http.post("/v1/files?name=damage.png", content=PNG, headers=headers).raise_for_status().json()["id"]
@@ -623,6 +666,17 @@ def test_a_page_whose_origin_the_deployment_does_not_name_loads_nothing(driver: 
         page.close()
 
 
+FILED = """
+hai: flow/v1
+name: filed
+version: 1
+input: {type: object, properties: {who: {type: string}}}
+steps:
+  - ask:
+      title: "Scan of ${{ input.who }}?"
+      from: anyone
+      form: {type: object, required: [scan], properties: {scan: {type: string, format: file, title: Scan}}}
+"""
 SHORT = """
 hai: flow/v1
 name: short

@@ -1,11 +1,11 @@
 // A form of a JSON Schema. The server alone judges what is in it; its findings are shown at their fields.
 
-import { useEffect, useId, useRef, useState } from "react";
+import { useContext, useEffect, useId, useRef, useState } from "react";
 import { onSignedOut, upload } from "../api/client.ts";
 import { unsent } from "../api/leaving.ts";
 import { type FieldFinding, type Problem, asProblem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
-import { useWho } from "../context.ts";
+import { SessionContext } from "../context.ts";
 import { host } from "../host.ts";
 import { isObject, pointer } from "../logic/json.ts";
 import { type Schema, type Variant, beginning, fieldOf, joined, variantOf } from "../logic/schema.ts";
@@ -471,19 +471,25 @@ function FileInput({ common, form, path, value, onChange }: { common: Common; fo
       latest.current = () => undefined; // the entry was removed meanwhile
     };
   });
-  const place = `${useWho() ?? ""} ${form} ${path}`;
+  const session = useContext(SessionContext); // another one each time that the reader has signed in
+  const place = `${session?.principal ?? ""} ${form} ${path}`;
   const away = useRef(false);
+  const chosen = useRef<File | undefined>(undefined); // what comes of one that another has replaced counts no more
   const choose = (file: File | undefined): void => {
     if (file === undefined) return;
+    chosen.current = file;
+    unsent.delete(place);
     setSent({ name: file.name, problem: null, busy: true });
     upload(file).then(
       (id) => {
+        if (chosen.current !== file) return;
         setSent({ name: file.name, problem: null, busy: false });
         names.set(id, file.name);
         if (away.current) unsent.set(place, file);
         else latest.current(id);
       },
       (error: unknown) => {
+        if (chosen.current !== file) return;
         const problem = asProblem(error);
         if (problem.status === 401) unsent.set(place, file);
         setSent({ name: file.name, problem, busy: false });
@@ -491,12 +497,10 @@ function FileInput({ common, form, path, value, onChange }: { common: Common; fo
     );
   };
   useEffect(() => {
-    const file = unsent.get(place);
-    unsent.delete(place);
     signedOut = away.current = false;
-    choose(file);
+    choose(unsent.get(place));
     return () => void (away.current = signedOut);
-  }, []);
+  }, [session]);
   const name = (typeof value === "string" && names.get(value)) || t.decision.file;
   const here = typeof value === "string" && value !== "" ? `/v1/files/${encodeURIComponent(value)}` : null;
   return (
