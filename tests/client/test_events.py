@@ -105,6 +105,7 @@ def shown(event: Any) -> Any:
     return plain(msgspec.to_builtins(event, builtin_types=(datetime,)))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", sorted(ENGINE))
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())

@@ -17,6 +17,7 @@ from tests.corpus.answers import answers_of
 ON_PURPOSE = "if this change is meant: python -m tests.corpus.recorder, and say in the commit what changed and why"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("path", kept.files(), ids=lambda path: path.name.split(".")[0])
 def test_the_runs_of_every_release_fold_to_what_they_were(path: Path) -> None:
     for run in kept.read(path, kept.Kept):

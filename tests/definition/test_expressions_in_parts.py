@@ -50,6 +50,7 @@ NESTED: Final = (
 AROUND: Final = (0, 1, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1_000, 1_001, 4_000)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("source", LISTS)
 @pytest.mark.parametrize("count", AROUND)
 def test_a_loop_in_parts_gives_what_it_gives_in_one_piece(source: str, count: int) -> None:

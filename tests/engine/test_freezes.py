@@ -263,6 +263,7 @@ def test_the_table_of_freezes_has_every_kind_of_step_once() -> None:
     assert [row[0] for row in rows()] == list(STEPS)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("row", list(rows()), ids=lambda row: row[0])
 def test_a_freeze_holds_what_its_table_says_and_a_thaw_goes_on_there(row: list[str], mode: Mode) -> None:

@@ -19,6 +19,7 @@ def test_the_table_has_each_way_each_kind_and_a_cell_for_everybody() -> None:
         assert {len(cells) for cells in rows.values()} == {len(PEOPLE)}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("way", WAYS)
 def test_a_question_is_passed_by_those_alone_that_the_table_says(way: str) -> None:
     cells = {

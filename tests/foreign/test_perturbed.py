@@ -99,6 +99,7 @@ def responses(chance: random.Random, calls: list[tuple[str, str, str]]) -> bytes
     return stream(event("response.output_text.delta", delta="I do."), *events, completed)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 @pytest.mark.parametrize("seed", range(8))
 def test_calls_are_made_once_in_whatever_way_they_are_written(protocol: Any, seed: int) -> None:

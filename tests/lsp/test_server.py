@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from hai_flow.cli import app
 from tests.lsp.conftest import Editor
 
+pytestmark = pytest.mark.costly
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 TEXT: Final = """hai: flow/v1
 name: order

@@ -85,6 +85,7 @@ def edit(text: str, chance: random.Random) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", range(by_night(200, 12)))
 def test_after_random_edits_all_is_as_if_it_were_read_anew(number: int) -> None:
     chance = random.Random(number)

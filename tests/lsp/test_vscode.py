@@ -18,6 +18,8 @@ from hai_flow.cli import app
 from tests.clients import rig
 from tests.lsp.test_server import broken_files
 
+pytestmark = pytest.mark.costly
+
 HERE: Final = Path(__file__).resolve().parent / "vscode"
 EXTENSION: Final = Path(__file__).resolve().parents[2] / "plugins" / "vscode"
 TEXT: Final = (

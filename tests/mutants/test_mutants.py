@@ -129,6 +129,7 @@ assert (root / "hai_flow/toy.py").read_text() == before
 """
 
 
+@pytest.mark.costly
 def test_the_runner_tells_what_is_noticed_from_what_is_not(tmp_path: Path) -> None:
     for name, text in TOY.items():
         path = tmp_path / name

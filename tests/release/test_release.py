@@ -68,6 +68,7 @@ def test_a_licence_that_may_not_come_along_stops_the_release() -> None:
             bill.demand_licences(of(licence))
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(600)  # the first time fetches the schema's package
 def test_the_bill_is_one_of_cyclonedx() -> None:
     components = [Component("pypi", "a", "1.0", "MIT"), Component("npm", "@b/c", "2.0", "MIT", {"SHA-512": "0" * 128})]
@@ -84,6 +85,7 @@ def test_the_bill_is_one_of_cyclonedx() -> None:
         assert done.returncode == code, done.stderr
 
 
+@pytest.mark.costly
 def test_a_release_is_tried_with_each_python_here_this_one_included() -> None:
     assert sys.version_info[:2] in trial.pythons()
     assert set(trial.pythons()) <= set(trial.SUPPORTED)

@@ -26,6 +26,8 @@ from hai_flow.wire.dialects.log import LOG
 from tests.sim.world import Simulation
 from tests.support.runs import Play
 
+pytestmark = pytest.mark.costly
+
 RUNS: Final = 60
 # What a decision says of the flow. Turns, and what hangs on them, are each run's own.
 TOLD: Final = (

@@ -9,6 +9,8 @@ import pytest
 from tests.sim.mutants import FOUND_BY, MUTANTS, Mutant
 from tests.sim.world import FAULTS, simulate
 
+pytestmark = pytest.mark.costly
+
 RUNS = 200
 BUDGET = 600  # seeds that a mutant may survive, after the one that found it before
 
