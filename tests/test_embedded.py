@@ -22,6 +22,8 @@ from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
 from hai_flow.reachable import reachable_directory
 
+pytestmark = pytest.mark.costly
+
 ROOT = Path(__file__).resolve().parents[1]
 DEBIAN = Path("/usr/lib/postgresql/15/bin")
 UNPRIVILEGED = 1000
