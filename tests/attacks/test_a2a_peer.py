@@ -202,6 +202,7 @@ def call_agent(http: httpx2.Client, agent: Agent, name: str) -> str:
     return id
 
 
+@pytest.mark.costly
 def test_a_stop_waits_for_no_agent_and_cancels_its_task_behind_a_kill(
     postgres_server: Server,
 ) -> None:

@@ -326,6 +326,7 @@ def named(act: Act) -> str:
     return act.__name__
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("act", sample([retry, fork_whole, give_feedback, begin_anew], 2), ids=named)
 async def test_an_answer_between_two_steps_of_an_archive_is_in_the_last_one(
     world: World, monkeypatch: pytest.MonkeyPatch, act: Act
@@ -333,6 +334,7 @@ async def test_an_answer_between_two_steps_of_an_archive_is_in_the_last_one(
     await archive_in_every_order(world, monkeypatch, prune, act)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("act", [approve, retry, skip, fork, fork_whole, give_feedback, begin_anew], ids=named)
 async def test_a_thread_is_archived_and_removed_between_two_steps_of_an_act(
     world: World, monkeypatch: pytest.MonkeyPatch, act: Act
@@ -421,6 +423,7 @@ async def paid_runs(world: World) -> list[str]:
     return [each["id"] for each in await world.runs() if await has_paid(world.http[0], each["id"])]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("held", "other"), [(fork, approve), (approve, fork), (fork_whole, approve)], ids=named)
 async def test_a_fork_and_an_answer_pay_once_whatever_comes_first(
     world: World, monkeypatch: pytest.MonkeyPatch, held: Act, other: Act

@@ -43,6 +43,7 @@ async def ask(runtime: Runtime, run_id: UUID, command: c.Command, asked: AuditAc
     return await runtime.committer.submit(run_id, LOCAL_TENANT, command, asked=asked, **how)
 
 
+@pytest.mark.costly
 async def test_who_controls_a_run_is_recorded_with_the_reason(make: Make, eye: Connection) -> None:
     runtime = await make()
     run_id = (await start(runtime, ASK)).run_id

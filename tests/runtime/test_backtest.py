@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
+import pytest
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
@@ -128,6 +129,7 @@ async def test_runs_that_can_not_be_read_are_counted_by_reason(make: Make, eye: 
     assert not result.differs
 
 
+@pytest.mark.costly
 async def test_runs_with_agents_and_children_go_the_same_way_new_prompts_unknown(
     make: Make, eye: Connection, database_url: str, tmp_path: Path
 ) -> None:

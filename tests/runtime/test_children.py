@@ -210,6 +210,7 @@ async def test_a_growing_call_of_a_grandchild_shows_above_and_once_in_its_thread
     assert await eye.fetchval("SELECT count(*) FROM messages WHERE thread_id = $1", str(root)) == 1
 
 
+@pytest.mark.costly
 async def test_a_grandchilds_stream_delivered_twice_is_heard_once(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +233,7 @@ async def test_a_grandchilds_stream_delivered_twice_is_heard_once(
     assert await spoken(runtime, root) == [("sub/inner/look", "attempt 1 begins and ends", False, False)]
 
 
+@pytest.mark.costly
 async def test_nothing_that_a_grandchild_streams_is_lost_or_repeated_by_a_kill(
     make: Make, eye: Connection, database_url: str
 ) -> None:

@@ -640,6 +640,7 @@ async def test_chunks_of_a_holder_that_was_fenced_off_are_dropped(make: Make, ey
     assert not any(isinstance(event, e.MessageChunk) for event in await log_of(eye, run_id))
 
 
+@pytest.mark.costly
 async def test_snapshots_change_nothing_and_deleting_them_changes_nothing(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -717,6 +718,7 @@ async def test_the_cache_is_bounded_and_what_was_evicted_is_found_again(make: Ma
     assert runtime.committer.cache.bytes == sum(hot.bytes for hot in runtime.committer.cache) == 0
 
 
+@pytest.mark.costly
 async def test_the_cache_counts_the_size_of_a_state_and_not_of_its_log(make: Make) -> None:
     a, b, other = await make(), await make(cache_bytes_max=400 * 1024), await make()
     run_id = (await start(a, LISTENING)).run_id
