@@ -75,6 +75,9 @@ NEITHER: list[dict[str, Any]] = [
     {"content": '{"approved": true, "reason": 7}'}, {"decision": "approve", "values": {"n": 1}}, {"values": {}},
     {"decision": "approve", "reason": "a\x00b"}, {"error": "no"}, {"result": 0}, {"result": 1.0}, {},
     {"content": '{"decision": "confirmed"}'}, {"content": '{"approved": "yes"}'},
+    {"result": {"approved": True}, "edits": {"n": 1}}, {"result": True, "reason": "but only 1"},
+    {"result": {"approved": True}, "values": {"n": 1}}, {"decision": "approve", "result": {"decision": "reject"}},
+    {"content": "yes", "result": False}, {"content": "yes", "decision": "reject"}, {"decision": "approve", "result": 7},
 ]  # fmt: skip
 
 

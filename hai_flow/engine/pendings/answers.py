@@ -92,26 +92,36 @@ _PARTS: Final = {
 }
 """The parts of an answer that each kind of question takes. Nothing that a person sent is dropped: a part that has no
 meaning for the question refuses the answer."""
+_WHOLE: Final = frozenset({"content", "result"})
+"""The parts that are a decision as a whole, in one object or word."""
 _SUBMITS: Final = ("submit", "answer", ACCEPT)
 _INQUIRY_PARTS: Final = _PARTS["ask"] | {"decision", "reason", "error"}
 
 
 def _demand_parts(opened: PendingOpened, answer: PendingAnswer) -> None:
-    """Raises Rejected(422) if the answer has a part that this kind of question does not take."""
-    present = (
+    """Raises Rejected(422) if the answer has a part that this kind of question does not take, or a decision in two
+    forms, of which one would be dropped."""
+    present = {
         name
         for name in answer.__struct_fields__
         if name not in ("id", "superseded") and getattr(answer, name) not in (None, msgspec.UNSET)
-    )
+    }
     expected = _PARTS[opened.kind] if opened.inquiry is None else _INQUIRY_PARTS
     if opened.kind == "ask" and answer.decision in _SUBMITS:
         expected |= {"decision"}  # it says what the values say: that the form is filled in
-    unexpected = sorted(set(present) - expected)
+    unexpected = sorted(present - expected)
     if unexpected:
         takes = ", ".join(sorted(expected - {"content"}))
         remedy = " It is a form: answer it with `values`." if opened.kind == "ask" else ""
         raise answer_refusal(
             opened, f"this question takes {takes}; found {', '.join(unexpected)}, which would be ignored.{remedy}"
+        )
+    beside = sorted(present - _WHOLE - {"digest"}) or sorted(present & _WHOLE)[1:]
+    if opened.kind in ("approve", "gate") and present & _WHOLE and beside:
+        raise answer_refusal(
+            opened,
+            f"expected the decision either in one object or in parts, found {', '.join(beside)} beside the object, "
+            "where it would be ignored.",
         )
 
 
