@@ -207,6 +207,18 @@ def test_lines_that_are_no_messages_are_answered_and_the_others_go_on(url: str) 
     assert codes == [-32700, -32700, -32700, -32600]
 
 
+def test_a_request_that_can_not_be_held_is_answered_by_its_id(url: str) -> None:
+    half = (
+        r'{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "x", "arguments": {"a": "\ud800"}}}'
+    )
+    marked = b"\xef\xbb\xbf" + message("tools/list", 1).encode()
+    lines = [marked, *(half % id for id in ("7", '"a"', "1e3", r'"\ud800"', str(2**60), "true"))]
+    answers = exchange(url, *lines)
+    assert [each["id"] for each in answers if "result" in each] == [1]
+    assert {each["id"] for each in answers if "error" in each} == {7, "a", None}
+    assert all("one JSON-RPC message on each line: " in each["error"]["message"] for each in answers if "error" in each)
+
+
 def test_a_stream_ends_with_its_input_and_a_cancelled_request_unanswered(url: str) -> None:
     listen = message("subscriptions/listen", 1, notifications={"taskIds": ["x"]})
     slow = message("tools/call", 2, name="slow_compute", arguments={"seconds": 600})

@@ -589,6 +589,7 @@ AGAIN: Final[list[Case]] = [  # and what the next fifty wrong files showed
     ("hai:flow/v1\nname«: a\nversion: 1\nsteps: [{say: hi}]\n", "yaml.syntax", "the line before needs a space after its colon"),
     ("hai: flow/v1\nname: a\nversion: 1\nsteps\n  - say«: hi\n", "yaml.syntax", "line 4 is read as a key: write a colon behind it"),
     ("steps:\n  - say: |\n    hello\n    «world\n", "yaml.syntax", "or indent it further"),
+    ("steps:\n  - say: hi\n«```\n", "yaml.syntax", "leave out the lines with ```"),
     ("steps: [{approve: {title: a, from: anyone, on_deadline: «{escalate: , from: role:boss, deadline: 1d}}}]\n", "deadline.outcome", "indent `from` and `deadline` further, to stand inside of `escalate`"),
     ("steps: [{call: mail.send, approval: {from: anyone}, «quorum: 2}]\n", "shape.unknown_key", "it stands inside of `approval`"),
     ("steps: [{call: mail.send, «save_as: x}]\n", "shape.unknown_key", "what a step gives is `steps.ID.output`"),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
+import json
 import sys
 import threading
 import uuid
@@ -102,10 +104,11 @@ class Bridge:
     def _take(self, line: bytes, group: asyncio.TaskGroup) -> None:
         from hai_flow import values
 
+        line = line.removeprefix(codecs.BOM_UTF8)
         try:
             message = values.loads(line)
-        except ValueError:
-            _write(_error(None, _PARSE_ERROR, "expected one JSON-RPC message on each line."))
+        except ValueError as error:
+            _write(_error(_id_in(line), _PARSE_ERROR, f"expected one JSON-RPC message on each line: {error}."))
             return
         if not isinstance(message, dict):
             _write(_error(None, _INVALID, "expected a JSON-RPC message, an object."))
@@ -254,6 +257,20 @@ def _format_sentence(status: int, content: bytes, retry_after: str | None) -> st
 def _refuse(id: str | int | None, sentence: str) -> None:
     if id is not None:
         _write(_error(id, _INTERNAL, sentence))
+
+
+def _id_in(line: bytes) -> str | int | None:
+    """The id of a request that no run could hold, so that its client does not wait; None where there is none."""
+    from hai_flow import foreign
+
+    try:
+        message = json.loads(line, object_pairs_hook=foreign.demand_one_value_each)
+    except (ValueError, RecursionError):
+        return None
+    id = message.get("id") if isinstance(message, dict) else None
+    if isinstance(id, str):
+        return id if id.isprintable() else None
+    return id if isinstance(id, int) and not isinstance(id, bool) and abs(id) < 2**53 else None
 
 
 def _error(id: str | int | None, code: int, sentence: str) -> bytes:

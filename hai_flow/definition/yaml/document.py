@@ -204,6 +204,7 @@ def parse_once(source: bytes, file: str) -> Document:
 
 
 _MENDS_MAX: Final = 8
+_FENCE: Final = "```"  # of a block of Markdown, as language models write one around their YAML
 _LINE = re.compile(r"([ \t]*(?:- +)*)((?:[\w-]+:(?: +|$))?)(.*)")
 
 
@@ -238,7 +239,7 @@ def _fill_line(line: str, *, whole: bool) -> str:
     assert match is not None, "every line matches"
     indent, key, value = match.groups()
     indent = indent.replace("\t", " ")
-    return " " * len(line) if whole else indent + key + "x" * len(value)
+    return " " * len(line) if whole or line.startswith(_FENCE) else indent + key + "x" * len(value)
 
 
 _UNREADABLE: Final = ("yaml.syntax", "yaml.key")
@@ -712,6 +713,8 @@ class _Builder:
             return hole
         if len(line) < _LINE_MAX and _STARTS_FLOW.search(line):
             return "; text that begins with `{`, `[`, `*` or `&` must be quoted"
+        if line.startswith(_FENCE):
+            return "; leave out the lines with ``` around the YAML"
         if "cannot start any token" in problem:
             return "; text that begins with `@`, `%` or a backtick must be quoted"
         if "quoted scalar" in problem or "<scalar>" in problem:
