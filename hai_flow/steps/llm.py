@@ -48,7 +48,7 @@ from hai_flow.steps.agent import (
 )
 from hai_flow.steps.files import NO_FILES, RunFiles, with_files
 from hai_flow.steps.runner import Attempt, Runner, Stream
-from hai_flow.steps.secrets import Secrets, Use, hide_secrets
+from hai_flow.steps.secrets import Secrets, Use, are_any_hidden, hide_secrets
 from hai_flow.values import Json, storable
 
 log = structlog.get_logger(__name__)
@@ -292,7 +292,7 @@ class _Calls:
 def _without_secrets(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """The messages without the value of any secret that this process has resolved: a value can get there by a tool's
     result, and no model needs it."""
-    return tuple(map(_message_without_secrets, messages))
+    return tuple(map(_message_without_secrets, messages)) if are_any_hidden() else messages
 
 
 def _message_without_secrets(message: Message) -> Message:

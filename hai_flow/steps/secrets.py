@@ -80,9 +80,14 @@ _seen: Final = Hider(VALUES_MAX)  # values that this process has resolved
 _of_attempt: Final[ContextVar[frozenset[str]]] = ContextVar("forms_of_attempt", default=frozenset())
 
 
+def are_any_hidden() -> bool:
+    """Whether `hide_secrets` has anything to hide here."""
+    return bool(_seen or _of_attempt.get())
+
+
 def hide_secrets(value: Json) -> Json:
     """`value` without any secret that was resolved in this process, and without those of the attempt itself."""
-    return values.with_texts(value, _hide_text, names=True) if _seen or _of_attempt.get() else value
+    return values.with_texts(value, _hide_text, names=True) if are_any_hidden() else value
 
 
 def _hide_text(text: str) -> str:
