@@ -28,6 +28,7 @@ _META: Final = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
 }
+_INPUT: Final = {"order": "A-1"}
 _IDS: Final = itertools.count(1)
 
 
@@ -57,11 +58,11 @@ async def measure(dsn: str, samples: int) -> dict[str, Any]:
 
 
 def _rest() -> tuple[str, dict[str, Any], dict[str, str]]:
-    return "/v1/runs", {"workflow": "bench_question"}, {}
+    return "/v1/runs", {"workflow": "bench_question", "input": _INPUT}, {}
 
 
 def _mcp_start() -> tuple[str, dict[str, Any], dict[str, str]]:
-    return _mcp("tools/call", {"name": "bench_question", "arguments": {}}, "bench_question")
+    return _mcp("tools/call", {"name": "bench_question", "arguments": _INPUT}, "bench_question")
 
 
 def _mcp(method: str, params: dict[str, Any], name: str) -> tuple[str, dict[str, Any], dict[str, str]]:
@@ -74,7 +75,7 @@ def _mcp(method: str, params: dict[str, Any], name: str) -> tuple[str, dict[str,
 
 
 def _a2a() -> tuple[str, dict[str, Any], dict[str, str]]:
-    message = {"messageId": f"m{next(_IDS)}", "role": "ROLE_USER", "parts": [{"data": {}}]}
+    message = {"messageId": f"m{next(_IDS)}", "role": "ROLE_USER", "parts": [{"data": _INPUT}]}
     params = {"message": message, "configuration": {"returnImmediately": True}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
     return "/workflows/bench_question/a2a", body, {"a2a-version": "1.0"}

@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse, Response
 import hai_flow
 from hai_flow import values
 from hai_flow.api.a2a.operations import (
+    BLOCKING_SECONDS,
     CalledAgent,
     piece_of,
     read_history_length,
@@ -38,6 +39,7 @@ from hai_flow.api.a2a.push_configs import (
 from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.http.stream import Frames
+from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp_resource import base_of
 from hai_flow.api.permissions.principals import open_to_everybody
 from hai_flow.api.permissions.rights import Right
@@ -275,7 +277,7 @@ class _A2aExchange:
             if method == "SendStreamingMessage":
                 return await self._stream(access, task, after=None, to_the_end=False)
             if not at_once:
-                task = await agent.settle(access, task)
+                _, task = await mcp_runs.settle(access, task.state.run_id, BLOCKING_SECONDS, known=task)
             return await self._result({"task": await read_task(task, history=history)})
         if method in ("GetTask", "CancelTask"):
             history = read_history_length(params)

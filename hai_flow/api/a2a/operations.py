@@ -105,10 +105,6 @@ class CalledAgent:
             raise a2a.unknown_task()
         return access, task
 
-    async def settle(self, access: Access, shown: RunView) -> RunView:
-        """The task as soon as it has ended or asks somebody."""
-        return (await mcp_runs.settle(access, shown.state.run_id, BLOCKING_SECONDS))[1]
-
     async def cancel(self, params: Mapping[str, Json]) -> RunView:
         """Ask the run to stop, and wait a moment for it. Raises Fault where it is over."""
         access, task = await self.look(params.get("id"))

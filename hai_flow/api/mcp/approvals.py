@@ -52,7 +52,7 @@ def _result(approval: dict[str, Any]) -> dict[str, Any]:
     status = approval["status"]
     text = says.get(status, f"Do not act: this is {status}. {approval['reason'] or ''}".strip())
     fields = ("id", "status", "action", "arguments", "edited", "digest", "page", "expires_at", "reason", "error")
-    return {**make_text_result(text), "structuredContent": {name: approval[name] for name in fields}}
+    return make_text_result(text, {name: approval[name] for name in fields})
 
 
 TOOLS: Final = (
@@ -61,38 +61,28 @@ TOOLS: Final = (
         "Asks people whether an action may be taken with exactly these arguments. Act only after consume_approval has "
         "said yes.",
         {
-            "type": "object",
-            "required": ["action", "arguments"],
-            "additionalProperties": False,
-            "properties": {
-                "action": {**_TEXT, "maxLength": 200},
-                "arguments": {"type": "object"},
-                "policy": {"type": "object", "description": 'who decides: {"from": ["role:finance"], "quorum": 2}'},
-                "workflow": {**_TEXT, "maxLength": 200, "description": "one that asks in its own way"},
-                "expires_in": {**_TEXT, "maxLength": 40, "description": "30m, 1d"},
-                "title": {**_TEXT, "maxLength": 300},
-                "message": {"type": "string", "maxLength": 10_000},
-                "seconds": _SECONDS,
-            },
+            "action": {**_TEXT, "maxLength": 200},
+            "arguments": {"type": "object"},
+            "policy": {"type": "object", "description": 'who decides: {"from": ["role:finance"], "quorum": 2}'},
+            "workflow": {**_TEXT, "maxLength": 200, "description": "one that asks in its own way"},
+            "expires_in": {**_TEXT, "maxLength": 40, "description": "30m, 1d"},
+            "title": {**_TEXT, "maxLength": 300},
+            "message": {"type": "string", "maxLength": 10_000},
+            "seconds": _SECONDS,
         },
-        _request, (Right.SPEAK, Right.START_RUNS),
+        _request, (Right.SPEAK, Right.START_RUNS), ("action", "arguments"),
     ),
     ServedTool(
         "consume_approval", "Consume an approval",
         "Says yes once, for exactly the arguments that were approved, and refuses ever after. Take the action right "
         "behind it.",
         {
-            "type": "object",
-            "required": ["approval_id"],
-            "additionalProperties": False,
-            "properties": {
-                "approval_id": {**_TEXT, "maxLength": 100},
-                "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-                "action": {**_TEXT, "maxLength": 200},
-                "arguments": {"type": "object"},
-                "seconds": _SECONDS,
-            },
+            "approval_id": {**_TEXT, "maxLength": 100},
+            "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            "action": {**_TEXT, "maxLength": 200},
+            "arguments": {"type": "object"},
+            "seconds": _SECONDS,
         },
-        _consume, (Right.ANSWER,),
+        _consume, (Right.ANSWER,), ("approval_id",),
     ),
 )  # fmt: skip

@@ -20,6 +20,8 @@ EXPLAIN: Final = "explain_finding"
 SEARCH: Final = "search_patterns"
 VALIDATE: Final = "validate_workflow"
 TEST: Final = "test_workflow"
+_SOURCE: Final[dict[str, Any]] = {"type": "string", "description": "the workflow's YAML"}
+_TESTS: Final = {"type": "string", "description": "the YAML of its tests; the file that they name is not read"}
 _FINDINGS: Final[dict[str, Any]] = {"type": "array", "items": {"type": "object"}}
 _CUT: Final[dict[str, Any]] = {"type": "boolean", "description": "the lists are too large, and left out"}
 
@@ -45,7 +47,7 @@ async def _explain(access: Access, given: Mapping[str, Any], call: Call) -> dict
     explained = skill.explain_finding(given["code"])
     if explained is None:
         raise Rejected(422, "request.invalid", "/code: the language has no part of this name; read the finding's text.")
-    return {**make_text_result("\n".join(explained["grammar"])), "structuredContent": explained}
+    return make_text_result("\n".join(explained["grammar"]), explained)
 
 
 async def _search(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -57,7 +59,7 @@ async def _search(access: Access, given: Mapping[str, Any], call: Call) -> dict[
     ]
     text = "\n\n".join(f"# {each['name']}: {each['description']}\n{each['workflow']}" for each in patterns)
     some = f"No pattern has these words; there are {', '.join(TEMPLATES)}."
-    return {**make_text_result(text or some), "structuredContent": {"patterns": patterns}}
+    return make_text_result(text or some, {"patterns": patterns})
 
 
 def _result(lines: list[str], content: dict[str, Any]) -> dict[str, Any]:
@@ -66,19 +68,14 @@ def _result(lines: list[str], content: dict[str, Any]) -> dict[str, Any]:
     text = "\n".join(lines).encode(errors="replace")[-TEXT_BYTES_MAX:].decode(errors="ignore")
     if len(values.dumps(content)) > 2 * TEXT_BYTES_MAX:
         content = {name: value for name, value in content.items() if not isinstance(value, list)} | {"truncated": True}
-    return {**make_text_result(text), "structuredContent": content}
-
-
-def _texts(**properties: str) -> dict[str, Any]:
-    described = {name: {"type": "string", "description": text} for name, text in properties.items()}
-    return {"type": "object", "properties": described, "required": list(described), "additionalProperties": False}
+    return make_text_result(text, content)
 
 
 AUTHORING: Final[tuple[ServedTool, ...]] = (
     ServedTool(
         VALIDATE, "Check a workflow",
         "Every finding of a workflow document, with its place. Stores nothing.",
-        _texts(source="the workflow's YAML"), _validate, (Right.CHECK_WORKFLOWS,), reads=True,
+        {"source": _SOURCE}, _validate, (Right.CHECK_WORKFLOWS,), ("source",), reads=True,
         output={
             "type": "object", "required": ["valid"],
             "properties": {"valid": {"type": "boolean"}, "findings": _FINDINGS, "truncated": _CUT},
@@ -88,8 +85,8 @@ AUTHORING: Final[tuple[ServedTool, ...]] = (
         TEST, "Test a workflow",
         "Plays the tests of a workflow in memory: the real engine, with mocks for what it calls. Performs no effect "
         "and stores nothing.",
-        _texts(source="the workflow's YAML", tests="the YAML of its tests; the file that they name is not read"),
-        _test, (Right.CHECK_WORKFLOWS,), reads=True,
+        {"source": _SOURCE, "tests": _TESTS},
+        _test, (Right.CHECK_WORKFLOWS,), ("source", "tests"), reads=True,
         output={
             "type": "object", "required": ["passed", "failed"],
             "properties": {
@@ -103,7 +100,8 @@ AUTHORING: Final[tuple[ServedTool, ...]] = (
     ServedTool(
         EXPLAIN, "Explain a finding",
         "What the grammar says about the part of the language that a finding is about, and the patterns that have it.",
-        _texts(code="the code of a finding, like `set.unknown`"), _explain, (Right.CHECK_WORKFLOWS,), reads=True,
+        {"code": {"type": "string", "description": "the code of a finding, like `set.unknown`"}},
+        _explain, (Right.CHECK_WORKFLOWS,), ("code",), reads=True,
         output={
             "type": "object", "required": ["code", "grammar"],
             "properties": {
@@ -115,7 +113,8 @@ AUTHORING: Final[tuple[ServedTool, ...]] = (
     ),
     ServedTool(
         SEARCH, "Search patterns", "Tested workflows to begin with, by words of what is wanted, with their tests.",
-        _texts(query="like `approval deadline` or `wait for an event`"), _search, (Right.CHECK_WORKFLOWS,), reads=True,
+        {"query": {"type": "string", "description": "like `approval deadline` or `wait for an event`"}},
+        _search, (Right.CHECK_WORKFLOWS,), ("query",), reads=True,
         output={
             "type": "object", "required": ["patterns"],
             "properties": {"patterns": {"type": "array", "items": {"type": "object"}}},

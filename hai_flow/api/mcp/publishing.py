@@ -74,7 +74,7 @@ async def _draft(access: Access, params: Mapping[str, Any], call: Call) -> dict[
     reason = view["reason"] or (view["error"] or {}).get("message", "")
     text = says.get(status, f"It is not published: {status}. {reason}".strip())
     content = {"status": status, "workflow": arguments["workflow"], "approval": view["id"], "page": page}
-    return {**make_text_result(text), "structuredContent": content}
+    return make_text_result(text, content)
 
 
 async def _key_of(access: Access, about: list[Any]) -> str:
@@ -150,19 +150,14 @@ TOOLS: Final = (
         "Asks a person who may publish, with the document, what is new against the latest version, and the runs that "
         "wait at steps that are gone. Call it again with the same source: it publishes once somebody has approved.",
         {
-            "type": "object",
-            "required": ["source"],
-            "additionalProperties": False,
-            "properties": {
-                "source": {"type": "string", "minLength": 1, "description": "the workflow's YAML, without findings"},
-                "attempt": {
-                    "type": "integer", "minimum": 1, "maximum": 100, "default": 1,
-                    "description": "a higher number asks anew, where the same document was rejected or has expired",
-                },
-                "seconds": {"type": "integer", "minimum": 0, "maximum": 50, "default": 0, "description": "to wait"},
+            "source": {"type": "string", "minLength": 1, "description": "the workflow's YAML, without findings"},
+            "attempt": {
+                "type": "integer", "minimum": 1, "maximum": 100, "default": 1,
+                "description": "a higher number asks anew, where the same document was rejected or has expired",
             },
+            "seconds": {"type": "integer", "minimum": 0, "maximum": 50, "default": 0, "description": "to wait"},
         },
-        _draft, (Right.CHECK_WORKFLOWS,),
+        _draft, (Right.CHECK_WORKFLOWS,), ("source",),
         output={
             "type": "object", "required": ["status", "workflow"],
             "properties": {

@@ -53,19 +53,18 @@ class McpSessions:
         return f"{payload}.{_seal(self._keys.opening[0], principal, payload)}"
 
     async def find(self, principal: str, id: str) -> Session | None:
-        """As `resume`, of a session whose key this process may not have yet, too."""
-        session = self.resume(principal, id)
-        if session is None:
-            await self._keys.refresh(None, is_known=False)
-            session = self.resume(principal, id)
-        return session
-
-    def resume(self, principal: str, id: str) -> Session | None:
-        """The session of this id; None: it is none of this principal."""
+        """The session of this id, also of one whose key this process may not have yet; None: it is none of this
+        principal."""
         payload, _, seal = id.rpartition(".")
-        seals = (_seal(key, principal, payload) for key in self._keys.opening)
-        if not id.isascii() or not any(hmac.compare_digest(seal, each) for each in seals):
-            return None
+
+        def is_ours() -> bool:
+            seals = (_seal(key, principal, payload) for key in self._keys.opening)
+            return id.isascii() and any(hmac.compare_digest(seal, each) for each in seals)
+
+        if not is_ours():
+            await self._keys.refresh(None, is_known=False)
+            if not is_ours():
+                return None
         modes = payload.partition(".")[0]
         return Session(id, "f" in modes, "u" in modes)
 

@@ -26,14 +26,16 @@ Function: TypeAlias = Callable[[Access, Mapping[str, Any], Call], Awaitable[dict
 
 @dataclass(frozen=True)
 class ServedTool:
-    """A tool that needs one of `rights`. `reads`: it changes nothing. `destroys`: it may end what others rely on."""
+    """A tool that needs one of `rights`. `properties`: the schemas of its arguments, of which some are `required`.
+    `reads`: it changes nothing. `destroys`: it may end what others rely on."""
 
     name: str
     title: str
     description: str
-    input: dict[str, Any]
+    properties: dict[str, Any]
     function: Function
     rights: tuple[Right, ...]
+    required: tuple[str, ...] = ()
     output: dict[str, Any] | None = None
     reads: bool = False
     destroys: bool = False
@@ -42,6 +44,12 @@ class ServedTool:
     def is_for(self, access: Access) -> bool:
         """Whether the caller has one of the rights."""
         return any(access.principal.may(right) for right in self.rights)
+
+    @cached_property
+    def input(self) -> dict[str, Any]:
+        """The schema of the arguments."""
+        required = list(self.required)
+        return {"type": "object", "properties": self.properties, "required": required, "additionalProperties": False}
 
     @cached_property
     def described(self) -> dict[str, Any]:
@@ -78,5 +86,6 @@ class ServedTool:
         return await self.function(access, given, Call(key, progress))
 
 
-def make_text_result(text: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": text}], "isError": False}
+def make_text_result(text: str, content: Any) -> dict[str, Any]:
+    """The result of a call: a text for the model, and the content for programs."""
+    return {"content": [{"type": "text", "text": text}], "structuredContent": content, "isError": False}

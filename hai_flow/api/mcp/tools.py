@@ -28,7 +28,8 @@ def make_refusal_result(rejected: Rejected) -> dict[str, Any]:
     if rejected.status in (429, 503):
         lines.append(f"Try again in {rejected.retry_after} seconds.")
         problem["retry_after"] = rejected.retry_after
-    return {**make_text_result("\n".join(lines)), "isError": True, "_meta": {"hai-flow/problem": problem}}
+    text = {"type": "text", "text": "\n".join(lines)}
+    return {"content": [text], "isError": True, "_meta": {"hai-flow/problem": problem}}
 
 
 async def _get_run(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -46,10 +47,7 @@ async def _answer(access: Access, given: Mapping[str, Any], call: Call) -> dict[
     fields = {name: value for name, value in given.items() if name != "question_id"}
     result = await mcp_runs.answer(access, given["question_id"], fields, call.key)
     text = f"{'Answered already' if result['already'] else 'Answered'}: {result['status']}."
-    return {
-        **make_text_result(text),
-        "structuredContent": {key: result[key] for key in ("id", "run_id", "status", "already")},
-    }
+    return make_text_result(text, {key: result[key] for key in ("id", "run_id", "status", "already")})
 
 
 async def _cancel_run(access: Access, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -72,16 +70,7 @@ async def _list_pending(access: Access, given: Mapping[str, Any], call: Call) ->
         for each in page["items"]
     ]
     content = {"questions": questions, "next_cursor": page["next_cursor"]}
-    return {**make_text_result(values.dumps(content).decode()), "structuredContent": content}
-
-
-def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    return make_text_result(values.dumps(content).decode(), content)
 
 
 _SEES: Final = (Right.SEE_OWN, Right.SEE_RUNS, Right.SEE_INBOX)
@@ -90,48 +79,45 @@ TOOLS: Final[tuple[ServedTool, ...]] = (
     ServedTool(
         "get_run", "Look at a run",
         "A run as it is now: its output, or whom it waits for and the page where that is decided.",
-        _object(("run_id",), run_id=_RUN_ID), _get_run, _SEES, output=RESULT_SCHEMA, reads=True, meta=card.TOOL_META,
+        {"run_id": _RUN_ID}, _get_run, _SEES, ("run_id",), RESULT_SCHEMA, reads=True, meta=card.TOOL_META,
     ),
     ServedTool(
         "wait_run", "Wait for a run",
         "A run as soon as it has ended or asks somebody, at the latest after `seconds`.",
-        _object(
-            ("run_id",), run_id=_RUN_ID,
-            seconds={"type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MAX, "default": 20},
-        ),
-        _wait_run, _SEES, output=RESULT_SCHEMA, reads=True, meta=card.TOOL_META,
+        {"run_id": _RUN_ID, "seconds": {"type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MAX, "default": 20}},
+        _wait_run, _SEES, ("run_id",), RESULT_SCHEMA, reads=True, meta=card.TOOL_META,
     ),
     ServedTool(
         "answer", "Answer a question",
         "Answers a question that asks the caller. Questions that ask other people are refused: they answer on the "
         "question's page. The first answer stands.",
-        _object(
-            ("question_id",),
-            question_id={"type": "string"},
-            values={"type": "object", "description": "of the form, where the question has one"},
-            decision={"type": "string", "maxLength": 100, "description": "one of its options"},
-            edits={"type": "object", "description": "new values of arguments by name, where the question allows edits"},
-            reason={"type": "string", "maxLength": 10_000},
-            digest={"type": "string", "maxLength": 64, "description": "of the question as it was read"},
-            result={"description": "of a call that asks its caller for its result"},
-            error={"type": "string", "maxLength": 10_000},
-        ),
-        _answer, (Right.ANSWER, Right.DECIDE),
+        {
+            "question_id": {"type": "string"},
+            "values": {"type": "object", "description": "of the form, where the question has one"},
+            "decision": {"type": "string", "maxLength": 100, "description": "one of its options"},
+            "edits": {
+                "type": "object", "description": "new values of arguments by name, where the question allows edits",
+            },
+            "reason": {"type": "string", "maxLength": 10_000},
+            "digest": {"type": "string", "maxLength": 64, "description": "of the question as it was read"},
+            "result": {"description": "of a call that asks its caller for its result"},
+            "error": {"type": "string", "maxLength": 10_000},
+        },
+        _answer, (Right.ANSWER, Right.DECIDE), ("question_id",),
     ),
     ServedTool(
         "cancel_run", "Stop a run", "Asks a run to stop. Calls that have begun finish or are cut, none begins.",
-        _object(("run_id",), run_id=_RUN_ID, reason={"type": "string", "maxLength": 2000}),
-        _cancel_run, (Right.SPEAK, Right.CONTROL_RUNS), output=RESULT_SCHEMA, destroys=True,
+        {"run_id": _RUN_ID, "reason": {"type": "string", "maxLength": 2000}},
+        _cancel_run, (Right.SPEAK, Right.CONTROL_RUNS), ("run_id",), RESULT_SCHEMA, destroys=True,
     ),
     ServedTool(
         "list_pending", "List open questions", "The open questions that the caller may see, newest first.",
-        _object(
-            (),
-            limit={"type": "integer", "minimum": 1, "maximum": 50, "default": 20},
-            cursor={"type": "string", "maxLength": 500},
-            workflow={"type": "string", "maxLength": 200},
-            run_id=_RUN_ID,
-        ),
+        {
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 20},
+            "cursor": {"type": "string", "maxLength": 500},
+            "workflow": {"type": "string", "maxLength": 200},
+            "run_id": _RUN_ID,
+        },
         _list_pending, (Right.SEE_OWN, Right.SEE_INBOX), reads=True, meta=card.TOOL_META,
     ),
     *approvals.TOOLS,

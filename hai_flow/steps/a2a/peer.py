@@ -137,14 +137,14 @@ def question_of(task: Mapping[str, Json]) -> Question:
             form, options = pending.get("form"), pending.get("options")
             if isinstance(form, Mapping) and isinstance(form.get("properties"), Mapping):
                 return Question(text, dict(form), {"id": pending["id"]}, digest)
-            if isinstance(options, list) and options:
+            if isinstance(options, list) and options and all(isinstance(each, str) for each in options):
                 about = {name: pending[name] for name in ("id", "digest") if pending.get(name)}
                 return Question(text, _form_of_options(options), about, digest)
     return Question(text, ANSWER_FORM, None, digest)
 
 
 def _form_of_options(options: Sequence[Json]) -> dict[str, Any]:
-    decision = {"type": "string", "enum": [str(each) for each in options]}
+    decision = {"type": "string", "enum": list(options)}
     properties = {"decision": decision, "reason": {"type": "string"}}
     return {"type": "object", "required": ["decision"], "properties": properties}
 
