@@ -28,13 +28,14 @@ _META: Final = {
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
 }
+_FLOW: Final = QUESTION.replace(b"tools:", b"input: {type: object, properties: {order: {type: string}}}\ntools:", 1)
 _INPUT: Final = {"order": "A-1"}
 _IDS: Final = itertools.count(1)
 
 
 async def measure(dsn: str, samples: int) -> dict[str, Any]:
     """Medians of `samples` interleaved requests over the migrated database."""
-    async with running(dsn, QUESTION) as engine:
+    async with running(dsn, _FLOW) as engine:
         app = create_app(engine.runtime.settings, engine.runtime)
         times = [
             (await _seconds(app, *_rest()), await _seconds(app, *_mcp_start()), await _seconds(app, *_a2a()))

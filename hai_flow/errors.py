@@ -123,6 +123,11 @@ class Rejected(HaiFlowError):
         self.retry_after = retry_after
         self.findings = tuple(findings)
 
+    @property
+    def advice(self) -> str:
+        """When to try again, as a sentence behind others; "" where another time changes nothing."""
+        return f" Try again in {self.retry_after} seconds." if self.status in (429, 503) else ""
+
 
 def describe_findings(findings: Iterable[Mapping[str, Any]], root: str = "/") -> list[str]:
     """Each finding as a sentence, behind its place; `root` is that of the value itself."""

@@ -12,12 +12,14 @@ from fastapi import FastAPI
 from mcp.server.connection import Connection
 
 from hai_flow.api.app import create_app
+from hai_flow.api.mcp import runs as mcp_runs
 from hai_flow.api.mcp.catalogue import McpCatalogue
 from hai_flow.api.mcp.server import DATABASE_AWAY
 from hai_flow.engine.state.ids import run_of_pending
-from hai_flow.errors import StoreError
+from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.catalog import workflows
+from hai_flow.store.runs import logs
 from tests.runtime.conftest import Make
 from tests.runtime.conftest import make as make
 from tests.support.mcp_caller import NOTHING, VERSION, WITH_TASKS, Caller
@@ -191,15 +193,35 @@ async def test_a_client_that_goes_ends_its_own_call_alone(make: Make) -> None:
     await streams[1].task
 
 
-async def test_a_call_of_a_tool_lists_no_workflows(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_reads_neither_other_workflows_nor_its_new_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def fail(*_: object, **__: object) -> None:
-        raise AssertionError("a call costs as much as its own workflow")
+        raise AssertionError("a call costs as much as a start by REST")
 
     _, app = await application(make)
+    await start_as(app, "user:ann")
     monkeypatch.setattr(workflows, "list_workflows", fail)
+    with monkeypatch.context() as cached:
+        cached.setattr(logs, "load_run_at", fail)  # a run that has just begun is not read
+        await start_as(app, "user:ann")
     for name, arguments in (("asking", {"a": 1}), ("get_run", {"run_id": await start_as(app, "user:ann")})):
         message = await Exchange(app, "tools/call", {"name": name, "arguments": arguments}).message()
         assert "result" in message
+
+
+async def test_an_answer_over_a_limit_is_told_when_to_come_back(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise Rejected(429, "decisions", "too many", retry_after=7)
+
+    _, app = await application(make)
+    task = {"taskId": await start_as(app, "user:ann")}
+    headers = {"HAI-Act-As": "user:ann"}
+    shown = (await Exchange(app, "tasks/get", task, headers=headers).message())["result"]
+    monkeypatch.setattr(mcp_runs, "answer", refuse)
+    answers = {id: {"action": "accept", "content": {"ok": True}} for id in shown["inputRequests"]}
+    refused = await Exchange(app, "tasks/update", {**task, "inputResponses": answers}, headers=headers).message()
+    assert refused["error"]["message"] == "too many Try again in 7 seconds."
 
 
 async def test_streams_and_managers_end_with_the_runtime_and_begin_with_it(make: Make) -> None:

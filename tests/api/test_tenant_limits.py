@@ -62,6 +62,11 @@ def test_a_tenant_past_its_starts_a_minute_waits_and_another_does_not(strict: Se
         said = {"threadId": unique("t"), "runId": unique("r"), "messages": [user("go")], "tools": []}
         for path in ("awp", "ag-ui"):
             assert refused(busy.post(f"/workflows/waits/{path}", json=said)) == (429, "tenant_runs")
+        message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [{"data": {}}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        for path, sent in (("a2a/message:send", {"message": message}), ("a2a", body)):
+            answer = busy.post(f"/workflows/waits/{path}", json=sent, headers={"A2A-Version": "1.0"})
+            assert (answer.status_code, int(answer.headers["Retry-After"]) >= 1) == (429, True)
         assert 1 <= int(start(busy).headers["Retry-After"]) <= 60
         assert runs(busy) == before
         assert busy.get(f"/v1/threads/{said['threadId']}").status_code == 404

@@ -167,7 +167,7 @@ server.bug(
 server.bug(
     "a call with arguments lists every workflow",
     ("get_tool_input_schema=lambda name: _CALLED_FORM.get(),", "get_tool_input_schema=None,"),
-    by="tests/api/test_mcp_managers.py::test_a_call_of_a_tool_lists_no_workflows",
+    by="tests/api/test_mcp_managers.py::test_a_call_reads_neither_other_workflows_nor_its_new_run",
 )
 addresses = Room("hai_flow/api/requests/push_addresses.py", "tests/api/test_a2a_push.py")
 addresses.bug(

@@ -142,7 +142,12 @@ def _demand_version(request: Request, *, old: bool) -> None:
 def _build_rpc_error(id: Any, fault: a2a.Fault) -> Response:
     error = {"code": fault.code, "message": fault.message, "data": a2a.build_error_details(fault)}
     status = fault.http if fault.http in (403, 429, 503) else 200
-    return JSONResponse({"jsonrpc": "2.0", "id": id, "error": error}, status)
+    return JSONResponse({"jsonrpc": "2.0", "id": id, "error": error}, status, _headers_of(fault))
+
+
+def _headers_of(fault: a2a.Fault) -> dict[str, str]:
+    seconds = fault.metadata.get("retryAfter")
+    return {"Retry-After": seconds} if isinstance(seconds, str) else {}
 
 
 # --- REST -------------------------------------------------------------------------------------------------------------
@@ -245,7 +250,7 @@ def _build_rest_error(fault: a2a.Fault, media_type: str) -> Response:
         "message": fault.message,
         "details": a2a.build_error_details(fault),
     }
-    return JSONResponse({"error": error}, fault.http, media_type=media_type)
+    return JSONResponse({"error": error}, fault.http, _headers_of(fault), media_type)
 
 
 # --- both -------------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class CalledAgent:
                 words,
                 stored,
             )
-        return access, await mcp_runs.show(access, outcome.run_id)
+        return access, await mcp_runs.show_started(access, outcome)
 
     async def _workflow(self, message: a2a.Message) -> str:
         """The workflow that the message starts: the agent's own, the one that it names, or the only one."""

@@ -26,6 +26,7 @@ from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, describe_findings
 from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.wire.dialects.dialect import list_misplaced_members
 from hai_flow.wire.mcp import Question, RunView, result_of
@@ -43,7 +44,7 @@ async def start(
     body = StartBody(workflow=workflow if isinstance(workflow, str) else workflow.name, input=dict(input))
     key = None if key is None else f"mcp:{access.principal.id}:{key}"
     access, outcome = await begin(body, access, key, Response(), stored=stored)
-    return access, await show(access, outcome.run_id)
+    return access, await show_started(access, outcome)
 
 
 async def look(access: Access, run_id: str | UUID) -> tuple[Access, RunView]:
@@ -54,7 +55,16 @@ async def look(access: Access, run_id: str | UUID) -> tuple[Access, RunView]:
 
 async def show(access: Access, run_id: str | UUID) -> RunView:
     """The run as the caller sees it now. Raises Rejected 404."""
-    state = await access.current(await access.read(run_id, Sight.QUESTIONS))
+    return await _view(access, await access.read(run_id, Sight.QUESTIONS))
+
+
+async def show_started(access: Access, outcome: Outcome) -> RunView:
+    """The run that the caller has begun, as `show`."""
+    return await _view(access, await access.read_started(outcome, Sight.QUESTIONS))
+
+
+async def _view(access: Access, state: RunState) -> RunView:
+    state = await access.current(state)
     visible = await access.seen(state)
     questions = [await _question(access, each, state) for each in visible.open_questions]
     url = access.base + addresses.run(state.run_id)
@@ -135,8 +145,8 @@ async def answer_one(
             await answer(access, id, fields)
     except Rejected as rejected:
         if rejected.status == 422:
-            return faults_in(rejected)
-        return None if rejected.status in (404, 409, 410) else rejected.detail
+            return "; ".join(describe_findings(rejected.findings, "the answer")) or rejected.detail
+        return None if rejected.status in (404, 409, 410) else rejected.detail + rejected.advice
     return None
 
 
@@ -183,11 +193,6 @@ def read_body(kind: type[BodyKind], fields: Mapping[str, Any]) -> BodyKind:
             for each in error.errors()
         ]
         raise reject_arguments(findings) from None
-
-
-def faults_in(rejected: Rejected) -> str:
-    """A refused answer in words: the findings at their fields."""
-    return "; ".join(describe_findings(rejected.findings, "the answer")) or rejected.detail
 
 
 def answer_of(pending: PendingState, response: Mapping[str, Any]) -> dict[str, Any] | None:

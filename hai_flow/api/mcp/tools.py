@@ -25,8 +25,8 @@ def make_refusal_result(rejected: Rejected) -> dict[str, Any]:
     """A refusal as the result of a call, which its model reads: what was wrong, where, and when to come back."""
     problem = build_problem(rejected)
     lines = [f"{rejected.code}: {rejected.detail}", *(f"- {each}" for each in describe_findings(rejected.findings))]
-    if rejected.status in (429, 503):
-        lines.append(f"Try again in {rejected.retry_after} seconds.")
+    if rejected.advice:
+        lines.append(rejected.advice.strip())
         problem["retry_after"] = rejected.retry_after
     text = {"type": "text", "text": "\n".join(lines)}
     return {"content": [text], "isError": True, "_meta": {"hai-flow/problem": problem}}

@@ -104,6 +104,18 @@ class RunVisibility(TenantScope):
         row = None if cached is None else _to_row(cached)
         return row or await self.run(outcome.run_id)
 
+    async def read_started(self, outcome: Outcome, least: Sight) -> RunState:
+        """As `read`, of the run that the principal has begun: no statement where that was in this process."""
+        cached = None if outcome.already else self.runtime.committer.peek(outcome.run_id)
+        if cached is None or cached.state.seq < outcome.seq or not cached.state.sha256:
+            return await self.read(outcome.run_id, least)
+        id, state = outcome.run_id, cached.state
+        if id not in self._seen:
+            self._seen[id] = await self._look(RunFacts.of(state), state)
+        if self._seen[id].sight < least:
+            raise reject_unknown_run(id)
+        return disguise_state(state)
+
     async def sight(self, run: RunSummary) -> Sight:
         """How much of the run the principal sees."""
         if run.id not in self._seen:

@@ -115,10 +115,9 @@ def of_rejected(rejected: Rejected) -> Fault:
         return Fault("CONTENT_TYPE_NOT_SUPPORTED", rejected.detail)
     if rejected.status == 403:
         return Fault("PERMISSION_DENIED", message, metadata)
-    if rejected.status in (429, 503):
-        message = f"{message} Try again in {rejected.retry_after} seconds."
+    if rejected.advice:
         metadata["retryAfter"] = str(rejected.retry_after)
-        return Fault("UNAVAILABLE", message, metadata, rejected.status)
+        return Fault("UNAVAILABLE", message + rejected.advice, metadata, rejected.status)
     return invalid(message, metadata)
 
 
