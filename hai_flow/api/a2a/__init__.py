@@ -298,7 +298,7 @@ class _A2aExchange:
         if method == "GetExtendedAgentCard":
             return await self._result(await build_extended_card(self._request, self._access, self._name))
         if method in METHODS:
-            return self._raw_result(await perform_on_push_configs(agent, method, params, old=self._old))
+            return self._send(self._frame(await perform_on_push_configs(agent, method, params, old=self._old)))
         raise a2a.Fault("METHOD_NOT_FOUND", f"There is no method {method[:100]!r}.")
 
     def _place(self) -> int | None:
@@ -307,20 +307,16 @@ class _A2aExchange:
         return int(place) if re.fullmatch(r"[0-9]{1,15}", place) else None
 
     async def _result(self, result: Mapping[str, Any]) -> Response:
-        media_type = _media_type_of(self._request) if self._id is None else _JSON[0]
-        return Response(await run_if_large(result, self._write, result, last=True), media_type=media_type)
+        return self._send(await run_if_large(result, self._write, result, last=True))
 
-    def _raw_result(self, result: values.Json) -> Response:
-        """A result that is written in the words of its version already."""
-        if self._id is None:
-            return JSONResponse(result, media_type=_media_type_of(self._request))
-        return JSONResponse({"jsonrpc": "2.0", "id": self._id, "result": result})
+    def _send(self, body: bytes) -> Response:
+        return Response(body, media_type=_media_type_of(self._request) if self._id is None else _JSON[0])
 
     def _write(self, result: Mapping[str, Any], *, last: bool) -> bytes:
-        if self._id is None:
-            return values.dumps(result)
-        words = older.convert_to_old(result, ends_stream=last) if self._old else result
-        return values.dumps({"jsonrpc": "2.0", "id": self._id, "result": words})
+        return self._frame(older.convert_to_old(result, ends_stream=last) if self._old else result)
+
+    def _frame(self, words: values.Json) -> bytes:
+        return values.dumps(words if self._id is None else {"jsonrpc": "2.0", "id": self._id, "result": words})
 
     async def _stream(self, access: Access, shown: RunView, *, after: int | None, to_the_end: bool) -> Response:
         async def begin() -> Frames:

@@ -121,7 +121,7 @@ async def server_of(app: FastAPI, access: Access) -> McpEndpoint:
     server: McpEndpoint | None = getattr(app.state, "mcp", None)
     if server is None:
         server = app.state.mcp = McpEndpoint(StateKeys(partial(read_ring, access.cells.home.database.api)))
-        access.cells.home.hint_listeners.append(server.hear)
+        access.cells.home.hint_listeners.append(server.sessions.hear)
     return server
 
 
@@ -132,7 +132,7 @@ class McpEndpoint:
         private = CacheHint(ttl_ms=10_000, scope="private")
         self._catalogue = McpCatalogue()
         self._keys = keys
-        self._sessions = McpSessions(keys)
+        self.sessions = McpSessions(keys)
         server: Server[Any] = Server(
             "hai-flow",
             version=hai_flow.__version__,
@@ -155,7 +155,9 @@ class McpEndpoint:
         server.add_request_handler("tasks/get", TaskParams, self._get_task)
         server.add_request_handler("tasks/update", UpdateParams, self._update_task)
         server.add_request_handler("tasks/cancel", TaskParams, self._cancel_task)
-        security = RequestStateSecurity(codec=keys, ttl=STATE_SECONDS, bind_principal=_principal)
+        security = RequestStateSecurity(
+            codec=keys, ttl=STATE_SECONDS, bind_principal=lambda ctx: _principal_of(build_access(ctx))
+        )
         server.middleware[:] = [_hide_failures, RequestStateBoundary(security, default_audience="hai-flow")]
         self._server = server
         self._managers: Mapping[bool, StreamableHTTPSessionManager] = {}
@@ -175,7 +177,7 @@ class McpEndpoint:
         method, params = message.get("method"), message.get("params")
         if is_older := version in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
             id = headers.get(HEADER)
-            session = None if id is None else await self._sessions.find(principal, id)
+            session = None if id is None else await self.sessions.find(principal, id)
             if id is not None and session is None and method != "initialize":
                 unknown = _refuse(404, INVALID_PARAMS, "Session not found: begin one with `initialize`.")
                 await unknown(scope, receive, send)
@@ -185,7 +187,7 @@ class McpEndpoint:
                 return
             session_id = None
             if method == "initialize" and isinstance(params, dict):
-                session_id = self._sessions.begin(principal, params.get("capabilities"))
+                session_id = self.sessions.begin(principal, params.get("capabilities"))
             stream = LegacyStream(send, session_id)
             scope, send = {**scope, SESSION: session, STREAM: stream}, stream.send
         elif method == "tools/call" and isinstance(params, dict):
@@ -214,10 +216,6 @@ class McpEndpoint:
             self._held.set()
             await asyncio.Event().wait()
 
-    def hear(self, payload: str) -> None:
-        """A hint has come."""
-        self._sessions.hear(payload)
-
     async def _take_response(self, access: Access, message: Mapping[str, Any]) -> Response:
         """What a client of an older revision answers to a question of the server's, whose id is that of a question."""
         id, result = message["id"], message.get("result")
@@ -230,7 +228,7 @@ class McpEndpoint:
         if fault is not None:
             return _refuse(400, INVALID_PARAMS, fault)
         if response.get("action") != "accept" or not isinstance(response.get("content"), Mapping):
-            self._sessions.put_off(id)
+            self.sessions.put_off(id)
             await access.cells.home.committer.hints.tell(hints.build_put_off_payload(id))
         return Response(status_code=202)
 
@@ -257,7 +255,7 @@ class McpEndpoint:
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> dict[str, Any]:
         if (session := session_of(ctx)) is not None:
-            self._sessions.set_level(session, params.level)
+            self.sessions.set_level(session, params.level)
         return {}
 
     # --- tools
@@ -304,7 +302,7 @@ class McpEndpoint:
         with _traced(ctx), anyio.CancelScope(shield=True):
             access, run = await mcp_runs.start(access, version or tool.stored, params.arguments or {}, _key(ctx))
         seconds = AT_ONCE_SECONDS if client.tasks else WAIT_SECONDS
-        teller = _Teller(ctx, self._sessions)
+        teller = _Teller(ctx, self.sessions)
         run_id = run.state.run_id
         _, run = await mcp_runs.settle(access, run_id, seconds, teller.progress, known=run)
         if client.legacy and (client.forms or client.urls):
@@ -330,7 +328,7 @@ class McpEndpoint:
             while seconds := until - anyio.current_time():
                 requests = build_requests(run, forms=client.forms, urls=client.urls)
                 fresh = {id: each for id, each in requests.items() if id not in sent}
-                watched = [self._sessions.watch(id) for id in requests]
+                watched = [self.sessions.watch(id) for id in requests]
                 for id, request in fresh.items():
                     sent.add(id)
                     params = request["params"]
@@ -348,7 +346,7 @@ class McpEndpoint:
                     _, run = await mcp_runs.settle(access, run.state.run_id, WAIT_SECONDS, teller.progress)
         finally:
             for id in sent:
-                self._sessions.forget(id)
+                self.sessions.forget(id)
         return run
 
     async def _build_result_for(self, shown: RunView, client: Client) -> dict[str, Any]:
@@ -471,10 +469,6 @@ def is_brief(message: Any) -> bool:
     capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
     extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
     return isinstance(extensions, dict) and TASKS in extensions and params.get("name") != "wait_run"
-
-
-def _principal(ctx: Context) -> str:
-    return _principal_of(build_access(ctx))
 
 
 def _principal_of(access: Access) -> str:
