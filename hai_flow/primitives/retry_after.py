@@ -1,11 +1,12 @@
-"""When a server wants to be asked again: the `Retry-After` of its answer."""
+"""When a server is asked again: by the `Retry-After` of its answer, and ever more seldom."""
 
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -31,6 +32,13 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
         seconds = (at - (now or datetime.now(UTC))).total_seconds()
     return None if math.isnan(seconds) else min(max(seconds, 0.0), RETRY_AFTER_MAX)
+
+
+def wait_for_try(tries: int, first: float, longest: float, at_least: float | None = None) -> timedelta:
+    """How long to wait after so many tries: `first` seconds, then each time twice as long, up to `longest`. Those that
+    failed together do not come back together."""
+    wait = min(first * 2 ** (tries - 1), longest) * random.uniform(0.8, 1.2)
+    return timedelta(seconds=max(wait, at_least or 0.0))
 
 
 def _instant_of(text: str) -> datetime:

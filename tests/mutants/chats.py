@@ -35,7 +35,7 @@ wecom.bug(
 )
 wecom.bug(
     "the last member of a name counts, which may be of the text that a person wrote",
-    ("members.setdefault(name, inner[begin:end])", "members[name] = inner[begin:end]"),
+    ("in reversed(ElementTree.fromstring(text))", "in ElementTree.fromstring(text)"),
     by=f"{_ATTACKS}::test_members_in_the_text_that_a_person_wrote_are_not_those_of_wecom",
 )
 wecom.bug(
@@ -57,6 +57,11 @@ lists = Room("hai_flow/notify/chat/reading.py", "tests/notify/test_calls.py")
 lists.bug("a member that is no list is gone through", ("members if isinstance(members, list) else []", "members or []"))
 desk = Room("hai_flow/api/rest/inbound/chat.py", _REFUSED)
 desk.bug(
+    "an account may be called anything",
+    ("0 < len(text) <= ACCOUNT_MAX and ", ""),
+    by=f"{_CHAT}::test_a_connected_account_decides_as_its_person_and_ends_with_their_key",
+)
+desk.bug(
     "a field of another dialog is dropped",
     ("if _FIELD.fullmatch(name) and name not in fields), None):", "if name is fields), None):"),
     by=f"{_CHAT}::test_a_dialog_with_a_field_of_another_one_decides_nothing",
@@ -76,7 +81,7 @@ desk.bug(
     ("if button.account not in (None, press.account):", "if False:"),
     by=f"{_ATTACKS}::test_a_dialog_that_is_sent_twice_or_by_somebody_else_is_one_vote",
 )
-desk.bug("an account with a NUL reaches the database", ("all(storable(each) == each for each in texts)", "True"))
+desk.bug("an account with a NUL reaches the database", ("text.isprintable()", "True"))
 desk.bug(
     "a copy of a card decides",
     ('press.message != card.message.split(" ")[0]:', "not press.message:"),
@@ -126,6 +131,16 @@ drawing.bug(
     "a card is not brought up to date",
     ("        if drawn.digest != row.content:\n", "        if False:\n"),
     by=f"{_CHAT}::test_who_decides_elsewhere_is_named_on_the_card",
+)
+drawing.bug(
+    "a card that says that nobody can decide has buttons",
+    ("row.what != STRANDED and ", ""),
+    by=f"{_CHAT}::test_who_can_mend_a_question_that_nobody_decides_gets_a_card_to_read",
+)
+drawing.bug(
+    "the reader of a card is known by one of their ids",
+    ("aliases=ids[1:], ", ""),
+    by=f"{_CHAT}::test_a_delegate_decides_in_a_chat_for_who_is_away",
 )
 titles = Room("hai_flow/primitives/titles.py", "tests/notify/test_titles.py")
 titles.bug("a gate without a title is called by the name of its tool", ('(title and title != f"{tool}?")', "title"))

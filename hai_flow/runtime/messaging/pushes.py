@@ -10,7 +10,6 @@ the next change begins anew.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -24,6 +23,7 @@ from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import RunState
 from hai_flow.notify.delivery import SECONDS, NotSent, Poster
 from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.primitives.retry_after import wait_for_try
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.commit.states import HEAD, state_at
@@ -131,10 +131,9 @@ class Pushes(Service):
         return self._key
 
     async def _put_off(self, push: Push, error: str) -> None:
-        wait = min(self.config.again_seconds * 2 ** (push.tries - 1), self.config.again_seconds_max)
-        wait *= random.uniform(0.8, 1.2)
+        wait = wait_for_try(push.tries, self.config.again_seconds, self.config.again_seconds_max)
         log.info("push_put_off", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
-        await pushes.put_off_push(self._database.api, push, timedelta(seconds=wait), error)
+        await pushes.put_off_push(self._database.api, push, wait, error)
 
     async def _call(self, push: Push, config: PushConfig, mark: str, body: bytes) -> None:
         """One try. Its id is the same in each try of a state."""

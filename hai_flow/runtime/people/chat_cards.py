@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
@@ -31,6 +30,7 @@ from hai_flow.notify.chat import apps, cards
 from hai_flow.notify.chat.contract import Card, ChatApp, ChatPlace, NotSent
 from hai_flow.notify.delivery import SECONDS, Poster
 from hai_flow.primitives.beside_loop import run_if_large, run_unless_short
+from hai_flow.primitives.retry_after import wait_for_try
 from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
@@ -197,10 +197,9 @@ class ChatCards(Service):
                 log.error("card_given_up", id=row.id, channel=row.channel, tries=row.tries, reason=str(failure))
                 await chat.put_off_card(pool, row.id, None, str(failure))
                 return
-            wait = min(self.config.again_seconds * 2 ** (row.tries - 1), self.config.again_seconds_max)
-            wait = max(wait * random.uniform(0.8, 1.2), failure.after or 0.0)
+            wait = wait_for_try(row.tries, self.config.again_seconds, self.config.again_seconds_max, failure.after)
             log.info("card_put_off", id=row.id, channel=row.channel, tries=row.tries, reason=str(failure))
-            await chat.put_off_card(pool, row.id, timedelta(seconds=wait), str(failure))
+            await chat.put_off_card(pool, row.id, wait, str(failure))
 
     async def _update(self, row: CardRow) -> None:
         tenant = await self._tenants.name(row.tenant)

@@ -32,6 +32,7 @@ from hai_flow.notify.channels import App, NotifyFile, Person, TenantChannels
 from hai_flow.notify.delivery import SECONDS, NotSent, Sender
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.primitives.retry_after import wait_for_try
 from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
@@ -164,12 +165,9 @@ class Notifier(Service):
             log.error("notification_given_up", id=given.id, channel=given.channel, tries=given.tries, reason=reason)
             await notifications.end(pool, given.id, "dead", reason)
             return
-        wait = min(self.config.again_seconds * 2 ** (given.tries - 1), self.config.again_seconds_max)
-        wait = max(
-            wait * random.uniform(0.8, 1.2), error.after or 0.0
-        )  # those that failed together do not come back together
+        wait = wait_for_try(given.tries, self.config.again_seconds, self.config.again_seconds_max, error.after)
         log.info("notification_put_off", id=given.id, channel=given.channel, tries=given.tries, reason=reason)
-        await notifications.put_off(pool, given.id, timedelta(seconds=wait), reason)
+        await notifications.put_off(pool, given.id, wait, reason)
 
     async def _divide(self, given: Notification) -> None:
         place = await self._place(given.tenant)

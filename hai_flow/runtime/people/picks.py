@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -34,15 +33,13 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.people.delegates import AllIds
 from hai_flow.runtime.people.roster import Roster, Rosters
-from hai_flow.runtime.people.stranded import ignore_picks, name_question, read_question
+from hai_flow.runtime.people.stranded import ignore_picks, look_by_turns, name_question, read_question
 from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import absences, inbox, picks, stranded
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.inbox import OpenQuestion
-from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
@@ -126,13 +123,7 @@ class Picks(Service):
         await self.pick(message.tenant, message.run_id, msgspec.json.decode(message.body)["id"])
 
     async def _run(self) -> None:
-        while True:
-            try:
-                if await orphan_cleanup.take(self._database.api, "picks", timedelta(seconds=SECONDS)) is not None:
-                    await self.look()
-            except FAILURES as error:
-                log.warning("people_not_picked", error=str(error) or repr(error))
-            await asyncio.sleep(SECONDS / 2)
+        await look_by_turns(self._database.api, "picks", SECONDS, self.look)
 
     async def look(self) -> None:
         """Pick for all questions that wait for it, or with a picked person that can decide no more."""

@@ -8,7 +8,7 @@ if it asks people by name who are away and have left their seat to nobody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -39,7 +39,7 @@ from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from hai_flow.runtime.catalog.catalog import Catalog
-    from hai_flow.store.postgres.database import Database
+    from hai_flow.store.postgres.database import Database, Pool
 
 log = structlog.get_logger(__name__)
 
@@ -165,14 +165,7 @@ class Stranded(Service):
         self._keep(self._run, "questions that nobody can decide")
 
     async def _run(self) -> None:
-        every = timedelta(seconds=SECONDS)
-        while True:
-            try:
-                if await orphan_cleanup.take(self._database.api, STRANDED, every) is not None:
-                    await self.look()
-            except FAILURES as error:
-                log.warning("stranded_not_found", error=str(error) or repr(error))
-            await asyncio.sleep(SECONDS / 2)
+        await look_by_turns(self._database.api, STRANDED, SECONDS, self.look)
 
     async def look(self) -> None:
         """Judge the questions that may be stranded, and those that were."""
@@ -224,6 +217,17 @@ class Stranded(Service):
             id = notifications.derive_id(f"{STRANDED} {question.run_id} {question.id} {since}")
             await notifications.queue(connection, id, tenant, question.run_id, question.id, STRANDED, notify)
         log.warning("question_stranded", pending=question.id, reason=fault)
+
+
+async def look_by_turns(pool: Pool, name: str, seconds: float, look: Callable[[], Awaitable[None]]) -> None:
+    """Call `look` every so many seconds, in one of the processes, for ever; one that fails is followed by the next."""
+    while True:
+        try:
+            if await orphan_cleanup.take(pool, name, timedelta(seconds=seconds)) is not None:
+                await look()
+        except FAILURES as error:
+            log.warning("look_failed", look=name, error=str(error) or repr(error))
+        await asyncio.sleep(seconds / 2)
 
 
 def name_question(question: OpenQuestion) -> str:

@@ -75,10 +75,13 @@ async def list_of_tenant(
     return [Delegation(*row) for row in await connection.fetch(query, tenant, limit, *(before or (None, None)))]
 
 
-async def end(connection: Connection | Pool, tenant: UUID, id: UUID) -> bool:
-    """End a delegation of anybody at once. False: the id is unknown."""
-    query = "DELETE FROM delegations WHERE id = $1 AND tenant = $2 RETURNING id"
-    return await connection.fetchval(query, id, tenant) is not None
+async def end(connection: Connection | Pool, tenant: UUID, id: UUID, person: Sequence[str] | None) -> bool:
+    """End a delegation at once. `person`: only one from or to the person of these ids. False: the id is unknown."""
+    query = """
+    DELETE FROM delegations
+    WHERE id = $1 AND tenant = $2 AND ($3::text[] IS NULL OR ARRAY[from_id, to_id] && $3) RETURNING id
+    """
+    return await connection.fetchval(query, id, tenant, None if person is None else [*person]) is not None
 
 
 async def end_of_key(connection: Connection | Pool, tenant: UUID, key: str, principal: str, *, is_last: bool) -> None:
@@ -115,11 +118,3 @@ async def to_person(
     """
     others = None if from_ids is None else list(from_ids)
     return [Delegation(*row) for row in await connection.fetch(query, tenant, list(person), others)]
-
-
-async def remove(connection: Connection | Pool, tenant: UUID, id: UUID, person: Sequence[str]) -> bool:
-    """End a delegation from or to the person of these ids at once. False: the id is unknown."""
-    query = """
-    DELETE FROM delegations WHERE id = $1 AND tenant = $2 AND ARRAY[from_id, to_id] && $3::text[] RETURNING id
-    """
-    return await connection.fetchval(query, id, tenant, list(person)) is not None

@@ -54,7 +54,7 @@ from hai_flow.runtime.people.chat_cards import Chats, as_delegation, is_for_chat
 from hai_flow.store.identity import tenants
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import ButtonRow, CardRow
-from hai_flow.values import Json, storable
+from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
 
@@ -125,7 +125,7 @@ class _Desk:
 
     async def press(self, press: Press) -> PressOutcome:
         """See `contract.Desk`."""
-        if not _is_account(press.account) or not _is_storable(press.adds or ""):
+        if not _is_account(press.account) or not (press.adds or "").isprintable():
             return await self.refuse(press.account, self._is_nobody())
         try:
             pressed = await self._find(press)
@@ -340,12 +340,7 @@ class _Desk:
 
 def _is_account(text: str) -> bool:
     """Whether a platform may name an account so: none of them has longer names, or writes hidden signs in them."""
-    return 0 < len(text) <= ACCOUNT_MAX and _is_storable(text) and text.isprintable()
-
-
-def _is_storable(text: str) -> bool:
-    """Whether PostgreSQL can store the text: no NUL, no half of a character."""
-    return storable(text) == text
+    return 0 < len(text) <= ACCOUNT_MAX and text.isprintable()
 
 
 def _command_id(button: bytes, person: str) -> str:

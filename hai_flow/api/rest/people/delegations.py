@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Final, TypeAlias
 from uuid import uuid4
@@ -116,22 +117,21 @@ async def list_all_delegations(
 @of_all.delete("/{delegation_id}", status_code=204, refusals=(404,))
 async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End somebody's delegation at once."""
-    id = read_uuid(delegation_id)
-    async with access.act() as connection:
-        if id is None or not await delegations.end(connection, access.tenant, id):
-            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r}.")
-        await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
-    await access.repeat()
-    access.hint_lists()
+    await _end(access, delegation_id, None)
 
 
 @router.delete("/{delegation_id}", Right.DECIDE, status_code=204, refusals=(404,))
 async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End a delegation from you, or to you, at once."""
+    await _end(access, delegation_id, access.ids)
+
+
+async def _end(access: Access, delegation_id: str, person: Sequence[str] | None) -> None:
     id = read_uuid(delegation_id)
     async with access.act() as connection:
-        if id is None or not await delegations.remove(connection, access.tenant, id, access.ids):
-            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
+        if id is None or not await delegations.end(connection, access.tenant, id, person):
+            of_whom = "" if person is None else " of yours"
+            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r}{of_whom}.")
         await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
     await access.repeat()
     access.hint_lists()
