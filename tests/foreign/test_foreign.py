@@ -69,6 +69,7 @@ def test_answers_that_are_cut_at_random_are_the_same_answers() -> None:
 
 
 @pytest.mark.costly
+@pytest.mark.timeout(600)  # up to 12 s of a processor, on a machine that does much else
 @pytest.mark.parametrize("transcript", [each for each in CORPUS if each.status == 200], ids=str)
 def test_an_answer_cut_off_at_any_byte_performs_nothing_or_all_of_it(transcript: Transcript) -> None:
     """All of it only where the server had said its end, and only the mark behind it was cut off."""
