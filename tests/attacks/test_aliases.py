@@ -157,6 +157,7 @@ def place(database: str, before: object, tmp_path_factory: pytest.TempPathFactor
 WAYS: Final = ("ann", "ann_by_old_key", "ann_by_token")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("who", WAYS)
 @pytest.mark.parametrize("workflow", ["excluded", "excluded_too", "excluded_role", "excluded_pair"])
 def test_who_is_excluded_by_a_further_id_does_not_vote_by_any(place: Place, workflow: str, who: str) -> None:

@@ -132,6 +132,7 @@ async def edit_and_approve(place: Place) -> None:
     assert place.stalls.longest < STALL_SECONDS, place.stalls.longest
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("act", [read_all, edit_and_approve], ids=lambda act: act.__name__)
 async def test_what_is_kept_from_readers_takes_long_on_no_loop(

@@ -353,6 +353,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.costly
 async def test_large_values_are_read_and_written_beside_the_loop(make: Make, on_loop: list[str]) -> None:
     """By a process that has the run, and by one that loads it: REST, followers before and after, A2A and MCP."""
     large, ask = [{"a": "x"}] * 15_000, "{id: a, ask: {title: Hm, from: anyone, form: {properties: {x: {}}}}}"

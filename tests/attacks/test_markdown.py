@@ -60,6 +60,7 @@ LONG: Final = ("deep", "emphasis", "a table")
 TOGETHER: Final = "\n\n".join(text for name, text in HOSTILE.items() if name not in LONG)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", by_night(("all that are short", *HOSTILE), ("all that are short", *LONG)))
 def test_hostile_markdown_is_text_and_links_that_say_their_host(
     page: NewPage, ask: Callable[[str], dict[str, Any]], name: str

@@ -340,6 +340,7 @@ steps:
         assert case.run_id in {each["run_id"] for each in answer.json()["unreadable_examples"]}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("who", sample([*CURIOUS, "barred"], 1))
 def test_no_page_shows_what_a_person_wrote_in_a_thread_that_is_personal(
     strict: ServerProcess, headers: dict[str, dict[str, str]], who: str

@@ -58,6 +58,7 @@ def healthy(url: str) -> Iterator[None]:
     assert slowest[0] < SLOW_SECONDS
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ["schemas", "documents", "expressions"])
 def test_expensive_requests_are_refused_by_code_while_others_are_answered(http: httpx2.Client, kind: str) -> None:
     wrong: dict[str, Any] = {}
@@ -79,6 +80,7 @@ def test_expensive_requests_are_refused_by_code_while_others_are_answered(http: 
     assert wrong == {}
 
 
+@pytest.mark.costly
 async def test_nothing_that_authors_wrote_is_worked_on_for_long_on_the_loop(make: Make) -> None:
     runtime = await make()
     transport = httpx2.ASGITransport(app=create_app(Settings(), runtime), client=("127.0.0.1", 1))
@@ -153,6 +155,7 @@ async def test_tenants_come_to_a_thread_beside_the_loop_in_turns() -> None:
     assert order == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
 
 
+@pytest.mark.costly
 async def test_a_caller_has_a_bounded_number_of_documents_checked(make: Make) -> None:
     runtime = await make()
     transport = httpx2.ASGITransport(app=create_app(Settings(), runtime), client=("127.0.0.1", 1))

@@ -67,6 +67,7 @@ async def agree(runtime: Runtime, run_id: UUID) -> None:
     await runtime.committer.submit(run_id, LOCAL_TENANT, answer(await open_pending(runtime, run_id)))
 
 
+@pytest.mark.costly
 async def test_after_pg_restore_nothing_is_performed_before_repeats_are_held(
     make: Make, eye: Connection, database_url: str, postgres_server: Server, tmp_path: Path
 ) -> None:
@@ -260,6 +261,7 @@ async def lived(make: Make, dsn: str, **settings: Any) -> None:
     await runtime.stop()
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)
 async def test_a_copy_of_files_is_noticed_by_the_witness_and_by_nobody_else(make: Make, tmp_path: Path) -> None:
     cluster, witness = Cluster(tmp_path / "pg"), str(tmp_path / "witness")
@@ -280,6 +282,7 @@ async def test_a_copy_of_files_is_noticed_by_the_witness_and_by_nobody_else(make
         await lived(make, dsn, witness=witness)  # what the witness has seen of the era before counts no more
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)
 async def test_recovery_from_a_base_backup_needs_the_last_beat(make: Make, tmp_path: Path) -> None:
     cluster, witness = Cluster(tmp_path / "pg"), str(tmp_path / "witness")
@@ -311,6 +314,7 @@ async def asked(dsn: str, query: str) -> Any:
         await connection.close()
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(300)
 async def test_recovery_from_the_log_stops_in_time_and_holds_later_effects(
     make: Make, eye: Connection, tmp_path: Path

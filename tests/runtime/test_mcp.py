@@ -180,6 +180,7 @@ async def test_what_a_server_asks_is_answered_by_a_person(
     assert noted(ledger) == effects
 
 
+@pytest.mark.costly
 async def test_a_servers_question_is_answered_a_day_and_a_kill_later(
     make: Make, tmp_path: Path, database_url: str
 ) -> None:

@@ -20,6 +20,7 @@ SETTINGS = Settings(lease_seconds=3.0, heartbeat_seconds=0.3, poll_seconds=0.1, 
 FEW = 8 * len(LIVES)
 
 
+@pytest.mark.costly
 @pytest.mark.timeout(180)
 async def test_a_process_keeps_as_much_after_many_runs_as_after_few(database_url: str) -> None:
     async with running(database_url, WORKFLOW, SETTINGS) as engine:

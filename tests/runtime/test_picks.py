@@ -163,6 +163,7 @@ async def test_who_can_decide_no_more_is_replaced_and_who_can_stays(office: Offi
     await office.decide(run_id, third)
 
 
+@pytest.mark.costly
 async def test_a_hundred_questions_in_three_processes_are_shared_evenly(office: Office, make: Make) -> None:
     """Each gets two people, whoever of them may not decide it is none of these, and no process waits for another."""
     offices = [office, *[Office(await make(identity=KEYS)) for _ in range(2)]]

@@ -89,6 +89,7 @@ async def through(make: Make, pooler: PgBouncer, direct: str, *, performs: bool)
     )
 
 
+@pytest.mark.costly
 async def test_a_server_and_a_worker_share_few_sessions_through_pgbouncer(
     pgbouncer_program: str, database_url: str, make: Make, eye: Connection
 ) -> None:

@@ -249,6 +249,7 @@ async def test_a_run_that_waits_goes_on_waiting_after_a_restart(make: Make, eye:
     await until(lambda: is_now(again, run_id, "finished"))
 
 
+@pytest.mark.costly
 async def test_signals_and_waits_that_cross_each_other_always_meet(make: Make, eye: Connection) -> None:
     """Each run gets one signal, sent while its `wait_for` is being committed, or its subscription written."""
     a, b = await make(performs=True), await make(performs=True)
@@ -302,6 +303,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return count
 
 
+@pytest.mark.costly
 async def test_a_signals_cost_to_a_listener_is_independent_of_earlier_ones(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +328,7 @@ async def test_a_signals_cost_to_a_listener_is_independent_of_earlier_ones(
     assert len(encode_state(state)) <= size + 20 * 60
 
 
+@pytest.mark.costly
 async def test_a_burst_costs_each_signal_a_page_at_most(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

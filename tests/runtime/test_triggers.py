@@ -603,6 +603,7 @@ SCHEDULES = 50
 INSTANTS = 8
 
 
+@pytest.mark.costly
 async def test_fifty_schedules_at_one_hertz_through_a_death_miss_and_double_none(
     database_url: str, make: Make, eye: Connection
 ) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
+import pytest
 from immutables import Map
 
 from hai_flow.definition.plan import Plan
@@ -119,6 +120,7 @@ async def test_runs_that_wait_end_and_have_others_below_them_break_no_rule(
     assert {waiting, above} <= {each["id"] for each in await eye.fetch("SELECT id FROM runs")}
 
 
+@pytest.mark.costly
 async def test_runs_that_go_on_meanwhile_are_right_at_every_moment(
     make: Make, eye: Connection, database_url: str
 ) -> None:
@@ -433,6 +435,7 @@ def asks_nothing(events: list[Any]) -> Iterable[Any]:
     return [each for each in events if each["type"] not in gone or each.get("path") != "sure"]
 
 
+@pytest.mark.costly
 async def test_every_rule_refuses_what_breaks_it(make: Make, eye: Connection) -> None:
     right = await exhibits(await make(performs=True), eye)
     missed = []

@@ -92,6 +92,7 @@ async def test_a_member_that_owns_nothing_needs_no_other_rights(database_url: st
         await db.close()
 
 
+@pytest.mark.costly
 async def test_an_owner_that_may_not_make_roles_works_as_before_and_is_told(
     postgres_server: Server, database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
