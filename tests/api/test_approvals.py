@@ -235,6 +235,14 @@ def test_rejected_approval_says_why_and_is_good_for_nothing(house: House) -> Non
     assert refusal(house.consume(asked["id"], digest=asked["digest"])) == (409, "approval_over")
 
 
+@pytest.mark.parametrize("expires_in", ["-1d", "0s", "tomorrow", "11 years", "0 working days", "１d"])
+def test_a_wait_that_no_deadline_can_have_is_refused_and_asks_nobody(house: House, expires_in: str) -> None:
+    body = {"action": "pay", "arguments": {}, "expires_in": expires_in}
+    refused = house.call("agent:bot", "POST", "/v1/approvals", json=body)
+    assert refusal(refused) == (422, "request.invalid")
+    assert refused.json()["findings"][0]["path"] == "/expires_in"
+
+
 def test_question_that_nobody_answers_in_time_expires(house: House) -> None:
     asked = house.ask(expires_in="1s")
     assert house.look(asked["id"], 30)["status"] == "expired"

@@ -24,6 +24,8 @@ from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.push_addresses import find_obstacle, store_push
 from hai_flow.api.rest.runs.runs import StartBody, begin_run
 from hai_flow.api.routes import Routes
+from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.definition.people.calendars import count_working_days
 from hai_flow.definition.plan import FrontendTool, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import PendingState, RunState
@@ -106,6 +108,7 @@ async def request_approval(
         raise Rejected(422, "approval_workflow", message)
     # a number that RFC 8785 can't write is refused before people are asked
     await run_unless_short(body.arguments, digest_of, body.action, body.arguments)
+    _demand_duration(body.expires_in)
     if body.webhook is not None:
         await _demand_reachable(access, body.webhook.url)
     run = await begin_run(StartBody(workflow=body.workflow, input=body.input()), access, key, response)
@@ -161,6 +164,18 @@ async def consume_approval(run_id: str, body: ConsumeBody, access: CurrentAccess
             continue
         return {**await show(access, await find(access, run_id)), "already": outcome.already}
     raise Rejected(409, "approval_over", "the approval was consumed meanwhile.")
+
+
+def _demand_duration(expires_in: str | None) -> None:
+    """Refuse a wait that no deadline can have before people are asked. Raises Rejected 422."""
+    if expires_in is None or count_working_days(expires_in):
+        return
+    try:
+        milliseconds(expires_in)
+    except NotADuration as error:
+        params = [expires_in]
+        finding = {"path": "/expires_in", "message": str(error), "code": "request.duration", "params": params}
+        raise Rejected(422, "request.invalid", f"expires_in: {error}.", findings=[finding]) from None
 
 
 async def _demand_reachable(access: Access, url: str) -> None:
