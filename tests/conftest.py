@@ -139,7 +139,7 @@ def pytest_collection() -> Iterator[object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     slow = [item for item in items if _needs_database(item)]
     passed_over = set(slow if config.getoption("quick") else ())
-    if _is_whole(config):
+    if _is_whole(config) and not config.getoption("quick"):
         passed_over |= set(slow).difference(draw(slow, _table_of, ROWS_MIN, ROWS_SHARE))
         costly = [item for item in items if item.get_closest_marker(COSTLY) and item not in passed_over]
         passed_over |= set(costly).difference(draw(costly, _folder_of, COSTLY_MIN, COSTLY_SHARE))

@@ -81,8 +81,8 @@ def test_the_file_of_failures_is_written_by_the_real_command(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("least", "share", "sizes"),
     [
-        (examples.ROWS_MIN, examples.ROWS_SHARE, {"small": 2, "large": 2, "huge": 16}),
-        (examples.COSTLY_MIN, examples.COSTLY_SHARE, {"small": 1, "large": 7, "huge": 100}),
+        (examples.ROWS_MIN, examples.ROWS_SHARE, {"small": 2, "large": 2, "huge": 17}),
+        (examples.COSTLY_MIN, examples.COSTLY_SHARE, {"small": 1, "large": 8, "huge": 100}),
     ],
 )
 def test_a_days_rows_are_some_of_a_large_table_and_all_of_a_small_one(
@@ -98,6 +98,7 @@ def test_a_days_rows_are_some_of_a_large_table_and_all_of_a_small_one(
     monkeypatch.delenv("TEST_ROWS", raising=False)
     assert Counter(table for table, _ in draw(1)) == sizes
     assert draw(1) == draw(1) != draw(2)
+    assert {row for day in range(7, 31) for row in draw(day)} == set(rows), "within 24 days each has its turn"
     monkeypatch.setenv("TEST_ROWS", "all")
     assert draw(1) == rows
 

@@ -253,7 +253,6 @@ def test_no_route_is_left_out_but_for_a_reason() -> None:
     assert [route.path for route in SOCKETS] == ["/api/aui/ws/{stream_type}"]
 
 
-@pytest.mark.costly
 @pytest.mark.timeout(600)  # some thousand requests
 def test_another_tenants_things_are_as_if_absent_on_every_route(
     strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
@@ -304,7 +303,6 @@ def is_of_its_maker(problem: str) -> bool:
 READS_ALL: Final = ("viewer", "operator", "requester")
 
 
-@pytest.mark.costly
 @pytest.mark.timeout(600)  # some thousand requests
 def test_every_role_reaches_what_its_rights_allow_on_every_route(
     strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]

@@ -27,8 +27,6 @@ from tests.support.skewed import SkewedServer
 from tests.support.waiting import until
 from tests.support.workers import LEASE_SECONDS, Nursery, alive
 
-pytestmark = pytest.mark.costly
-
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 SWALLOWED: tuple[tuple[Direction, ...], ...] = ((), ("to server",), ("to client",))
 

@@ -251,7 +251,6 @@ async def test_a_row_that_another_transaction_holds_is_waited_for(make: Make, sh
     assert await paid(shop) == [("pay", 1, "paid")]
 
 
-@pytest.mark.costly
 async def test_fifty_kills_of_workers_leave_each_payment_once(database_url: str, shop: Connection) -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)

@@ -19,7 +19,6 @@ TENANT = UUID(int=1)
 STRANGER = UUID(int=2)
 
 
-@pytest.mark.costly
 async def test_cut_connections_and_stalled_processes_lose_and_repeat_nothing(
     database_url: str,
 ) -> None:
@@ -32,7 +31,6 @@ async def test_cut_connections_and_stalled_processes_lose_and_repeat_nothing(
     assert report.numbers["backends terminated"] > 0
 
 
-@pytest.mark.costly
 async def test_nor_while_the_databases_clock_jumps_by_more_than_a_lease(skewed: SkewedServer) -> None:
     report = await t.torture(skewed.dsn, seconds=6, processes=3, seed=8, skew=skewed.skew)
     assert report.violations == []

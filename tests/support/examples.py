@@ -1,17 +1,18 @@
 """How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`).
 
-Of large tables the suite tries some rows, others each day: `TEST_SEED` repeats a day's, `TEST_ROWS=all` tries all. A
-module draws them with `sample`; `tests/conftest.py` draws those of every test over a database, and some of the costly
-tests of each folder (`draw`), unless somebody has named files.
+Of large tables the suite tries some rows, the next ones each day, so that every row has its turn: `TEST_SEED` repeats
+a day's, `TEST_ROWS=all` tries all. A module draws them with `sample`; `tests/conftest.py` draws those of tests over
+a database, and some of the costly tests of each folder (`draw`), unless somebody has named files.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from datetime import date
 from typing import Final, TypeVar
 
 from hypothesis import settings
@@ -27,7 +28,9 @@ COSTLY: Final = "costly"  # the mark of a test that takes seconds of a processor
 COSTLY_MIN: Final = 1  # of a folder
 COSTLY_SHARE: Final = 4
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
-SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{date.today():%Y%m%d}"))  # pytest's other processes inherit it
+_DAY_SECONDS: Final = 86_400
+SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{time.time() // _DAY_SECONDS:.0f}"))
+"""The number of the day. pytest's other processes inherit it."""
 
 
 def examples(count: int) -> int:
@@ -43,12 +46,15 @@ def by_night(night: T, day: T) -> T:
 
 
 def sample(rows: Iterable[T], count: int, salt: str = "") -> list[T]:
-    """All rows in the nightly run and for mutants; in the suite `count` of them, in their order. `salt`: of what the
-    rows are, where others are drawn for each."""
+    """All rows in the nightly run and for mutants; in the suite `count` of them, in their order, others each day.
+    `salt`: of what the rows are, where others are drawn for each."""
     every = list(rows)
     if NIGHTLY or os.environ.get("TEST_ROWS") == "all" or count >= len(every):
         return every
-    return [every[place] for place in sorted(random.Random(f"{SEED}{salt}").sample(range(len(every)), count))]
+    places = list(range(len(every)))
+    random.Random(salt).shuffle(places)
+    start = SEED * count
+    return [every[place] for place in sorted(places[(start + step) % len(every)] for step in range(count))]
 
 
 def draw(rows: Iterable[T], table_of: Callable[[T], str], least: int, share: int) -> list[T]:
@@ -56,4 +62,8 @@ def draw(rows: Iterable[T], table_of: Callable[[T], str], least: int, share: int
     tables: defaultdict[str, list[T]] = defaultdict(list)
     for row in rows:
         tables[table_of(row)].append(row)
-    return [row for name, table in tables.items() for row in sample(table, max(least, len(table) // share), salt=name)]
+    return [
+        row
+        for name, table in tables.items()
+        for row in sample(table, max(least, math.ceil(len(table) / share)), salt=name)
+    ]
