@@ -17,12 +17,14 @@ import asyncpg
 import httpx2
 import pytest
 
+from hai_flow.store.people import notifications
 from tests.support.chats import FeishuPlatform, SlackPlatform, Wrong
 from tests.support.chats.world import BOSS, FLOWS, PLATFORMS, Asked, Chat, chatting, settings_of, wait_for
 from tests.support.postgres import Server, run_apart
 from tests.support.server import YAML, serving
 
 KEPT_OUT = "the workflow keeps it out of chats"
+BEHIND = "SELECT FROM chat_cards c JOIN runs r ON r.id = c.run_id WHERE r.id = $1 AND c.seen < r.seq"
 
 
 @pytest.fixture(scope="module", params=PLATFORMS, ids=lambda each: each.kind)
@@ -204,7 +206,11 @@ def test_who_can_mend_a_question_that_nobody_decides_gets_a_card_to_read(chat: C
     chat.fetch(stranded, asked.id)
     count, mends = 1 + platform.takes_rooms, "Nobody can decide this: mend it"
     wait_for(lambda: len([each for each in platform.of(asked.mark) if mends in each.text]) == count)
-    assert not any(each.buttons for each in platform.of(asked.mark) if mends in each.text)
+    chat.fetch("UPDATE notifications SET created_at = now() - interval '31 days' WHERE run_id = $1", asked.id)
+    run_apart(_forget_notifications(chat.dsn))
+    asked.press("Approve", platform.ann)
+    wait_for(lambda: not chat.fetch(BEHIND, asked.id))
+    assert [bool(each.buttons) for each in platform.of(asked.mark) if mends in each.text] == [False] * count
     answer = chat.http.post(f"/v1/pendings/{asked.pending['id']}/decide", json={"decision": "reject"}, headers=chat.cy)
     assert answer.status_code == 200, answer.text
     ends = ("Rejected by user:cy", "Somebody is asked to decide")
@@ -317,8 +323,7 @@ def test_a_button_whose_process_died_after_the_vote_serves_nobody_else(chat: Cha
     card = asked.card(platform.ann)
     own = replace(card, buttons=dict(card.buttons))
     asked.press("Approve", platform.ann, own)
-    behind = "SELECT FROM chat_cards c JOIN runs r ON r.id = c.run_id WHERE r.id = $1 AND c.seen < r.seq"
-    wait_for(lambda: not chat.fetch(behind, asked.id))  # the button would go with the update of its card
+    wait_for(lambda: not chat.fetch(BEHIND, asked.id))  # the button would go with the update of its card
     ((button, taken_by, account),) = chat.fetch(
         "SELECT digest, taken_by, account FROM chat_buttons WHERE used_at IS NOT NULL AND run_id = $1", asked.id
     )
@@ -537,6 +542,14 @@ def test_a_server_killed_while_it_sends_or_decides_does_each_once(postgres_serve
             run_apart(_execute(dsn, "UPDATE chat_buttons SET taken_at = now() - interval '2 minutes'"))
             assert "Recorded, as user:ann" in asked.press("Approve", platform.ann, card)
             assert [each[0] for each in asked.votes()] == ["user:ann"]
+
+
+async def _forget_notifications(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await notifications.forget(connection)
+    finally:
+        await connection.close()
 
 
 async def _execute(dsn: str, query: str, *arguments: object) -> None:

@@ -137,6 +137,12 @@ drawing.bug(
     ("row.what != STRANDED and ", ""),
     by=f"{_CHAT}::test_who_can_mend_a_question_that_nobody_decides_gets_a_card_to_read",
 )
+notices = Room("hai_flow/store/people/notifications.py", _CHAT)
+notices.bug(
+    "a card forgets why it was sent",
+    ("AND c.due_at IS NOT NULL", "AND false"),
+    by=f"{_CHAT}::test_who_can_mend_a_question_that_nobody_decides_gets_a_card_to_read",
+)
 drawing.bug(
     "the reader of a card is known by one of their ids",
     ("aliases=ids[1:], ", ""),

@@ -28,7 +28,8 @@ ACCOUNTS_MAX: Final = 20
 class CardRow(msgspec.Struct, frozen=True):
     """`person`: its only reader, None: it stands in a room. `place`: the room or the account. `message`: the platform's
     name of the message, None: it is not known to be there. `content`: the digest of its content. `tries`: those of this
-    change, with this one. `what`: why it was sent, as its notification says, None: that is forgotten."""
+    change, with this one. `what`: why it was sent, as its notification says, None: that is forgotten, as the card
+    changes no more or an earlier release sent it."""
 
     id: str
     tenant: UUID

@@ -154,10 +154,12 @@ async def list_notifications(
 
 
 async def forget(connection: Connection | Pool) -> None:
-    """Remove some notifications that are older than `KEPT`."""
+    """Remove some notifications that are older than `KEPT`. That of a card which may change still says why it came."""
     query = """
     DELETE FROM notifications WHERE id IN (
-      SELECT id FROM notifications WHERE created_at < now() - $1::interval ORDER BY created_at LIMIT $2)
+      SELECT id FROM notifications n WHERE created_at < now() - $1::interval
+        AND NOT EXISTS (SELECT FROM chat_cards c WHERE c.id = n.id AND c.due_at IS NOT NULL)
+      ORDER BY created_at LIMIT $2)
     """
     await connection.execute(query, KEPT, FORGOTTEN_AT_ONCE)
 
