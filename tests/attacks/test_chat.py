@@ -119,7 +119,7 @@ REFUSED: Final[dict[str, tuple[Make, str]]] = {
     "a code that was made up": (code("connect " + "A" * 43), "not good"),
     "an account with a NUL": (press(who="U0\0ANN"), "hai-flow chat connect|^$"),
     "an account of a hundred thousand signs": (press(who="U" * 100_000), "hai-flow chat connect|^$"),
-    "no account": (press(who=""), "hai-flow chat connect|not of the|^$"),
+    "no account": (press(who=""), "hai-flow chat connect|^$"),
     "an account with hidden signs": (press(who="U0\u202eANN"), "hai-flow chat connect|^$"),
     "a button with a NUL": (press(token="A\0" * 43), "not good any more|^$"),
     "a button of a hundred thousand signs": (press(token="A" * 100_000), "not good any more|^$"),
@@ -146,6 +146,8 @@ def test_a_call_that_may_not_act_is_no_vote_and_its_sender_is_told_why(target: T
     make, told = REFUSED[attack]
     if attack == "another tenant" and target.chat.platform.kind == "wecom":
         told = "^$"  # an app of WeCom can write to nobody in another company
+    if attack == "no account" and target.chat.platform.kind == "teams":
+        told = "not of the organisation"  # a guest of Teams has no account of the directory
     before, over = target.asked.events(), target.over.events()
     call = make(target)
     response = send(target, call)
