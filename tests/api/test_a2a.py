@@ -152,7 +152,10 @@ def test_files_unknown_methods_and_versions_have_codes_of_their_own(http: httpx2
     assert http.get("/a2a/tasks/x", headers={"A2A-Version": "7.0"}).json()["error"]["details"][0]["reason"] == (
         "VERSION_NOT_SUPPORTED"
     )
-    assert http.get("/a2a/tasks", headers=[("A2A-Version", "1.0"), ("A2A-Version", "7.0")]).status_code == 400
+    for several in (["1.0", "7.0"], ["1.0.0", "7.0"], ["1.0.1", "0.3"], ["1.0.0,7.0"], ["1.0", "1.0"]):
+        assert http.get("/a2a/tasks", headers=[("A2A-Version", each) for each in several]).status_code == 400
+        bare, params = {"A2A-Version": ""}, {"A2A-Version": several}
+        assert http.get("/a2a/tasks", headers=bare, params=params).status_code == 400
     assert http.get("/a2a/no/such").status_code == 404
 
 
@@ -283,6 +286,7 @@ def test_tasks_are_listed_by_context_and_state_page_by_page(http: httpx2.Client)
     for wrong in (
         {"pageSize": 1000}, {"pageSize": 1.5}, {"status": "GOOD"}, {"contextId": 7}, {"pageToken": "x"},
         {"statusTimestampAfter": "yesterday"}, {"includeArtifacts": "maybe"},
+        {"includeArtifacts": 1}, {"includeArtifacts": 0.0},
     ):  # fmt: skip
         assert code(rpc(http, "ListTasks", wrong)) == -32602
     assert http.get("/a2a/tasks?contextId=%00").status_code == 400

@@ -529,6 +529,8 @@ MALFORMED: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     f"{ANSWERS}/sure: ": ("tools/call", {"inputResponses": {"sure": "yes"}}),
     f"{ANSWERS}/sure/action: ": ("tools/call", {"inputResponses": {"sure": {"action": "ACCEPT"}}}),
     f"{ANSWERS}/sure/content/confirm: ": ("tools/call", {"inputResponses": {"sure": accept(confirm=[1])}}),
+    f"{ANSWERS}/sure/_meta: ": ("tools/call", {"inputResponses": {"sure": {**accept(a=1.5), "_meta": 4}}}),
+    f"{ANSWERS}/{'k' * 37}...: ": ("tools/call", {"inputResponses": {"k" * 200_000: "yes"}}),
     "/params/notifications/taskIds: ": ("subscriptions/listen", {"notifications": {"taskIds": "x"}}),
     "at most 20 tasks": ("subscriptions/listen", {"notifications": {"taskIds": [str(n) for n in range(21)]}}),
 }
@@ -541,7 +543,7 @@ def test_malformed_parameters_are_refused_at_their_place(house: House, place: st
     method, fields = MALFORMED[place]
     call = {"name": "confirm_delete", "arguments": ASK, "requestState": asked["requestState"]}
     error = caller.error(method, {**(call if method == "tools/call" else {}), **fields})
-    assert (error["code"], place in error["message"]) == (-32602, True), error
+    assert (error["code"], place in error["message"], len(error["message"]) < 1000) == (-32602, True, True), error
     done = house.caller(house.ann).call(
         "confirm_delete", ASK, state=asked["requestState"], answers={"sure": accept(confirm=False)}
     )

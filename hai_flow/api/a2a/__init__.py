@@ -129,10 +129,10 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
 
 def _demand_version(request: Request, *, old: bool) -> None:
     """Raises Fault for a version that is not spoken here. Clients of 0.3 send none."""
-    headers = ", ".join(request.headers.getlist("a2a-version"))  # several are none that is spoken
-    version = headers or request.query_params.get("A2A-Version") or ""
+    headers, parameters = request.headers.getlist("a2a-version"), request.query_params.getlist("A2A-Version")
+    version = ", ".join(headers) or ", ".join(parameters)
     major = ".".join(version.split(".")[:2])
-    if version and major not in a2a.VERSIONS:
+    if version and (major not in a2a.VERSIONS or "," in version):  # several name none
         message = f"A2A-Version: expected {' or '.join(a2a.VERSIONS)}, found {version[:20]!r}."
         raise a2a.Fault("VERSION_NOT_SUPPORTED", message)
     if old and major == a2a.VERSION:

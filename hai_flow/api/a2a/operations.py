@@ -199,7 +199,7 @@ def _number(value: Json, default: int, name: str, least: int = 1, most: int = PA
 
 
 def _read_flag(value: Json, name: str) -> bool:
-    if value not in (None, "", False, True, "false", "true"):
+    if not isinstance(value, bool) and value not in (None, "", "false", "true"):
         raise a2a.invalid(f"/{name}: expected true or false.")
     return value in (True, "true")
 

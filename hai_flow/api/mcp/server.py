@@ -53,6 +53,7 @@ from hai_flow.api.mcp.sessions import HEADER, LegacyStream, McpSessions
 from hai_flow.api.mcp.state_keys import StateKeys
 from hai_flow.api.mcp.tools import TOOLS, make_refusal_result
 from hai_flow.api.requests.access import Access
+from hai_flow.definition.names.wording import shorten
 from hai_flow.engine.state.tracing import place_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.primitives.beside_loop import run_if_large
@@ -514,12 +515,12 @@ def describe_invalid_params(error: ValidationError) -> str:
     the SDK has two more kinds, which this server never asks for."""
     faults: dict[str, str] = {}
     for each in error.errors(include_url=False, include_context=False, include_input=False):
-        place = each["loc"]
-        if "inputResponses" in place[:2] and len(place) > 3:
+        place = each["loc"] if each["loc"][:1] == ("params",) else ("params", *each["loc"])  # the SDK reads them twice
+        if place[1:2] == ("inputResponses",) and len(place) > 3:
             if place[3] != types.ElicitResult.__name__:
                 continue
             place = (*place[:3], *place[4:6])  # what follows are the types that a value may have
-        faults.setdefault("/".join(map(str, ("", *place))), each["msg"])
+        faults.setdefault("/".join(("", *(shorten(str(name)) for name in place))), each["msg"])
     return "; ".join(f"{place}: {text}" for place, text in list(faults.items())[:3]) + "."
 
 
