@@ -275,7 +275,8 @@ class Settings:
     )
     http_hosts: tuple[str, ...] = _names(
         "Hosts that `http` steps and MCP tools may reach though they are not public: names (*.internal for all below), "
-        "addresses or networks, separated by commas."
+        "addresses or networks, separated by commas. Of push notifications and webhooks of approvals they may have "
+        "addresses without TLS (http://...); all other hosts need TLS."
     )
     http_proxy: str | None = _text(
         "The proxy that `http` steps and MCP tools take, as http://host:port. Unset: none.", secret=True

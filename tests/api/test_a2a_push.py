@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import erasure
+from hai_flow.store.messaging.hints import seal_of
 from hai_flow.store.messaging.pushes import Push, open_config, seal_config
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
@@ -314,6 +315,15 @@ async def test_a_state_that_is_never_taken_is_given_up_and_said_in_the_row(
                 while await connection.fetchval("SELECT tries FROM pushes") != 0:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             assert "500" in await connection.fetchval("SELECT error FROM pushes")
+            # An address of another host, as it was taken before TLS was demanded.
+            ((run, principal),) = await connection.fetch("SELECT run_id, principal FROM pushes")
+            bare = json.dumps({"id": "x", "url": "http://8.8.8.8:9/"}).encode()
+            sealed = seal_config((await seal_of(connection)).key, run, principal, bare)
+            await connection.execute("UPDATE pushes SET config = $1, seen = 0, sent = NULL, due_at = now()", sealed)
+            async with asyncio.timeout(60):
+                error = "SELECT coalesce(error, '') FROM pushes"
+                while "without TLS" not in await connection.fetchval(error):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
         finally:
             await connection.close()
 

@@ -169,11 +169,17 @@ server.bug(
     ("get_tool_input_schema=lambda name: _CALLED_FORM.get(),", "get_tool_input_schema=None,"),
     by="tests/api/test_mcp_managers.py::test_a_call_reads_neither_other_workflows_nor_its_new_run",
 )
-addresses = Room("hai_flow/api/requests/push_addresses.py", "tests/api/test_a2a_push.py")
+_PUSH: Final = "tests/api/test_a2a_push.py"
+addresses = Room("hai_flow/steps/http/egress.py", _PUSH)
 addresses.bug(
-    "a push goes out in clear text",
-    ('    if parts.scheme != "https" and', "    if False and"),
-    by="tests/api/test_a2a_push.py::test_a_wrong_push_configuration_is_refused_and_nothing_is_stored",
+    "an address for pushes in clear text is taken",
+    ('        if parts.scheme != "https" and', "        if False and"),
+    by=f"{_PUSH}::test_a_wrong_push_configuration_is_refused_and_nothing_is_stored",
+)
+calls.bug(
+    "an address that was taken before goes on in clear text",
+    ("                    if obstacle is not None:\n", "                    if False:\n"),
+    by=f"{_PUSH}::test_a_state_that_is_never_taken_is_given_up_and_said_in_the_row",
 )
 audiences = Room("hai_flow/api/mcp_resource.py", "tests/attacks/test_mcp.py")
 audiences.bug(
@@ -227,7 +233,6 @@ gates.bug(
 )
 
 
-_PUSH: Final = "tests/api/test_a2a_push.py"
 _ATTACKS: Final = "tests/attacks/test_mcp.py"
 sealed = Room("hai_flow/store/messaging/pushes.py", _PUSH)
 sealed.bug(

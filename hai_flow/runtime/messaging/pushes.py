@@ -145,6 +145,10 @@ class Pushes(Service):
             headers["webhook-id"] = id
         try:
             async with asyncio.timeout(SECONDS):
+                if not config.url.startswith("https:"):  # it may be older than the rule, or than the list of hosts
+                    obstacle = await self._guard.find_obstacle(config.url, by_proxy=self._http.proxy is not None)
+                    if obstacle is not None:
+                        raise NotSent(obstacle)
                 await self._poster.post(config.url, body, headers)
         except TimeoutError:
             raise NotSent(f"no answer within {SECONDS:g} s") from None

@@ -12,6 +12,7 @@ import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from hai_flow.errors import StepError
 
@@ -71,9 +72,21 @@ class EgressGuard:
                 self._judge(host, each)
         return addresses[0]
 
-    def is_named(self, host: str, address: str) -> bool:
-        """Whether the deployment allows the host or its address (`""`: it has none) by name, public or not."""
-        return self._knows(_bare(host)) or (address != "" and self._is_listed(ipaddress.ip_address(address)))
+    async def find_obstacle(self, url: str, *, by_proxy: bool) -> str | None:
+        """Why a caller's address is not called: without TLS only named hosts are. One whose name leads nowhere now is
+        tried when it is called. `by_proxy`: a proxy judges the addresses."""
+        parts, address = urlsplit(url), ""
+        host = parts.hostname or ""
+        if not by_proxy:
+            try:
+                address = await self.address(host, parts.port or 443)
+            except StepError as error:
+                if not error.retriable:
+                    return error.message
+        is_named = self._knows(_bare(host)) or (address != "" and self._is_listed(ipaddress.ip_address(address)))
+        if parts.scheme != "https" and not is_named:
+            return "expected https://...; without TLS only hosts in HAI_FLOW_HTTP_HOSTS are called"
+        return None
 
     def _is_listed(self, address: Address) -> bool:
         return any(address in network for network in self._networks if network.version == address.version)
