@@ -29,6 +29,8 @@ from hai_flow.models.failures.words import (
 )
 from hai_flow.values import Json
 
+_TAG: Final = re.compile("<[^<>]*>")
+
 
 def fault_of_status(status: int, headers: Mapping[str, str], body: Json, now: datetime | None = None) -> StepError:
     """The error for an answer that is none. `headers` by their names in lower case."""
@@ -85,8 +87,8 @@ def wants_turns(error: StepError) -> bool:
 
 def web_page(status: int | None, page: str) -> StepError:
     """The error for a page in HTML in place of an answer: a sign-in, a proxy's page, another server."""
-    title = re.search(r"<title[^>]*>(.*?)</title", page, re.I | re.S)
-    text = title[1] if title is not None else re.sub(r"<[^>]*>", " ", page)
+    title = re.search(r"<title[^<>]*>([^<]*)</title", page, re.I)
+    text = title[1] if title is not None else _TAG.sub(" ", page)
     excerpt = " ".join(whole_text(text).split())[:200]
     answered = "answered" if status is None else f"answered {status}"
     return _error(
@@ -100,7 +102,7 @@ def web_page(status: int | None, page: str) -> StepError:
 
 def page_within(page: str) -> StepError:
     """The error for an answer that breaks off with a page in HTML, as of a proxy whose server has gone."""
-    text = " ".join(whole_text(re.sub(r"<[^>]*>", " ", page)).split())[:200]
+    text = " ".join(whole_text(_TAG.sub(" ", page)).split())[:200]
     return _error("llm.unavailable", f"The model's server broke off its answer with a web page ({text}).")
 
 

@@ -28,6 +28,7 @@ from hai_flow.notify.channels import Slack
 from hai_flow.notify.delivery import NotSent, Sender
 from hai_flow.notify.letters import NoticeContent
 from hai_flow.primitives.beside_loop import is_large, run_unless_short
+from hai_flow.primitives.retry_after import retry_after
 from hai_flow.runtime.commit import loader
 from hai_flow.runtime.streams import fanout
 from hai_flow.settings import Settings
@@ -49,6 +50,8 @@ from tests.attacks.test_loop_time import (
     values_,
 )
 from tests.attacks.work import DOCUMENTS, HEAD, SAY
+from tests.foreign.reading import read
+from tests.foreign.transcripts import DONE, Failed, Transcript, call, document, end, stream
 from tests.runtime.conftest import Make, is_now
 from tests.support.examples import examples, sample
 from tests.support.server import YAML
@@ -321,6 +324,37 @@ async def test_nothing_that_is_looked_at_again_takes_long_in_one_go(
     await door(opened)
     await opened.measure()
     assert opened.longest < STALL_SECONDS, opened.what
+
+
+_MARKS: Final = (
+    "<a>", "</tool_call>", "<|a|>", "<|", "```", "{}", '""', '{"a": 1}', "null ", " ", "<", "<title>", "retry ", "wait",
+    "1", "1 ", "s", "1,",
+)  # fmt: skip
+_SIGN: Final = "a mark of 24,000 characters, and a letter behind it"
+
+
+@pytest.mark.parametrize("place", [
+    stream(call(0, "c", "add", '{"a": 1}' + _SIGN), end("tool_calls"), DONE),
+    stream(call(0, "c", "add", _SIGN), end("tool_calls"), DONE),
+    stream(call(0, "c", "functions.add" + _SIGN, "{}"), end("tool_calls"), DONE),
+    stream(call(0, "c", "add", "{}"), end(_SIGN), DONE),
+    document({"error": {"message": "wait" + _SIGN}}),
+    f"<html>{_SIGN}</html>".encode(),
+    stream(call(0, "c", "add", "{}")) + f"data: <{_SIGN}\n\n".encode(),
+    _SIGN.encode(),
+], ids=lambda place: place.decode()[-40:])  # fmt: skip
+async def test_one_mark_again_and_again_from_a_model_takes_no_time(stalls: Stalls, place: bytes) -> None:
+    async def answer(mark: str) -> None:
+        text = mark * (24_000 // len(mark)) + "x"
+        body = place.replace(_SIGN.encode(), json.dumps(text)[1:-1].encode())
+        read(Transcript("marks", body, Failed("")), [body])
+        retry_after({"retry-after": text})
+
+    await answer("a")
+    stalls.forget()
+    for mark in _MARKS:
+        await _beside_others(answer, mark)
+        assert stalls.longest < STALL_SECONDS, (mark, stalls.longest)
 
 
 # --- by the thread, where it is too short to be told by its time ------------------------------------------------------

@@ -69,7 +69,7 @@ calls.bug(
 )
 arguments.bug(
     "braces in front of the arguments are part of them",
-    (" := _PLACEHOLDER.match(text) or _FENCE", " := _FENCE"),
+    (" := _PLACEHOLDER.match(text, at) or _FENCE", " := _FENCE"),
     by=_MEANT,
 )
 arguments.bug(

@@ -14,7 +14,7 @@ from hai_flow.values import Json
 
 _EMPTY: Final = re.compile(r'(?:null|""|\{\s*\}|\[\s*\])?\Z')  # `[]`: PHP's empty object
 _PLACEHOLDER: Final = re.compile(r'(?:null|""|\{\s*\})\s*(?=[{"])')
-_TOKENS: Final = re.compile(r"(?:\s*(?:<\|[^|<>]{1,40}\|>|</?\w{1,40}>|```))+\s*\Z")
+_TOKEN: Final = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</?\w{1,40}>|```)\s*")
 """What a server's parser has left behind the arguments: tokens of the model's template, the end of a block."""
 _FENCE: Final = re.compile(r"```(?:json)?\s*(?=\{)")
 _OBJECT: Final = re.compile(r"\{\s*[^\s}]")  # an object that has something in it
@@ -127,10 +127,10 @@ class Arguments:
             self._behind.append(text)
             return ""
         if self.stage is ArgumentStage.BLANK:
-            text = (self._head + text).lstrip(_SPACE)
-            while placeholder := _PLACEHOLDER.match(text) or _FENCE.match(text):
-                text = text[placeholder.end() :]
-            self._head = text
+            text, at = (self._head + text).lstrip(_SPACE), 0
+            while placeholder := _PLACEHOLDER.match(text, at) or _FENCE.match(text, at):
+                at = placeholder.end()
+            self._head = text = text[at:]
             if not _OBJECT.match(text):
                 return ""
             self.stage, self._head = ArgumentStage.OPEN, ""
@@ -218,19 +218,27 @@ def _unwrap(text: str) -> str:
 
 def _repeats(behind: str, text: str) -> bool:
     """Whether the text behind a whole object only repeats it. Raises Contradiction for another object."""
-    behind = _TOKENS.sub("", behind).strip(_SPACE)
-    while behind:
+    behind, at, decode = behind.strip(_SPACE), 0, json.JSONDecoder().raw_decode
+    try:
+        value = _parse(text) if behind else None
+    except ValueError:
+        value = text
+    while at < len(behind) and not _TOKEN.match(behind, at):
         try:
-            _, end = json.JSONDecoder().raw_decode(behind)
+            _, end = decode(behind, at)
         except (ValueError, RecursionError):
             return False
-        repeated = _unwrap(behind[:end])
-        if repeated and not is_equal_json(repeated, text):
-            if is_object(repeated) and is_object(text):
+        repeated = _unwrap(behind[at:end])
+        if repeated and repeated != text and not _same(_parse(repeated), value):
+            if is_object(repeated) and isinstance(value, dict):
                 raise Contradiction(f"its arguments are {_short(text)} and {_short(repeated)}")
             return False
-        behind = behind[end:].lstrip(_SPACE)
-    return True
+        at = end
+        while behind[at : at + 1].isspace():
+            at += 1
+    while token := _TOKEN.match(behind, at):
+        at = token.end()
+    return at == len(behind)
 
 
 def _short(text: str) -> str:

@@ -18,10 +18,8 @@ from hai_flow.models.faults import unreadable
 from hai_flow.models.vocabulary import CallArgs, CallStart, Piece
 
 CALLS_MAX: Final = 256  # of one answer: each is held against all that came before it
-_NAMESPACE: Final = re.compile(r"\s*(?:functions|default_api|tools)[.:]")
+_NAMESPACE: Final = re.compile("(?:functions|default_api|tools)[.:]")
 """In which templates of gpt-oss, Kimi and Gemini have all functions."""
-_BEHIND: Final = re.compile(r"(?:<\|[^|]*\|>.*|:\d+|\(\))?\s*\Z", re.DOTALL)
-"""What models write behind a name: the tokens of a template (gpt-oss), the number of the call (Kimi)."""
 _OLD: Final = "function_call"  # the slot of the one call that the oldest form of the protocol knows
 
 
@@ -141,8 +139,12 @@ class Calls:
 
     def _own_name(self, name: str) -> str:
         """The name of an offered function, also where a server writes it in the namespace of its template, puts blanks
-        around it, or leaves tokens of the template behind it."""
-        inner = _BEHIND.sub("", _NAMESPACE.sub("", name.strip(), count=1), count=1)
+        around it, or leaves behind it tokens of the template (gpt-oss), or the number of the call (Kimi)."""
+        inner = name.strip()
+        namespace = _NAMESPACE.match(inner)
+        inner = inner[namespace.end() if namespace else 0 :].partition("<|")[0].strip().removesuffix("()")
+        before, _, number = inner.rpartition(":")
+        inner = before if number.isdecimal() else inner
         return inner if name not in self._names and inner in self._names else name
 
     def _is_another(self, draft: _Draft, id: str, name: str, args: str) -> bool:

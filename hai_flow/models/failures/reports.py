@@ -53,12 +53,12 @@ _WITHIN: Final = (
 )  # fmt: skip
 _NESTED_MAX: Final = 6
 _ASK_AGAIN: Final = re.compile(
-    r"(?:try again|retry|retried|wait|available again|reset)\w*\W+(?:in|after|for|at least)?\W*"
+    r"(?:try again|retry|retried|wait|available again|reset)\w{0,20}+\W++(?:in|after|for|at least)?\W*+"
     r"(?:about |approximately )?"
     r"(?P<time>(?:\d+(?:\.\d+)?\s*(?:ms|milliseconds?|d|days?|h|hours?|m|mins?|minutes?|s|secs?|seconds?)(?![a-z])\W{0,2})+)",
     re.I,
 )
-_AGAIN_IN_CHINESE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>毫秒|秒|分钟|小时)后")
+_AGAIN_IN_CHINESE: Final = re.compile(r"(?<!\d)(?P<number>\d++(?:\.\d++)?+)\s*+(?P<unit>毫秒|秒|分钟|小时)后")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµ]*)", re.I)
 _SECONDS: Final = {"毫秒": 0.001, "秒": 1.0, "分钟": 60.0, "小时": 3600.0}
 
