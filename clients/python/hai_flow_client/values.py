@@ -79,14 +79,27 @@ def dumps(value: Any) -> bytes:
     return _encode(value)
 
 
+_LONE_SURROGATE: Final = re.compile("truncated|surrogate")  # in the library's words for an escaped one
+
+
+def _is_read_by_others(text: bytes | str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def loads(text: bytes | str) -> Any:
     """The JSON value written in `text`. Raises `NotJson`."""
     try:
         return _decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:  # text with a lone surrogate can't be encoded
-        raise NotJson(f"expected JSON, found something else: {error}") from None
     except UnicodeEncodeError as error:  # text that can't be written as UTF-8
         raise NotJson(f"expected JSON, found a lone surrogate at character {error.start}") from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        if _LONE_SURROGATE.search(str(error)) and _is_read_by_others(text):
+            raise NotJson("expected JSON, found a lone surrogate, which is half a character") from None
+        raise NotJson(f"expected JSON, found something else: {error}") from None
     except RecursionError:
         raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
 
