@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.api.auth import keys
+from hai_flow.api.auth import authenticate, keys
 from hai_flow.api.auth.directory import erased_people
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
@@ -91,6 +91,7 @@ def listened_to(place: list[Place]) -> Iterator[None]:
 async def place(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
     for each in (keys, erased_people):  # or what is kept for a second has gone on a slow machine between two questions
         monkeypatch.setattr(each, "SECONDS", 3600.0)
+    monkeypatch.setattr(authenticate, "HOLDINGS_SECONDS", 3600.0)
     settings = Settings(identity="keys", publish=True)
     made: list[Place] = []
     with listened_to(made):

@@ -118,3 +118,10 @@ async def load(db: Database, run_id: UUID, have: int = 0) -> Loaded:
 
 async def worker(db: Database, lease: timedelta = LEASE) -> int:
     return await leases.register_worker(db.engine, "test", lease)
+
+
+@pytest.fixture(params=[True, False], ids=["lone", "of_several"])
+def either_statement(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lone entry is committed by a statement of its own, and by that of several."""
+    if not request.param:
+        monkeypatch.setattr(commits, "_list_single_parts", lambda entry: ())

@@ -233,13 +233,6 @@ async def slots_of(db: Database) -> list[str]:
     return [row[0] for row in await db.api.fetch("SELECT slot FROM slots WHERE tenant = $1", TENANT)]
 
 
-@pytest.fixture(params=[True, False], ids=["lone", "of_several"])
-def either_statement(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lone entry is committed by a statement of its own, and by that of several."""
-    if not request.param:
-        monkeypatch.setattr(commits, "_list_single_parts", lambda entry: ())
-
-
 @pytest.mark.usefixtures("either_statement")
 async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) -> None:
     start = birth(slot="thread:1")
