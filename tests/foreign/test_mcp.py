@@ -314,8 +314,22 @@ LISTED: list[Any] = [
     pytest.param(
         lambda cursor, _: {"tools": [GOOD]} if cursor == "" else {"tools": [], "nextCursor": ""}, id="an empty cursor"
     ),
-    pytest.param(
-        lambda cursor, _: None if cursor == "" else {"tools": [GOOD], "nextCursor": ""}, id="which it refuses"
+    *(
+        pytest.param(
+            lambda cursor, _, behind=behind: (
+                behind if cursor == "" else {"tools": [GOOD, {"name": "a b"}], "nextCursor": ""}
+            ),
+            id=f"an empty cursor, and behind it {behind}",
+        )
+        for behind in (
+            None,
+            {"tools": [{**GOOD, "description": "Something else"}]},
+            {"tools": "none"},
+            Reply(500, b"{}"),
+            Reply(400, b"no"),
+            Reply(404, b""),
+            Reply(200, b"<html>No</html>", type="text/html"),
+        )
     ),
     {"tools": [{**GOOD, "input_schema": {}}], "next_cursor": None},
     {"tools": {"ok": {"inputSchema": {}}}},
@@ -336,14 +350,16 @@ async def test_functions_that_are_listed_oddly_are_called(listed: Any) -> None:
                 return super().__call__(received)
             page = listed((asked.get("params") or {}).get("cursor"), self.pages) if callable(listed) else listed
             self.pages += 1
-            return (
-                super().__call__(Received("POST", "", {}, received.body.replace(b"tools/list", b"no")))
-                if (page is None)
-                else self._reply(asked["id"], page)
-            )
+            if page is None:
+                return super().__call__(Received("POST", "", {}, received.body.replace(b"tools/list", b"no")))
+            return page if isinstance(page, Reply) else self._reply(asked["id"], page)
 
-    async with asyncio.timeout(15), serving(Listing()) as (runner, declared):
-        assert await call(runner, "ok", declared) == "ok"
+    with structlog.testing.capture_logs() as logs:
+        async with asyncio.timeout(15), serving(Listing()) as (runner, declared):
+            assert await call(runner, "ok", declared) == "ok"
+            (connection,) = runner._connections.values()
+            left_out = connection._tools.left_out if connection._tools else {}
+    assert {each["name"] for each in logs if each["event"] == "mcp_function_left_out"} == left_out.keys()
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda each: json.dumps(each)[:60])

@@ -375,13 +375,17 @@ class Connection:
         bytes_left, pages_without_new = TOOLS_BYTES_MAX, 0
         while True:
             params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+            is_doubted = cursor == ""  # some servers mean no cursor by an empty one
             try:
-                page = await client.session.list_tools(params=params)
-            except MCPError as error:
-                if cursor != "" or _is_gone(error):
+                async with asyncio.timeout(START_SECONDS / 4 if is_doubted else None):
+                    page = await client.session.list_tools(params=params)
+            except (MCPError, ValidationError, TimeoutError):
+                if not is_doubted:
                     raise
-                return listed  # some servers mean no cursor by an empty one
+                break
             raw = (page.meta or {}).get(RAW, ())
+            if is_doubted:
+                raw = [each for each in raw if not listed.has(_escape_name(each))]
             bytes_left -= len(json.dumps(raw, default=str))
             if bytes_left < 0:
                 raise self._unavailable(f"says more than {TOOLS_BYTES_MAX} bytes of its functions")
@@ -394,9 +398,10 @@ class Connection:
             cursor = page.next_cursor
             # Some servers give the same cursor again without an end, or begin anew under others.
             if cursor is None or cursor in cursors or pages_without_new == BARREN_PAGES_MAX:
-                self._tell_left_out(listed.left_out)
-                return listed
+                break
             cursors.add(cursor)
+        self._tell_left_out(listed.left_out)
+        return listed
 
     def _tell_left_out(self, left_out: Mapping[str, str]) -> None:
         """Write into the log which functions are left out: each once, and not whenever they are listed."""
@@ -557,6 +562,9 @@ class _Listed:
 
     def __len__(self) -> int:
         return len(self.tools) + len(self.left_out)
+
+    def has(self, name: str) -> bool:
+        return name in self.tools or name in self.left_out
 
     def add(self, page: Sequence[Any], taken: Collection[str]) -> None:
         """Add a page of descriptions. `taken`: the names that the SDK has not refused."""
