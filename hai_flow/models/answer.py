@@ -46,6 +46,10 @@ class Answer:
         return self.stand is Stand.OVER
 
     @property
+    def has_calls(self) -> bool:
+        return bool(self._calls)
+
+    @property
     def texts(self) -> dict[Any, str]:
         """The text of each part of the answer so far."""
         return {part: "".join(pieces) for part, pieces in self._said.items()}

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.errors import StepError
-from hai_flow.models.answer import Answer
+from hai_flow.models.answer import NULLS, Answer
 from hai_flow.models.calls.text_pieces import ThinkTags
 from hai_flow.models.conversation import arrange
-from hai_flow.models.ends import Stand, reason_of
+from hai_flow.models.ends import Stand, reason_of, word_of
 from hai_flow.models.faults import fault_of_body, too_many_files
 from hai_flow.models.structured import is_strict, schema_prompt
 from hai_flow.models.vocabulary import Endpoint, Media, Message, Piece, Request, Tool, Usage
@@ -337,7 +337,8 @@ def _iter_reports(event: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
 def _reason_in(choice: Mapping[str, Json], event: Mapping[str, Json]) -> Json:
     """The server's word for the end. Under another name or at another place only a known word counts: vLLM, for one,
     has the text that stopped the model in `stop_reason`."""
-    if (reason := choice.get("finish_reason")) is not None:
+    reason = choice.get("finish_reason")
+    if reason is not None and not (isinstance(reason, str) and word_of(reason) in NULLS):
         return reason
     places = (choice, _object(choice.get("delta")), event)
     words = (place.get(name) for place in places for name in _REASONS)

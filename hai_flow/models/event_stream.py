@@ -63,6 +63,7 @@ class EventBody:
 
     def __init__(self) -> None:
         self.form = Form.UNKNOWN
+        self.is_one_document = False  # and no line of several, of which others may have been cut off
         self._rest = b""  # of events: of the line that has not ended; else all of the body
         self._parts: list[bytes] = []  # of `_rest`, as they came
         self._size = 0
@@ -99,7 +100,9 @@ class EventBody:
             return
         text = body.lstrip(_BLANK).removeprefix(_BOM).decode(errors="surrogateescape").strip()
         if self.form is Form.DOCUMENT:
-            yield from _documents(text)
+            documents = list(_documents(text))
+            self.is_one_document = len(documents) == 1 and ("\n" in text or b"\n" not in body.lstrip(_BLANK))
+            yield from documents
         elif self.form is Form.PAGE:
             raise faults.web_page(None, text)
         elif text:
@@ -256,8 +259,10 @@ class StreamReader:
         """The last pieces, when the body has ended in order."""
         for event in self._body.end():
             yield from self._read(event)
-        if self._body.form is Form.DOCUMENT and self._is_whole:
-            self._reader.answer.mark()  # also without a reason: of a message in one document nothing can be missing
+        if self._body.is_one_document and self._is_whole and not self._reader.answer.has_calls:
+            # Also without a reason: of a text in one document nothing can be missing. A call needs a reason, as the end
+            # of a first line and that of a document are the same where the line's own end was cut off.
+            self._reader.answer.mark()
         if self._first and self._reader.answer.stand in (Stand.SILENT, Stand.BROKEN):
             raise faults.unreadable(self._first)
         yield from self._reader.end()

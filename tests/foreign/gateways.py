@@ -102,6 +102,12 @@ ENDS: Final = [
     )
 ]
 
+BROKEN: Final = Failed("llm.truncated", "ended before", True)
+LONG: Final = Failed("llm.truncated", "max_tokens")
+_MESSAGE: Final[Any] = {"choices": [{"message": {"content": "Hi you"}}]}
+_CALLING: Final = {
+    "choices": [{"message": {"tool_calls": [{"id": "c", "function": {"name": "add", "arguments": HI}}]}}]
+}
 EVENTS: Final = [
     chat(
         "signs of life between the pieces",
@@ -182,6 +188,27 @@ EVENTS: Final = [
             ("in one document", document({"choices": [{"message": {"content": "Hi you"}}]})),
             ("in the body of a function", document({"body": '{"choices": [{"message": {"content": "Hi you"}}]}'})),
         )
+    ),
+    *(
+        chat(f"{len(lines)} lines without a reason: {name}", b"".join(document(each) + b"\n" for each in lines), BROKEN)
+        for name, lines in (
+            ("a text", [_MESSAGE]),
+            ("two texts", [_MESSAGE, {"choices": [{"message": {"content": "Hi you, but"}}]}]),
+            ("a call", [_CALLING]),
+            ("two calls", [_CALLING, _CALLING]),
+            ("a call, and tokens", [_CALLING, {"choices": [], "usage": usage(7, 2)}]),
+        )
+    ),
+    chat(
+        "a call, and its reason in the next line",
+        document(_CALLING) + b"\n" + document({"choices": [{"message": {}, "finish_reason": "stop"}]}),
+        ADDED,
+    ),
+    chat("a call in one document without a reason", document(_CALLING), BROKEN),
+    *(
+        chat(f"a reason of {none!r} beside another one", document({"choices": [choice]}), LONG)
+        for none in ("", "null", None)
+        for choice in [_MESSAGE["choices"][0] | {"finish_reason": none, "stop_reason": "length"}]
     ),
     chat(
         "each event encoded twice",

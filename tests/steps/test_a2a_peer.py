@@ -85,7 +85,7 @@ def test_a_question_of_hai_flow_has_form_or_options_and_names_its_id() -> None:
     assert question.form == form
     answer = {"hai.pending": {"id": "p1", "values": {"ok": True}}}
     assert peer.write_answer(question.pending, {"ok": True}) == [{"data": answer}]
-    gate = {"id": "p2", "may_answer": True, "digest": "4b20", "options": ["approve", "reject"]}
+    gate = {"id": "p2", "may_answer": True, "digest": "4b20", "options": ["approve", None, "reject"]}
     question = peer.question_of(asking({"data": {"hai.pending": [gate]}}))
     assert question.form["properties"]["decision"]["enum"] == ["approve", "reject"]
     answer = {"hai.pending": {"id": "p2", "digest": "4b20", "decision": "approve"}}

@@ -137,9 +137,10 @@ def question_of(task: Mapping[str, Json]) -> Question:
             form, options = pending.get("form"), pending.get("options")
             if isinstance(form, Mapping) and isinstance(form.get("properties"), Mapping):
                 return Question(text, dict(form), {"id": pending["id"]}, digest)
-            if isinstance(options, list) and options and all(isinstance(each, str) for each in options):
+            texts = [each for each in options if isinstance(each, str)] if isinstance(options, list) else []
+            if texts:
                 about = {name: pending[name] for name in ("id", "digest") if pending.get(name)}
-                return Question(text, _form_of_options(options), about, digest)
+                return Question(text, _form_of_options(texts), about, digest)
     return Question(text, ANSWER_FORM, None, digest)
 
 
