@@ -77,7 +77,7 @@ def dumps(value: Any) -> bytes:
     return _encode(value)
 
 
-_HALF_AT_END: Final = re.compile(rb'\\u[dD][89a-fA-F][0-9a-fA-F]{2}"\s*[\]}]*\s*\Z')
+_HALF_AT_END: Final = re.compile(rb'\\u[dD][89abAB][0-9a-fA-F]{2}"\s*[\]}]*\s*\Z')
 """Half a character so near to the end that the library calls the text truncated."""
 
 

@@ -79,7 +79,7 @@ arguments.bug(
 )
 arguments.bug(
     "other arguments behind whole ones are ignored",
-    ("            if is_object(repeated) and is_object(text):", "            if False:"),
+    ("            if is_object(repeated) and isinstance(value, dict):", "            if False:"),
     by=_MEANT,
 )
 
