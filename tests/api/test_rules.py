@@ -157,8 +157,8 @@ class Desk(NamedTuple):
             rows = await self.fetch("SELECT id FROM pendings WHERE run_id = $1 AND path = $2", run, path)
             if not rows:
                 return None
-            pending = self.pending(rows[0]["id"])
             waiting = await self.fetch("SELECT 1 FROM outbox WHERE run_id = $1 AND kind <> 'notify'", run)
+            pending = self.pending(rows[0]["id"])  # behind the messages: a rule may vote in between
             return None if pending["status"] == "open" and waiting else pending
 
         pending = asyncio.run(until(read))
