@@ -8,7 +8,7 @@ help: ## Show this list
 check: ## Lint, types and the direction of imports
 	python3 cli.py check
 
-quick: ## check, and the tests that need no database and no process of their own
+quick: ## check, and the tests that need no database, no process and no seconds
 	python3 cli.py quick
 
 test: ## All tests

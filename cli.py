@@ -3,7 +3,7 @@
 
     python3 cli.py dev                 everything in one process
     python3 cli.py test [pytest args]  the tests
-    python3 cli.py quick               check, and the tests that need no database and no process of their own
+    python3 cli.py quick               check, and the tests that need no database, no process and no seconds
     python3 cli.py test PATH...        the tests of workflows in a folder or file, as `hai-flow test` plays them
     python3 cli.py test-browsers       other people's frontends in a real browser; installs what they need
     python3 cli.py check               lint, types, direction of imports

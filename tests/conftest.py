@@ -1,6 +1,6 @@
 """What every test may ask for: a PostgreSQL server for the session, and a database of its own in it.
 
-`--quick` leaves out what needs a database or a process of its own: the inner loop (`python3 cli.py quick`).
+`--quick` leaves out what needs a database, a process of its own or seconds: the inner loop (`python3 cli.py quick`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _started = False  # whether the test tried to start a process
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out what needs a database or a process of its own")
+    parser.addoption("--quick", action="store_true", help="leave out what needs a database, a process or seconds")
     parser.addoption("--failures", type=Path, help="write the ids of the tests that fail to this file, a line each")
 
 
@@ -138,10 +138,13 @@ def pytest_collection() -> Iterator[object]:
 @pytest.hookimpl(trylast=True)  # of what `-k` and the like have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     slow = [item for item in items if _needs_database(item)]
-    passed_over = set(slow if config.getoption("quick") else ())
-    if _is_whole(config) and not config.getoption("quick"):
-        passed_over |= set(slow).difference(draw(slow, _table_of, ROWS_MIN, ROWS_SHARE))
-        costly = [item for item in items if item.get_closest_marker(COSTLY) and item not in passed_over]
+    costly = [item for item in items if item.get_closest_marker(COSTLY)]
+    passed_over = set[pytest.Item]()
+    if config.getoption("quick"):
+        passed_over = {*slow, *costly}
+    elif _is_whole(config):
+        passed_over = set(slow).difference(draw(slow, _table_of, ROWS_MIN, ROWS_SHARE))
+        costly = [item for item in costly if item not in passed_over]
         passed_over |= set(costly).difference(draw(costly, _folder_of, COSTLY_MIN, COSTLY_SHARE))
     config.hook.pytest_deselected(items=[item for item in items if item in passed_over])
     items[:] = [item for item in items if item not in passed_over]

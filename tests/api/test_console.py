@@ -148,6 +148,7 @@ async def test_a_development_server_builds_the_elements_before_it_sends_them(fol
         assert (await http.get("/elements.js")).text == "export {}"
 
 
+@pytest.mark.costly
 async def test_a_server_that_ends_while_it_builds_leaves_no_process_behind(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     building = f"import os, pathlib, time\npathlib.Path({str(begun)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"

@@ -148,6 +148,7 @@ def test_a_modules_files_are_its_own_and_its_imports_even_if_broken(
     assert "acme_store" not in sys.modules
 
 
+@pytest.mark.costly
 def test_what_is_python_s_installed_or_ours_is_not_the_project_s() -> None:
     """Here all of it lies below the root: the checkout, with its environment."""
     files = Project(Path(__file__).resolve().parents[2]).files(
