@@ -28,6 +28,7 @@ from hai_flow import values
 from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.load_shedding import BodyRoom
 from hai_flow.api.permissions.principals import get_principal, rights_for
+from hai_flow.definition.names.durations import SHORTEST, NotADuration, milliseconds
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.settings import Settings
@@ -234,6 +235,15 @@ def _write(result: Any) -> _WrittenJson:
 async def hash_content(content: Any) -> bytes:
     """The SHA-256 of the text of a JSON value: what tells one body from another under the same key."""
     return await run_if_large(content, lambda: sha256(values.dumps(content)).digest())
+
+
+def read_duration(name: str, text: str, *, shortest: int = SHORTEST) -> int:
+    """The member of a body as milliseconds, of which there are at least `shortest`. Raises Rejected 422."""
+    try:
+        return milliseconds(text, shortest=shortest)
+    except NotADuration as error:
+        finding = {"path": f"/{name}", "message": str(error), "code": "request.duration", "params": [text[:120]]}
+        raise Rejected(422, "request.invalid", f"{name}: {error}.", findings=[finding]) from None
 
 
 class _CheckedRequest(Request):

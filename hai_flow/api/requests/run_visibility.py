@@ -100,13 +100,13 @@ class RunVisibility(TenantScope):
 
     async def started_run(self, outcome: Outcome) -> RunRow:
         """The run that the principal has begun: as it was committed, where that was this time and in this process."""
-        cached = None if outcome.already else self.runtime.committer.peek(outcome.run_id)
+        cached = self._peek_started(outcome)
         row = None if cached is None else _to_row(cached)
         return row or await self.run(outcome.run_id)
 
     async def read_started(self, outcome: Outcome, least: Sight) -> RunState:
         """As `read`, of the run that the principal has begun: no statement where that was in this process."""
-        cached = None if outcome.already else self.runtime.committer.peek(outcome.run_id)
+        cached = self._peek_started(outcome)
         if cached is None or cached.state.seq < outcome.seq or not cached.state.sha256:
             return await self.read(outcome.run_id, least)
         id, state = outcome.run_id, cached.state
@@ -115,6 +115,10 @@ class RunVisibility(TenantScope):
         if self._seen[id].sight < least:
             raise reject_unknown_run(id)
         return disguise_state(state)
+
+    def _peek_started(self, outcome: Outcome) -> CachedRun | None:
+        """The run in this process, where it was begun this time."""
+        return None if outcome.already else self.runtime.committer.peek(outcome.run_id)
 
     async def sight(self, run: RunSummary) -> Sight:
         """How much of the run the principal sees."""

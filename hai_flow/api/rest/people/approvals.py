@@ -16,7 +16,7 @@ from fastapi import Query, Response
 from pydantic import Field
 
 from hai_flow import addresses
-from hai_flow.api.http.bodies import Body, hash_content
+from hai_flow.api.http.bodies import Body, hash_content, read_duration
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
@@ -24,7 +24,6 @@ from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.push_addresses import find_obstacle, store_push
 from hai_flow.api.rest.runs.runs import StartBody, begin_run
 from hai_flow.api.routes import Routes
-from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.people.calendars import count_working_days
 from hai_flow.definition.plan import FrontendTool, Plan
 from hai_flow.engine import commands as c
@@ -170,12 +169,7 @@ def _demand_duration(expires_in: str | None) -> None:
     """Refuse a wait that no deadline can have before people are asked. Raises Rejected 422."""
     if expires_in is None or count_working_days(expires_in):
         return
-    try:
-        milliseconds(expires_in)
-    except NotADuration as error:
-        params = [expires_in]
-        finding = {"path": "/expires_in", "message": str(error), "code": "request.duration", "params": params}
-        raise Rejected(422, "request.invalid", f"expires_in: {error}.", findings=[finding]) from None
+    read_duration("expires_in", expires_in)
 
 
 async def _demand_reachable(access: Access, url: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.http.bodies import Body, hash_content
+from hai_flow.api.http.bodies import Body, hash_content, read_duration
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -15,9 +15,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.views import build_run_view
 from hai_flow.api.routes import Routes
-from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
-from hai_flow.errors import Rejected
 from hai_flow.store.runs.run_lists import RunRow
 
 router = Routes(prefix="/v1/runs", tags=["runs"])
@@ -120,11 +118,7 @@ async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: Comm
     is the rest: ask for it again.
     """
     access.require_development("jump", "jump.forbidden")
-    try:
-        ms = milliseconds(body.for_, shortest=1)
-    except NotADuration as error:
-        finding = {"path": "/for", "message": str(error), "code": "request.duration", "params": [body.for_[:120]]}
-        raise Rejected(422, "request.invalid", f"for: {error}.", findings=[finding]) from None
+    ms = read_duration("for", body.for_, shortest=1)
     row = await access.run(run_id)
     command = c.Jump(by=access.principal.id, ms=ms)
     outcome = await access.submit(row.id, command, command_id=key, body_sha=await hash_content(["Jump", ms]))
