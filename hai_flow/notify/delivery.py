@@ -1,7 +1,6 @@
 """Bringing a notification to its receiver: SMTP, signed webhooks, Slack. Each try ends in time, well or not.
 
-Webhooks go to addresses that the guard of `http` steps has judged, follow no redirect, and read nothing of the answer
-but its status.
+Webhooks go to addresses that the guard of `http` steps has judged, and follow no redirect.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SMTP_SECONDS: Final = 10.0  # without a word of the mail server
 
 class Poster:
     """Posts JSON to addresses that the guard allows, follows no redirect, and reads nothing of the answer but its
-    status."""
+    status, and when it wants to be asked again."""
 
     def __init__(self, guard: EgressGuard, config: HttpConfig) -> None:
         self._guard = guard
@@ -57,7 +56,7 @@ class Poster:
         async with self._open("POST", url, body, all_headers) as answer:
             status = answer.status_code
         if not 200 <= status < 300:
-            raise NotSent(f"it answered {status}", final=status == 410)
+            raise NotSent(f"it answered {status}", final=status == 410, after=_read_wait(answer))
 
     async def ask(
         self,
@@ -86,8 +85,7 @@ class Poster:
             raise NotSent(str(error)) from None
         status = answer.status_code
         if status == 429 or status >= 500:
-            after = retry_after({name.lower(): text for name, text in answer.headers.items()})
-            raise NotSent(f"it answered {status}", after=after)
+            raise NotSent(f"it answered {status}", after=_read_wait(answer))
         try:
             return Response(status, values.loads(bytes(read)) if read else None)
         except values.NotJson:
@@ -110,6 +108,10 @@ class Poster:
             raise NotSent(error.message, final=not error.retriable) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise NotSent(f"{type(error).__name__}: {str(error) or 'it broke off'}"[:300]) from None
+
+
+def _read_wait(answer: httpx2.Response) -> float | None:
+    return retry_after({name.lower(): text for name, text in answer.headers.items()})
 
 
 class Sender:

@@ -62,7 +62,10 @@ def receiving() -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             receiver.calls.append(({name.lower(): value for name, value in self.headers.items()}, body))
-            self.send_response(receiver.statuses.pop(0) if receiver.statuses else 200)
+            status = receiver.statuses.pop(0) if receiver.statuses else 200
+            self.send_response(status)
+            if status == 429:
+                self.send_header("Retry-After", "3600")
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -298,7 +301,7 @@ def test_a_row_opens_for_its_run_its_caller_and_its_database_alone() -> None:
 async def test_a_state_that_is_never_taken_is_given_up_and_said_in_the_row(
     postgres_server: Server, receiver: Receiver
 ) -> None:
-    receiver.statuses = [500] * 3
+    receiver.statuses = [429, 500, 500]
     with postgres_server.database() as dsn, serving(dsn, environment={"HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}) as server:
         with httpx2.Client(base_url=server.url, timeout=60, headers=VERSION) as http:
             source = (FLOWS / "confirm_delete.flow.yaml").read_bytes()
@@ -309,6 +312,10 @@ async def test_a_state_that_is_never_taken_is_given_up_and_said_in_the_row(
             with httpx2.Client(base_url=server.url, timeout=60, headers=VERSION) as http:
                 create(http, task["id"], receiver.url)
             await asyncio.to_thread(wait_for, lambda: receiver.calls)
+            async with asyncio.timeout(60):
+                until = "SELECT due_at > now() + interval '50 minutes' FROM pushes"
+                while not await connection.fetchval(until):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
             await connection.execute("UPDATE pushes SET tries = 14, due_at = now()")
             await asyncio.to_thread(wait_for, lambda: "push_given_up" in server.log)
             async with asyncio.timeout(60):

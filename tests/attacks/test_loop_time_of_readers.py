@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,6 +25,8 @@ from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, Calendar
 from hai_flow.engine import events
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.pendings.selectors import World, list_excluding_selectors, list_matching_selectors
+from hai_flow.models.calls.arguments import Arguments
+from hai_flow.models.calls.text_pieces import ThinkTags
 from hai_flow.notify.channels import Slack
 from hai_flow.notify.delivery import NotSent, Sender
 from hai_flow.notify.letters import NoticeContent
@@ -355,6 +358,37 @@ async def test_one_mark_again_and_again_from_a_model_takes_no_time(stalls: Stall
     for mark in _MARKS:
         await _beside_others(answer, mark)
         assert stalls.longest < STALL_SECONDS, (mark, stalls.longest)
+
+
+_LONG: Final = 100_000  # characters that came before
+
+
+@pytest.mark.parametrize(("first", "piece", "opened"), [
+    ('{"a": "', "abcd", None), ('"{\\"a\\": ', "abcd", None), ("{", "    ", None), ("call: ", "abcd", None),
+    ("[", "1, 1", None), ("", "  \n ", True), ("", "\n\n\n\n", False), ("<think>", "abcd", False),
+])  # fmt: skip
+def test_a_piece_costs_nothing_for_those_before_it(first: str, piece: str, opened: bool | None) -> None:
+    tags, arguments = ThinkTags(opened=bool(opened)), Arguments()
+    take: Callable[[str], Any] = arguments.take if opened is None else lambda text: list(tags.read(text))
+    for each in (first, *[piece] * (_LONG // 4)):
+        take(each)
+    assert _allocated_by(lambda: take(piece)) < _LONG / 10
+
+
+def test_a_tag_costs_nothing_for_the_text_behind_it() -> None:
+    pieces = ThinkTags().read("<think>a</think>b" * (_LONG // 17))
+    next(pieces)
+    assert _allocated_by(lambda: next(pieces)) < _LONG / 10
+
+
+def _allocated_by(work: Callable[[], Any]) -> int:
+    """How many bytes were held at most while it worked."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 # --- by the thread, where it is too short to be told by its time ------------------------------------------------------

@@ -195,6 +195,15 @@ async def test_what_no_try_could_send_is_given_up_and_visible(world: World) -> N
     assert (ended.status, ended.tries, ended.error) == ("dead", 5, "it answered 503")
 
 
+@pytest.mark.parametrize("channel", ["pager", "slack"])
+async def test_a_receiver_that_wants_to_be_left_alone_is(world: World, channel: str) -> None:
+    world.hooks.answers = [429]
+    run_id = await world.ask(f"[{channel}]")
+    row = "SELECT 1 FROM notifications WHERE run_id = $1 AND tries = 1 AND due_at > now() + interval '50 minutes'"
+    async with world.notifier():
+        await until(lambda: world.runtime.database.api.fetchval(row, run_id))
+
+
 async def test_a_receiver_that_is_gone_is_not_asked_again(world: World) -> None:
     world.hooks.answers = [410]
     run_id = await world.ask("[pager]")

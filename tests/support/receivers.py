@@ -77,7 +77,7 @@ class Received:
 @dataclass
 class Hooks:
     """The requests that came to `url`. `answers`: the answers to the next requests, each a status, `hang` or `drop`;
-    then 204."""
+    then 204. A 429 says to come back in an hour."""
 
     url: str
     answers: list[int | str] = field(default_factory=list)
@@ -100,6 +100,7 @@ async def hook_server() -> AsyncIterator[Hooks]:
                 await hanging.wait()
             elif how != "drop":
                 to = f"location: {hooks.url}/elsewhere\r\n" if how in (301, 302, 307) else ""
+                to = "retry-after: 3600\r\n" if how == 429 else to
                 writer.write(f"HTTP/1.1 {how} So\r\n{to}content-length: 0\r\nconnection: close\r\n\r\n".encode())
                 await writer.drain()
         writer.close()

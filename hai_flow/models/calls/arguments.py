@@ -18,6 +18,11 @@ _TOKEN: Final = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</?\w{1,40}>|```)\s*")
 """What a server's parser has left behind the arguments: tokens of the model's template, the end of a block."""
 _FENCE: Final = re.compile(r"```(?:json)?\s*(?=\{)")
 _OBJECT: Final = re.compile(r"\{\s*[^\s}]")  # an object that has something in it
+_UNDECIDED: Final = re.compile(
+    r'(?:n(?:u(?:ll?)?)?|(?:null|""|\{\s*\}?|\[\s*\]?|```(?:j(?:s(?:on?)?)?)?)\s*|"|`{1,2})?\Z'
+)
+"""The beginning of a placeholder, or of an object."""
+_BLANKS_MAX: Final = 1_000  # characters of white space in front of an object: more say nothing
 _SPACE: Final = " \t\r\n"
 
 
@@ -45,14 +50,15 @@ class Arguments:
     pieces wait, and `end` tells them apart.
     """
 
-    __slots__ = ("_behind", "_depth", "_escaped", "_head", "_joiner", "_quoted", "_text", "_waiting", "stage")
+    __slots__ = ("_behind", "_chars", "_depth", "_escaped", "_head", "_joiner", "_quoted", "_text", "_waiting", "stage")
 
     def __init__(self) -> None:
         self.stage = ArgumentStage.BLANK
         self._joiner = TextJoiner()
-        self._head = ""  # what came and is no object
+        self._head = ""  # what came and may become an object
         self._text: list[str] = []  # the object
-        self._behind: list[str] = []
+        self._chars = 0  # of it
+        self._behind: list[str] = []  # what came behind the object, or can become none
         self._waiting: list[str] = []  # pieces since the first that began with all before it
         self._depth = 0
         self._quoted = self._escaped = False
@@ -60,18 +66,24 @@ class Arguments:
     @property
     def is_blank(self) -> bool:
         """Whether nothing has come, or only placeholders."""
-        return self.stage is ArgumentStage.BLANK and _EMPTY.match(self._head.rstrip(_SPACE)) is not None
+        is_beginning = self.stage is ArgumentStage.BLANK and not self._behind
+        return is_beginning and _EMPTY.match(self._head.rstrip(_SPACE)) is not None
 
     def take(self, piece: str) -> str:
         """The next piece. Returns the part of the object that it brings."""
         piece = self._joiner.take(piece)
         if self._head.startswith("{") and piece.startswith(self._head):
             self._head = ""  # `{`, and again `{` with a name behind it
-        if self._waiting or (self.stage is ArgumentStage.OPEN and piece.startswith("".join(self._text))):
+        if self._waiting or self._begins_anew(piece):
             if piece:
                 self._waiting.append(piece)
             return ""
         return self._take(piece)
+
+    def _begins_anew(self, piece: str) -> bool:
+        """Whether a piece begins with all that came before, which is joined only for pieces of its size."""
+        is_as_long = self.stage is ArgumentStage.OPEN and len(piece) >= self._chars
+        return is_as_long and piece.startswith("".join(self._text))
 
     def end(self) -> str:
         """The arguments as they stand, without placeholders and repetitions; "" for none. They may be no JSON.
@@ -83,7 +95,7 @@ class Arguments:
             return self._end_of_waiting(rest)
         self._take(rest)
         if self.stage is ArgumentStage.BLANK:
-            return _unwrap(self._head.rstrip(_SPACE))
+            return _unwrap("".join([*self._behind, self._head]).rstrip(_SPACE))
         text = "".join(self._text)
         behind = "".join(self._behind)
         return text if _repeats(behind, text) else text + behind
@@ -123,18 +135,23 @@ class Arguments:
         return grown if is_grown and not is_object(in_parts) else Arguments.of(in_parts)
 
     def _take(self, text: str) -> str:
-        if self.stage is ArgumentStage.WHOLE:
+        if self.stage is ArgumentStage.WHOLE or self._behind:
             self._behind.append(text)
             return ""
         if self.stage is ArgumentStage.BLANK:
+            if len(self._head) > _BLANKS_MAX and not text.strip(_SPACE):
+                return ""
             text, at = (self._head + text).lstrip(_SPACE), 0
             while placeholder := _PLACEHOLDER.match(text, at) or _FENCE.match(text, at):
                 at = placeholder.end()
             self._head = text = text[at:]
             if not _OBJECT.match(text):
+                if not _UNDECIDED.match(text):
+                    self._behind, self._head = [text], ""
                 return ""
             self.stage, self._head = ArgumentStage.OPEN, ""
         end = self._end_of_object(text)
+        self._chars += len(text)
         if end is None:
             self._text.append(text)
             return text

@@ -80,24 +80,26 @@ class ThinkTags:
 
     def read(self, text: str) -> Iterator[Piece]:
         text, self._kept = self._kept + text, ""
-        while text:
+        at = 0  # what stands in front of it has been divided: it is not copied for each of many tags
+        while at < len(text):
             if self._opened:
-                start = text.lstrip()
-                if any(len(start) < len(tag) and tag.startswith(start) for tag in _TAGS):
+                text, at = text.lstrip(), 0
+                if any(len(text) < len(tag) and tag.startswith(text) for tag in _TAGS):
                     self._kept = text
                     return
-                tag = next((tag for tag in _TAGS if start.startswith(tag)), "")
-                text, self._opened = start.removeprefix(tag), False
+                at = len(next((tag for tag in _TAGS if text.startswith(tag)), ""))
+                self._opened = False
                 continue
             if self._begins and not self._thinks:
-                text = text.lstrip("\n")
-                self._begins = not text
-            tag, before = self._next_tag(text)
-            yield from self._piece(before)
+                while text.startswith("\n", at):
+                    at += 1
+                self._begins = at == len(text)
+            tag, end = self._next_tag(text, at)
+            yield from self._piece(text[at:end])
             if not tag:
-                self._kept = text[len(before) :]
+                self._kept = text[end:]
                 return
-            text = text[len(before) + len(tag) :]
+            at = end + len(tag)
             closes = tag not in self._pairs
             if closes and not self._thinks and not self._tagged:
                 yield Retraction()  # the template opened the thinking: all the text so far was part of it
@@ -108,18 +110,18 @@ class ThinkTags:
         rest, self._kept = self._kept, ""
         yield from self._piece(rest)
 
-    def _next_tag(self, text: str) -> tuple[str, str]:
-        """The next tag that counts here ("": none), and the text before it; of a text without one, the text in front of
-        what may be the beginning of a tag."""
+    def _next_tag(self, text: str, start: int) -> tuple[str, int]:
+        """The next tag that counts here ("": none), and its place; of a text without one, the place of what may be the
+        beginning of a tag."""
         tags = [
             *([] if self._thinks else self._pairs),
             *(self._pairs.values() if self._thinks or not self._tagged else ()),
         ]
-        places = [(at, tag) for tag in tags if (at := text.find(tag)) >= 0]
+        places = [(at, tag) for tag in tags if (at := text.find(tag, start)) >= 0]
         if places:
             at, tag = min(places)
-            return tag, text[:at]
-        return "", text[: len(text) - max(_beginning(text, tag) for tag in tags)]
+            return tag, at
+        return "", len(text) - max(_beginning(text[start:], tag) for tag in tags)
 
     def _piece(self, text: str) -> Iterator[Piece]:
         if text:
@@ -128,4 +130,7 @@ class ThinkTags:
 
 def _beginning(text: str, tag: str) -> int:
     """How many of the last characters may be the beginning of `tag`."""
-    return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)
+    end = text[1 - len(tag) :]
+    if tag[0] not in end:
+        return 0
+    return next((size for size in range(len(end), 0, -1) if tag.startswith(end[-size:])), 0)

@@ -119,7 +119,7 @@ class Pushes(Service):
             except NotSent as failure:
                 error = str(failure)
                 if not failure.final and push.tries < self.config.tries_max:
-                    await self._put_off(push, error)
+                    await self._put_off(push, error, failure.after)
                     return
                 log.error("push_given_up", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
         apart = None if notice.is_last else timedelta(seconds=self.config.apart_seconds)
@@ -130,8 +130,8 @@ class Pushes(Service):
             self._key = (await hints.seal_of(self._database.api)).key
         return self._key
 
-    async def _put_off(self, push: Push, error: str) -> None:
-        wait = wait_for_try(push.tries, self.config.again_seconds, self.config.again_seconds_max)
+    async def _put_off(self, push: Push, error: str, at_least: float | None) -> None:
+        wait = wait_for_try(push.tries, self.config.again_seconds, self.config.again_seconds_max, at_least)
         log.info("push_put_off", id=push.id, run_id=str(push.run_id), tries=push.tries, reason=error)
         await pushes.put_off_push(self._database.api, push, wait, error)
 
