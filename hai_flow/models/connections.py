@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+from urllib.request import getproxies
 
 from hai_flow import values
 from hai_flow.models import faults
 from hai_flow.models.event_stream import StreamReader
+from hai_flow.models.http import CONNECT_SECONDS, KEPT_MAX, KEPT_SECONDS, HttpAnswer, HttpPool, ServerOrigin
 from hai_flow.models.vocabulary import Alive, Piece
-from hai_flow.primitives.unpacking import NotUnpacked, unpack_response
+from hai_flow.primitives.unpacking import NotUnpacked, unpack
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
     import httpx2
 
-CONNECT_SECONDS: Final = 10.0
-KEPT_SECONDS: Final = 60.0  # an idle connection stays open for the next request
-KEPT_MAX: Final = 64
 REST_SECONDS: Final = 0.2  # for what a server sends behind the mark of its end, so that its connection can be kept
 FAULT_BYTES_MAX: Final = 256 * 1024  # of an answer that is none
 REDIRECTS_MAX: Final = 2
-_ACCEPT: Final = {
+_HEADERS: Final = {
+    "user-agent": "hai-flow",
     "content-type": "application/json",
     "accept": "text/event-stream, application/json",
     "accept-encoding": "identity",  # what is packed is held back until there is enough of it
@@ -34,7 +36,8 @@ class Connections:
     """One pool of connections, which the first request opens. Nothing is tried again."""
 
     def __init__(self) -> None:
-        self._client: httpx2.AsyncClient | None = None
+        self._pool: HttpPool | None = None
+        self._client: httpx2.AsyncClient | None = None  # where the environment names proxies
 
     async def ask(
         self, base_url: str, path: str, headers: Mapping[str, str], body: Mapping[str, Json], reader: StreamReader
@@ -48,7 +51,7 @@ class Connections:
             async with contextlib.aclosing(self._answers(base_url, path, headers, body)) as responses:
                 async for response in responses:
                     answers = True
-                    chunks = unpack_response(response)
+                    chunks = _unpacked(response)
                     async for chunk in chunks:
                         is_silent = True
                         for piece in reader.feed(chunk):
@@ -59,7 +62,7 @@ class Connections:
                             break
                         if is_silent:
                             yield Alive()
-        except httpx2.HTTPError as error:
+        except (OSError, httpx2.HTTPError) as error:
             if answers:
                 raise faults.truncation_error() from None
             raise faults.unreachable(str(error) or type(error).__name__) from None
@@ -72,57 +75,103 @@ class Connections:
 
     async def close(self) -> None:
         """Give back the connections; the next request opens others."""
-        client, self._client = self._client, None
+        client, pool, self._client, self._pool = self._client, self._pool, None, None
+        if pool is not None:
+            pool.close()
         if client is not None:
             await client.aclose()
 
     async def _answers(
         self, base_url: str, path: str, headers: Mapping[str, str], body: Mapping[str, Json]
-    ) -> AsyncGenerator[httpx2.Response, None]:
+    ) -> AsyncGenerator[HttpAnswer, None]:
         """The one response whose body is to be read. Redirects that keep the method are followed within the origin.
         Raises StepError for a status that is none of an answer."""
-        import httpx2
-
-        base, content = httpx2.URL(base_url), values.dumps(body)
-        url = base.copy_with(path=base.path.rstrip("/") + path)  # a query of the base stays where it is
+        url, content = _locate(base_url, path), values.dumps(body)
+        headers = {**_HEADERS, **headers}
         for _ in range(REDIRECTS_MAX + 1):
-            async with self._pool().stream("POST", url, content=content, headers={**_ACCEPT, **headers}) as response:
-                if 200 <= response.status_code < 300:  # some gateways answer 201
+            async with self._send(url, headers, content) as response:
+                if 200 <= response.status < 300:  # some gateways answer 201
                     yield response
                     return
-                if 300 <= response.status_code < 400:
+                if 300 <= response.status < 400:
                     target = url.join(response.headers.get("location", ""))
-                    if response.status_code in (307, 308) and _origin(target) == _origin(url):
+                    if response.status in (307, 308) and _origin(target) == _origin(url):
                         url = target
                         continue
-                    raise faults.redirect_error(response.status_code, str(target))
-                names = {name.lower(): value for name, value in response.headers.items()}
-                raise faults.fault_of_status(response.status_code, names, await _read_error_body(response))
+                    raise faults.redirect_error(response.status, str(target))
+                raise faults.fault_of_status(response.status, response.headers, await _read_error_body(response))
         raise faults.redirect_error(307, str(url))
 
-    def _pool(self) -> httpx2.AsyncClient:
+    @contextlib.asynccontextmanager
+    async def _send(self, url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> AsyncIterator[HttpAnswer]:
+        """The response to the request. Raises OSError, and httpx2.HTTPError behind a proxy."""
         import httpx2
 
-        if self._client is None:
-            limits = httpx2.Limits(
-                max_connections=None, max_keepalive_connections=KEPT_MAX, keepalive_expiry=KEPT_SECONDS
+        if self._pool is None and self._client is None:
+            tls = httpx2.create_ssl_context()
+            if getproxies():
+                limits = httpx2.Limits(
+                    max_connections=None, max_keepalive_connections=KEPT_MAX, keepalive_expiry=KEPT_SECONDS
+                )
+                timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+                self._client = httpx2.AsyncClient(verify=tls, timeout=timeout, limits=limits, follow_redirects=False)
+            else:
+                tls.set_alpn_protocols(["http/1.1"])
+                self._pool = HttpPool(tls)
+        if self._client is not None:
+            async with self._client.stream("POST", url, content=content, headers=headers) as answer:
+                names = {name.lower(): value for name, value in answer.headers.items()}
+                yield HttpAnswer(answer.status_code, names, answer.aiter_raw())
+            return
+        pool = self._pool
+        assert pool is not None
+        connection, response = await pool.ask(_origin(url), _request(url, headers, content))
+        try:
+            yield response
+        finally:
+            pool.give_back(connection)
+
+
+@lru_cache(256)
+def _locate(base_url: str, path: str) -> httpx2.URL:
+    import httpx2
+
+    base = httpx2.URL(base_url)
+    return base.copy_with(path=base.path.rstrip("/") + path)  # a query of the base stays where it is
+
+
+def _origin(url: httpx2.URL) -> ServerOrigin:
+    secure = url.scheme == "https"
+    return ServerOrigin(url.raw_host.decode(), url.port or (443 if secure else 80), secure)
+
+
+def _request(url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> bytes:
+    """A POST as it is sent. Raises StepError for a key that no header can carry."""
+    if url.username or url.password:
+        pair = b64encode(f"{url.username}:{url.password}".encode()).decode()
+        headers = {**headers, "authorization": f"Basic {pair}"}
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise faults.not_configured(
+                f"the header `{name}` can't be sent: expected letters, digits and signs of ASCII in it, and no line "
+                "break. Is the secret that it is made of whole, and without a line's end?"
             )
-            timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-            self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
-        return self._client
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    target, host = url.raw_path.decode(), url.netloc.decode()
+    return f"POST {target} HTTP/1.1\r\nhost: {host}\r\n{lines}content-length: {len(content)}\r\n\r\n".encode() + content
 
 
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
+def _unpacked(response: HttpAnswer) -> AsyncIterator[bytes]:
+    return unpack(response.chunks, response.headers.get("content-encoding", ""))
 
 
-async def _read_error_body(response: httpx2.Response) -> Json:
+async def _read_error_body(response: HttpAnswer) -> Json:
     """The body of an answer that is none, or what of it comes; "" where it can't be read."""
     import httpx2
 
     body = b""
-    with contextlib.suppress(httpx2.HTTPError, NotUnpacked):
-        async for chunk in unpack_response(response):
+    with contextlib.suppress(OSError, httpx2.HTTPError, NotUnpacked):
+        async for chunk in _unpacked(response):
             body += chunk
             if len(body) > FAULT_BYTES_MAX:
                 break
@@ -136,7 +185,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
     """Read what is left, so that the connection can be used again; one that goes on is closed."""
     import httpx2
 
-    with contextlib.suppress(TimeoutError, httpx2.HTTPError):
+    with contextlib.suppress(OSError, httpx2.HTTPError):
         async with asyncio.timeout(REST_SECONDS):
             async for _ in chunks:
                 pass
