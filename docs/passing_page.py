@@ -9,45 +9,49 @@ from typing import Final
 from tests.engine.passing import KINDS, PEOPLE, TABLE
 
 _SHOWN: Final = {"y": "yes", "n": "no", "=": "=", "-": ""}
-_HEAD: Final = """# What people decide is not walked around
+_HEAD: Final = """# Skip, retry, fork and migrate at a question
 
 <!-- Written by `make docs` from tests/engine/passing.py, and tried cell by cell by tests/engine/test_passing.py. -->
 
-A skip, a retry, a fork, a rerun, a branch, a migration: each could lead around a question, or back in front of one
-that was answered with no. One rule bounds all of them (`engine/pendings/passing.py`):
+A skip, a retry, a fork, a rerun, a branch or a migration could bypass a question, or ask one again that was answered
+with no. This page tells operators and auditors who may do what (`engine/pendings/passing.py` has the code). *Those
+behind the run* are its requester and its [instigators](security.md#requesters-and-instigators).
 
-* A question is skipped by a person whose approval would decide it: one that its rules let decide, with whom its quorum
-  is met, and never after a no. A gated call that is skipped is not performed, an `approve` takes no output.
-* Behind a no it is asked anew by a person that its rules let decide: so never by the requester or who is behind the
-  run, where these may not decide. Where others forked the run, its requester stays excluded in the fork.
-* People approve for one run. Behind an `approve` (also one that was skipped, in an iteration that is over, or in a run
-  below that has finished) nobody forks, but where the run waited, nothing is edited, and neither the run nor a relative
-  has begun a call that acts on that approval since (409 `fork_approved`). Once a relative has, a run that failed behind
-  the approval goes on neither by a retry nor by a skip (409 `retry_approved`). An answer to an `ask` is kept for
-  another input, state or version by a person that its rules let answer.
-* A step whose output decides whether people are asked, or whom (it is read by an `if` around the question, by
-  `approval.when`, by the `with` of a call whose `when` or `from` reads `args`, by that of a run below in which it
-  decides, or by what leads there), is not skipped by the requester or who is behind the run.
-* The input and the variables on which that depends are not edited in a fork by the requester or who is behind the run:
-  they start another run, or somebody else edits.
-* A version that asks fewer people, or by other rules, is not moved or forked to by the requester or who is behind the
-  run; nor is one in which the question stands behind other conditions, in a list that catches a no, or no longer in
-  front of all that it is asked in front of here.
+* **Skip.** Only a person whose approval would decide the question, with its quorum, can skip it, and never after a no.
+  A gated call that is skipped is not performed; a skipped `approve` takes no output.
+* **Again after a no.** Only a person whom the question's rules let decide can have it asked again. If others forked the
+  run, its requester stays excluded in the fork.
+* **Behind an approval.** People approve for one run. After an `approve` (also one that was skipped, in a finished
+  iteration, or in a finished child run) the run can be forked only where it waited, without edits, and until it or a
+  relative has begun a call that acts on the approval (409 `fork_approved`). Once a relative has, a run that failed
+  after the approval can't be continued by a retry or a skip (409 `retry_approved`). An answer to an `ask` is kept for
+  another input, state or version only if the forking person may answer the question.
+* **Steps that decide who is asked.** Those behind the run can't skip a step whose output decides whether people are
+  asked, or whom: one that is read by an `if` around the question, by `approval.when`, by the `with` of a call whose
+  `when` or `from` reads `args`, by the `with` of a child run in which it decides, or by any step on which these depend.
+* **Inputs that decide who is asked.** Those behind the run can't edit such an input or variable in a fork. They start
+  another run, or somebody else edits.
+* **Versions.** Those behind the run can't migrate or fork it to a version that asks fewer people or has other rules, or
+  in which the question has other conditions, is in a list that catches a no, or no longer precedes every step that it
+  precedes here.
 
-A block or a run below in which people decide is not skipped as a whole: they would be passed without having been
-asked. Skip the question where it is asked, also in the run below, which has an id of its own. What asks the requester
-alone is no decision of others: an operator may pass it by, and gives no answer in their place. Steps that ask nobody
-are skipped as ever.
+A block or a child run in which people decide can't be skipped as a whole. Skip the question itself; that of a child run
+by the child's id. A question to the requester alone is no decision of others: an operator may skip it, without an
+answer in the requester's place. Steps that ask nobody can be skipped as usual.
 
-A new run of the same workflow is a new request, which is decided for itself. A deadline decides as the workflow says,
-whoever lets time pass (`jump`, in development alone). `wait_for` asks no people: a signal is what its sender says, and
-who sends it is behind the run.
+A new run of the same workflow is a new request with decisions of its own. A deadline has the effect that the workflow
+defines, whoever lets time pass (`jump`, only in development). `wait_for` asks nobody: the sender of its signal is an
+instigator of the run.
 
-In the tables everybody has the right to control runs, and all but the operator would have the role that is asked.
-*yes*: it is done. *no*: it is refused with the rule and those who could do it (403 `skip.forbidden`,
-`retry.forbidden`, `fork.forbidden`; 409 `skip.rejected`, `migration_refused`; 422 where there is nothing to skip).
-*=*: it is done, and the question stays open. Empty: it does not come about, for an `ask` has no quorum and no no, what
-an agent was refused is told to its model, and a run that has failed is not moved.
+In the tables everybody has the right to control runs, and everybody but the operator would have the role that is asked.
+Refusals are 403 `skip.forbidden`, `retry.forbidden` and `fork.forbidden`, 409 `skip.rejected` and `migration_refused`.
+
+| cell | meaning |
+|---|---|
+| yes | it is done |
+| no | it is refused, with the rule and the people who could do it (403, 409, or 422 if there is nothing to skip) |
+| = | it is done, and the question stays open |
+| empty | impossible: an `ask` has neither quorum nor no, an agent's model gets a no, a failed run can't be migrated |
 """
 
 

@@ -12,49 +12,48 @@ from hai_flow.engine.state.transitions import STEP_OUTCOMES, STEP_TRANSITIONS, T
 MEANINGS: Final[dict[str, str]] = {
     "new": "the run does not exist yet",
     "queued": "it waits for a slot (one active run per thread, or a `concurrency` key)",
-    "running": "a turn is open: something is performed, or is about to be",
-    "waiting": "every branch waits for people, or for a time that is not near; nothing is held in memory",
+    "running": "a turn is open: steps are performed or about to be",
+    "waiting": "every branch waits for people, events or a distant time; no process holds the run",
     "paused": "an operator halted it; attempts in flight finish and are recorded",
-    "stopping": "it was asked to stop; what was in flight has been told to cancel, and has a grace of 30 s",
-    "finished": "the end: it has an output",
-    "failed": "the end, unless it is retried: it has an error",
-    "stopped": "the end: it was stopped, or terminated",
+    "stopping": "a stop was requested; attempts in flight were told to cancel and have 30 s for it",
+    "finished": "it has ended with an output",
+    "failed": "it has ended with an error, and can be retried",
+    "stopped": "it was stopped or terminated",
     "needs_attention": "its attempts were lost five times in a row, or its result can't be stored; a person decides",
 }
 
 PHASES: Final[dict[Phase, str]] = {
-    "new": "nothing is recorded of the step",
-    "pending": "a handler's step that is to run once more after a Retry",
-    "working": "its effect is tried, or its lists go on",
-    "waiting": "it waits for people, for a signal or for a time",
-    "handling": "one of its handlers goes on, or was the last to: `~undo`, `~reject`, `~catch/0`, `~finally`",
-    "over": "no handler of it goes on",
+    "new": "the log does not mention the step yet",
+    "pending": "a step of a handler, to be performed again after a Retry",
+    "working": "its effect is attempted, or steps inside it are in progress",
+    "waiting": "it waits for people, a signal or a time",
+    "handling": "a handler of it is, or was the last to be, in progress: `~undo`, `~reject`, `~catch/0`, `~finally`",
+    "over": "it has ended, and no handler of it is in progress",
 }
 
 OUTCOMES: Final[dict[Outcome, str]] = {
-    "finished": "it did its work, and has an output",
-    "skipped": "its `if` was false, people chose an option of the author's own, or who controls the run had it skipped",
-    "failed": "it has an error, which was raised further, or will be",
-    "handled": "it has an error that its `catch` has taken; it is shown as failed",
-    "stopped": "it was cut off",
+    "finished": "it has an output",
+    "skipped": "its `if` was false, people chose another option than approve or reject, or an operator skipped it",
+    "failed": "it has an error that is raised to the enclosing block",
+    "handled": "its `catch` has handled its error; it is shown as failed",
+    "stopped": "it was stopped before its end",
     "undone": "it had finished, and was undone",
 }
 
 _STEPS: Final = """\
 ## The states of a step
 
-A step has a phase, where it stands in its life, and an outcome, once it has come to one. Its status, which every
-protocol shows, is its outcome; before that `waiting` where it waits, and else `running` (or `pending`). That the list
-of a handler has ended is no event of the step: what comes next is ready with the end of the list's last step. So
-`handling` is left only by what the step itself comes to next.
+A step has a phase in its life cycle and, at the end, an outcome. Protocols show the outcome as its status; before that,
+`waiting` if it waits, and otherwise `running` (or `pending`). The end of a handler's list is not an event of the step:
+the next step is made ready by the end of the last one. So only a later event of the step itself ends `handling`.
 """
 
 _INTRODUCTION: Final = """\
 # The states of a run
 
-Generated from `engine/state/transitions.py` by `make docs`; do not edit. A status changes by these rows and by no
-other, and so does the phase of a step: `evolve` asserts it, and `tests/engine/test_transitions.py` and
-`test_step_transitions.py` walk each of them.
+Every status of a run and of its steps, for operators and for authors of clients. Generated from
+`engine/state/transitions.py` by `make docs`; do not edit. Only these rows change a status or a phase: `evolve` asserts
+it, and `tests/engine/test_transitions.py` and `test_step_transitions.py` test each row.
 """
 
 _PAUSE_ROWS: Final = (
@@ -67,7 +66,7 @@ _PAUSE_ROWS: Final = (
     (
         "effects in flight (`call`)",
         "finish and are recorded",
-        "are told to cancel; what ends within 30 s is recorded",
+        "are told to cancel; results within 30 s are recorded",
         "cut off; late results are refused",
     ),
     (
@@ -90,8 +89,8 @@ _PAUSE_ROWS: Final = (
     ),
     (
         "clock of `timeout` (step and block)",
-        "stands",
-        "stands",
+        "is halted",
+        "is halted",
         "-",
     ),
     (
@@ -121,12 +120,12 @@ _PAUSE_ROWS: Final = (
     (
         "blocks (`switch`, `parallel`)",
         "no new step or branch begins",
-        "end after what is inside them",
+        "end after the steps inside them",
         "end at once",
     ),
     (
-        "asked again",
-        "already so: the first actor and reason stand",
+        "the same command again",
+        "already so: the first actor and reason remain",
         "already so",
         "already so",
     ),
@@ -157,10 +156,10 @@ _PAUSE_ROWS: Final = (
 )
 
 _PAUSE_NOTES: Final = """\
-An attempt that ends while the run is paused never makes it run again: only Resume does. Resume of a run that is not
-paused is already so. Retry goes on at the first step that is not done, in every branch; what is finished is kept. It
-goes down to child runs that failed, or were cut off, and goes on there. Only the run at the top is retried: a child
-that nobody waits for refuses, and names it. A child that was stopped goes on only so.
+Only Resume continues a paused run; the end of an attempt does not. Resume of a run that is not paused is "already so".
+Retry continues in every branch at the first step that is not finished, also in child runs that failed or were cut off.
+Retry the run at the top: a child for which no run waits refuses, and names that run. A stopped child continues only in
+this way.
 """
 
 
@@ -207,7 +206,7 @@ def _step_tables() -> Iterator[str]:
     for outcome in get_args(Outcome):
         yield f"| `{outcome}` | {OUTCOMES[outcome]} |"
     yield ""
-    yield "What has no row leaves the phase as it is; an event without an outcome here leaves the outcome."
+    yield "An event without a row leaves the phase unchanged; one without an outcome here leaves the outcome unchanged."
     yield ""
     yield "| event | phase before | phase after | outcome |"
     yield "|---|---|---|---|"
@@ -216,8 +215,8 @@ def _step_tables() -> Iterator[str]:
         for before, afters in row.items():
             yield f"| `{event}` | {before} | {' or '.join(afters)} | {outcome} |"
     yield ""
-    yield "`step_reopened` and `run_retried` give back the outcome before that to a step that its own `finally` failed,"
-    yield "one whose `catch` goes on is `handled` again; what else they open has no outcome any more."
+    yield "`step_reopened` and `run_retried` restore the previous outcome of a step that its own `finally` failed, and"
+    yield "`handled` of a step whose `catch` continues; every other step that they reopen has no outcome any more."
 
 
 def _pause_table() -> Iterator[str]:
@@ -236,8 +235,8 @@ def document() -> str:
         "",
         *_diagram(),
         "",
-        "`turn_ended` counts only with the reason `waiting`; else another event of the same commit says more.",
-        "Where several statuses may follow, the event says which.",
+        "`turn_ended` changes the status only with the reason `waiting`. If several statuses may follow, the event",
+        "names the new one.",
         "",
         *_transitions(),
         "",

