@@ -1,6 +1,6 @@
 """What every test may ask for: a PostgreSQL server for the session, and a database of its own in it.
 
-`--quick` leaves out what needs a database, a process of its own or seconds: the inner loop (`python3 cli.py quick`).
+`--quick` leaves out what needs a database, a process of its own or much time: the inner loop (`python3 cli.py quick`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import citus
 from tests.support.examples import (
+    CASES_MIN,
+    CASES_SHARE,
     COSTLY,
     COSTLY_MIN,
     COSTLY_SHARE,
@@ -31,6 +33,7 @@ from tests.support.examples import (
     ROWS_MIN,
     ROWS_SHARE,
     SEED,
+    SLOW,
     draw,
     examples,
 )
@@ -68,6 +71,9 @@ vars(httpcore2)["default_ssl_context"] = cache(httpcore2.default_ssl_context)
 # A client that is given no time: its own five seconds are less than a busy machine needs for an OpenAPI document.
 httpx2._config.DEFAULT_TIMEOUT_CONFIG.read = 30.0
 
+TESTS = Path(__file__).parent
+OVER_DATABASES = frozenset(("api", "attacks", "citus", "clients", "console", "runtime", "store", "upgrade"))
+"""The folders most of whose tests need a database: to read them takes the inner loop too long."""
 SERVERS = frozenset(("postgres_server", "skewed"))  # fixtures that are, or need, a PostgreSQL
 STALL = "longest standstill of the loop"
 STARTS_ONE = "starts a process of its own"
@@ -135,19 +141,33 @@ def pytest_collection() -> Iterator[object]:
         gc.enable()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    left_out = config.getoption("quick") and _is_whole(config)
+    return True if left_out and collection_path.parent == TESTS and collection_path.name in OVER_DATABASES else None
+
+
 @pytest.hookimpl(trylast=True)  # of what `-k` and the like have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    slow = [item for item in items if _needs_database(item)]
+    stored = dict.fromkeys(item for item in items if _needs_database(item))
     costly = [item for item in items if item.get_closest_marker(COSTLY)]
     passed_over = set[pytest.Item]()
     if config.getoption("quick"):
-        passed_over = {*slow, *costly}
-    elif _is_whole(config):
-        passed_over = set(slow).difference(draw(slow, _table_of, ROWS_MIN, ROWS_SHARE))
+        passed_over = {*stored, *costly, *(item for item in items if item.get_closest_marker(SLOW))}
+    if _is_whole(config):
+        passed_over |= _not_drawn([*stored], _table_of, ROWS_MIN, ROWS_SHARE)
+        # What holds for the project as a whole lies outside of the folders, and is tried each time.
+        cases = [item for item in items if item not in passed_over and item.path.parent != TESTS and item not in stored]
+        passed_over |= _not_drawn(cases, _table_of, CASES_MIN, CASES_SHARE)
         costly = [item for item in costly if item not in passed_over]
-        passed_over |= set(costly).difference(draw(costly, _folder_of, COSTLY_MIN, COSTLY_SHARE))
+        passed_over |= _not_drawn(costly, _folder_of, COSTLY_MIN, COSTLY_SHARE)
     config.hook.pytest_deselected(items=[item for item in items if item in passed_over])
     items[:] = [item for item in items if item not in passed_over]
+
+
+def _not_drawn(
+    items: list[pytest.Item], table_of: Callable[[pytest.Item], str], least: int, share: int
+) -> set[pytest.Item]:
+    return set(items).difference(draw(items, table_of, least, share))
 
 
 def _table_of(item: pytest.Item) -> str:

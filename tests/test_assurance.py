@@ -10,6 +10,7 @@ from docs import assurance_page
 from docs.assurance_page import CHAPTERS, Chapter, Requirement
 
 
+@pytest.mark.slow
 def test_every_test_that_the_page_names_is_there_and_is_not_skipped() -> None:
     assert assurance_page.faults() == []
 

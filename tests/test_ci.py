@@ -81,8 +81,9 @@ def test_the_file_of_failures_is_written_by_the_real_command(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("least", "share", "sizes"),
     [
-        (examples.ROWS_MIN, examples.ROWS_SHARE, {"small": 2, "large": 2, "huge": 17}),
-        (examples.COSTLY_MIN, examples.COSTLY_SHARE, {"small": 1, "large": 8, "huge": 100}),
+        (examples.CASES_MIN, examples.CASES_SHARE, {"small": 2, "large": 4, "huge": 50}),
+        (examples.ROWS_MIN, examples.ROWS_SHARE, {"small": 1, "large": 2, "huge": 17}),
+        (examples.COSTLY_MIN, examples.COSTLY_SHARE, {"small": 1, "large": 4, "huge": 50}),
     ],
 )
 def test_a_days_rows_are_some_of_a_large_table_and_all_of_a_small_one(

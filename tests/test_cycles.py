@@ -85,6 +85,7 @@ def source_of(importer: Path, written: str, folder: Path) -> str:
     return str((importer.parent / re.sub(r"\.js$", ".ts", written)).resolve().relative_to(folder))
 
 
+@pytest.mark.slow
 def test_python_packages() -> None:
     imports = python_imports(ROOT / "hai_flow")
     assert len(imports) > 400

@@ -6,6 +6,7 @@ The bounds are what was reached: a change may lower them, and never raises them 
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.support.house import PACKAGE
 
 MODULES_IN_A_FOLDER = 16
 TEST_NAME_CHARACTERS = 70
+DOCSTRING = re.compile(r'(#.*\s+)*r?"""\s*[^"\s]')  # parsing every module would take seconds
 
 
 def test_folders_have_few_modules() -> None:
@@ -24,6 +26,7 @@ def test_folders_have_few_modules() -> None:
 
 
 @pytest.mark.parametrize("name", ["api", "cli", "runtime", "store"])
+@pytest.mark.slow
 def test_packages_import_each_other_in_one_direction(name: str) -> None:
     graph = house.imports_of_packages(f"hai_flow.{name}")
     assert len(graph) > 5
@@ -41,10 +44,12 @@ def test_every_package_says_what_it_is_for() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [str(path) for path in PACKAGE.rglob("*.py") if path.read_text().strip() and not house.docstring(path)]
+    texts = {str(path): path.read_text().strip() for path in PACKAGE.rglob("*.py")}
+    silent = [name for name, text in texts.items() if text and not DOCSTRING.match(text)]
     assert silent == []
 
 
+@pytest.mark.slow
 def test_names_are_no_vaguer_than_they_were() -> None:
     measures = house.measure(PACKAGE)
     assert house.worse(measures) == {}
@@ -55,8 +60,10 @@ def test_no_field_of_the_log_is_named_as_its_message() -> None:
     calls = [
         (path.name, each.lineno, each.keywords)
         for path in PACKAGE.rglob("*.py")
-        for each in ast.walk(ast.parse(path.read_text()))
-        if isinstance(each, ast.Call) and ast.unparse(each.func).startswith("log.")
+        if "log." in (text := path.read_text())
+        for each in ast.walk(ast.parse(text))
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
+        if isinstance(each.func.value, ast.Name) and each.func.value.id == "log"
     ]
     assert len(calls) > 100
     assert [(name, line) for name, line, fields in calls if any(each.arg == "event" for each in fields)] == []

@@ -50,6 +50,7 @@ def test_hidden_and_look_alike_signs_are_codes_and_needed_ones_stay(text: str, s
     assert json.loads(signs.escape_json(json.dumps(text, ensure_ascii=False))) == text
 
 
+@pytest.mark.slow
 def test_every_sign_that_unicode_calls_hidden_is_in_the_list() -> None:
     hidden = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
     for code in range(sys.maxunicode + 1):

@@ -62,6 +62,7 @@ def fault(package: str, modules: dict[str, Count]) -> str | None:
 
 
 @pytest.mark.parametrize("package", ["hai_flow", *sorted(each.parent.name for each in PACKAGE.glob("*/__init__.py"))])
+@pytest.mark.slow
 def test_the_docstrings_of_a_package_are_no_riddles(package: str) -> None:
     paths = PACKAGE.glob("*.py") if package == "hai_flow" else (PACKAGE / package).rglob("*.py")
     modules = {str(path.relative_to(ROOT)): counted(docstrings(path.read_text("utf-8"))) for path in sorted(paths)}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from docs.rights_page import application
 
 PINNED = Path(__file__).with_name("operation_ids.txt")
@@ -22,6 +24,7 @@ def operation_ids() -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_renamed_function_keeps_the_operation_id_of_its_route() -> None:
     pinned = dict(line.rsplit(" ", 1) for line in PINNED.read_text().splitlines())
     current = operation_ids()

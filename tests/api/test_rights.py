@@ -30,6 +30,7 @@ ROUTES = [route for route in rights_page.routes() if route.path not in rights_pa
 REQUESTS = [route for route in ROUTES if route.method != "WS" and "an-alias" not in route.path]
 
 
+@pytest.mark.slow
 def test_an_operation_declares_the_development_header_once() -> None:
     application = rights_page.application()
     application.openapi()

@@ -512,6 +512,7 @@ def stream_of(pieces: Any, admission: Admission) -> EventStream:
     )
 
 
+@pytest.mark.slow
 async def test_a_stream_ends_in_every_way_without_leaving_a_task() -> None:
     admission, closed = Admission(), 0
 

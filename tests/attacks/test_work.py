@@ -185,6 +185,7 @@ _VALUES: Final = st.recursive(
     _VALUES,
 )
 @settings(max_examples=examples(60))
+@pytest.mark.costly
 def test_no_value_is_held_for_long_against_what_was_taken(schema: dict[str, Any], keyword: str, value: Any) -> None:
     from hai_flow.definition.schemas.schemas import JsonSchema
 

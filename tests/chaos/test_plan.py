@@ -20,6 +20,7 @@ campaigns = st.builds(
 
 @settings(max_examples=50)
 @given(campaigns)
+@pytest.mark.slow
 def test_a_campaign_has_a_repeatable_plan_and_each_fault_ends_in_time(campaign: Campaign) -> None:
     plan = planned(campaign)
     assert plan == planned(campaign)

@@ -37,6 +37,7 @@ def test_every_refusal_has_a_sentence_in_chinese() -> None:
     assert codes - set(translated()) == set()
 
 
+@pytest.mark.slow
 def test_every_mistake_of_a_document_has_a_sentence_in_chinese() -> None:
     codes = codes_of_findings()
     assert len(codes) > 150

@@ -480,6 +480,7 @@ def test_arbitrary_bytes_have_findings(source: bytes) -> None:
     size=st.integers(0, 12),
     put=st.text(alphabet="ab:-{}[]\"'&*!|#?,\n $", max_size=4),
 )
+@pytest.mark.slow
 def test_a_damaged_document_compiles_or_has_findings(at: int, size: int, put: str) -> None:
     _compiles_or_has_findings((HEAD + EVERYTHING[:at] + put + EVERYTHING[at + size :]).encode())
 

@@ -220,6 +220,7 @@ def test_a_value_of_very_many_parts_is_not_handed_to_the_library() -> None:
                 program.evaluate(scope)
 
 
+@pytest.mark.slow
 def test_a_result_of_64_kib_leaves_an_expression_and_a_larger_one_does_not() -> None:
     source = "steps.a.output.map(x, [x, x, x, x])"
     program = compile_expression(source, names())
@@ -258,6 +259,7 @@ def test_a_pattern_is_measured_before_each_compilation(source: str, said: str) -
 
 @pytest.mark.parametrize("hole", ["size(L.list)", "L.list", "L.list.map(x, x.a)[0]"])
 @pytest.mark.parametrize("value", [lambda hole: " ".join([hole] * 2_000), lambda hole: [hole] * 2_000])
+@pytest.mark.slow
 def test_a_value_of_many_holes_is_refused_by_its_time_or_size(hole: str, value: Any) -> None:
     written = value("${{ " + hole.replace("L.", "steps.a.output.") + " }}")
     template = compile_template(written, names(), lambda path, fault: None)

@@ -72,6 +72,7 @@ CONDITION: Final = st.sampled_from(("x > 2", "x % 2 == 0", "true", "x == 99", "x
 
 @given(st.data(), st.sampled_from((250, 256, 257, 300, 384, 385, 1_001)))
 @settings(max_examples=examples(60))
+@pytest.mark.slow
 def test_random_programs_give_the_same_in_parts(data: st.DataObject, count: int) -> None:
     source = "state.log"
     for _ in range(data.draw(st.integers(1, 3))):

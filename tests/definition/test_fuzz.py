@@ -55,12 +55,14 @@ STEP: Final = st.builds(
 
 @settings(max_examples=examples(200), deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=3))
+@pytest.mark.slow
 def test_steps_of_any_shape(steps: list[str]) -> None:
     compiles_or_has_findings((BASE + f"steps: [{', '.join(steps)}]\n").encode())
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(key=st.sampled_from(SHAPES["document"].words), value=YAMLISH, step=STEP)
+@pytest.mark.slow
 def test_declarations_of_any_shape(key: str, value: str, step: str) -> None:
     compiles_or_has_findings((HEAD + f"{key}: {value}\nsteps: [{step}]\n").encode())
 
@@ -72,6 +74,7 @@ def test_declarations_of_any_shape(key: str, value: str, step: str) -> None:
     size=st.integers(0, 12),
     put=st.text(alphabet="ab:-{}[]\"'&*!|#?,\n $", max_size=4),
 )
+@pytest.mark.slow
 def test_a_damaged_example(text: str, at: int, size: int, put: str) -> None:
     at %= len(text)
     compiles_or_has_findings((text[:at] + put + text[at + size :]).encode())

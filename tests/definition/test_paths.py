@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -107,6 +108,7 @@ def test_a_renaming_takes_what_is_inside_with_it_and_keeps_the_keys() -> None:
     assert paths.rename_path("other[k]/a", moved) == "other[k]/a"
 
 
+@pytest.mark.slow
 def test_no_module_of_the_engine_writes_a_part_of_a_path_itself() -> None:
     found: list[str] = []
     for module in sorted(ENGINE.rglob("*.py")):

@@ -35,6 +35,7 @@ def test_what_is_no_escape_is_no_nul() -> None:
 @given(
     st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=80), inner), max_leaves=6)
 )
+@pytest.mark.slow
 def test_a_document_written_as_json_is_read_as_json_with_every_character(value: object) -> None:
     text = json.dumps({"value": value})
     stored = "\\u0000" not in text and "\\ud" not in json.dumps(value, ensure_ascii=False)

@@ -187,6 +187,7 @@ def outcome(world: World) -> Any:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(documents(), st.lists(st.integers(1, 12 * HOUR), min_size=1, max_size=4))
+@pytest.mark.slow
 def test_a_run_that_jumps_is_where_it_would_be_if_the_time_had_gone_by(document: str, times: list[int]) -> None:
     real, leaping = World(document, in_time=True), Leaping(document, in_time=True)
     at = NOON

@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import hai_flow.engine
 
 LARGEST = 5
@@ -123,6 +125,7 @@ def knots(graph: Graph) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_cycle_of_engine_functions_is_larger_than_a_reader_can_hold() -> None:
     modules = {module_name(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
     graph = graph_of(modules)

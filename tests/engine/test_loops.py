@@ -166,6 +166,7 @@ def test_loops_nest_and_each_sees_the_items_around_it() -> None:
     assert play.status == "finished"
 
 
+@pytest.mark.slow
 def test_a_finished_iteration_is_forgotten_so_that_memory_stays_bounded() -> None:
     play = Play(items(200, max_parallel=4))
     sizes = []

@@ -200,6 +200,7 @@ def test_an_effect_that_was_cancelled_is_decided_again() -> None:
     assert (again.left, again.commands) == (None, ("StepFailed",))
 
 
+@pytest.mark.costly
 def test_a_streamed_piece_out_of_order_is_left_to_who_folds_the_log() -> None:
     found = 0
     for _, plan, state, events, limits in commits():

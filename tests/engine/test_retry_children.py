@@ -430,6 +430,7 @@ def trees(draw: st.DrawFn) -> dict[str, str]:
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(trees(), st.data())
+@pytest.mark.slow
 def test_each_effect_of_any_tree_happens_once_after_five_retries(
     workflows: dict[str, str], data: st.DataObject
 ) -> None:

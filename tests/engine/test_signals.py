@@ -288,6 +288,7 @@ class Store:
         assert not set(left) & set(self.taken)
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_many_signals_remembers_only_a_few() -> None:
     play = Play(LISTENING)
     store = Store(play)
@@ -304,6 +305,7 @@ def test_a_run_that_takes_many_signals_remembers_only_a_few() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 3)), max_size=40), st.randoms())
+@pytest.mark.slow
 def test_signals_in_any_order_are_taken_once_and_leftovers_when_they_fit(
     sent: list[tuple[int, bool, int]], chance: Random
 ) -> None:
@@ -331,6 +333,7 @@ def test_signals_in_any_order_are_taken_once_and_leftovers_when_they_fit(
     play.replayed()
 
 
+@pytest.mark.slow
 def test_no_signal_is_lost_where_more_are_left_than_a_run_remembers() -> None:
     play = Play(LISTENING)
     store = Store(play)

@@ -374,6 +374,7 @@ def told(error: e.Error | None) -> Any:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(documents(), st.lists(MOVES, max_size=8))
+@pytest.mark.slow
 def test_whether_timers_fire_in_time_or_never_nobody_decides_anything_else(document: str, moves: list[Any]) -> None:
     prompt, lazy = World(document, in_time=True), World(document, in_time=False)
     assert prompt.pendings == lazy.pendings

@@ -69,6 +69,7 @@ def test_a_packed_body_that_breaks_off_is_none(packed_as: str) -> None:
             _unpack(header, [packed[:size]])
 
 
+@pytest.mark.slow
 def test_a_small_body_that_holds_a_large_one_comes_out_in_small_pieces() -> None:
     packed = gzip.compress(gzip.compress(b"\0" * 100_000_000))
     unpacker = Unpacker("gzip, gzip")

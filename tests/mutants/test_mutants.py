@@ -37,6 +37,7 @@ def functions_of(file: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@pytest.mark.slow
 def test_every_mutant_fits_the_source_as_it_is_today() -> None:
     sources: dict[str, str] = {}
     for mutant in mutants():
@@ -44,6 +45,7 @@ def test_every_mutant_fits_the_source_as_it_is_today() -> None:
         assert mutant.applied(source) != source, mutant.name
 
 
+@pytest.mark.slow
 def test_every_mutant_has_a_name_of_its_own_and_tests_that_exist() -> None:
     assert [name for name, count in Counter(mutant.name for mutant in mutants()).items() if count > 1] == []
     for mutant in mutants():

@@ -164,6 +164,7 @@ def line(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Lin
     return Line(request.param())
 
 
+@pytest.mark.slow
 async def test_a_genuine_call_that_holds_anything_anywhere_is_read_or_not_proven(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -445,6 +445,7 @@ def _loops() -> Iterator[str]:
                 yield f"{file.relative_to(ROOT / 'hai_flow')}: {name}"
 
 
+@pytest.mark.slow
 def test_every_loop_of_a_service_names_its_sweeps_or_says_why_it_has_none() -> None:
     assert sorted(_loops()) == sorted([*LOOPS, *ROWLESS])
     assert {each for sweeps in LOOPS.values() for each in sweeps} == set(Sweep)

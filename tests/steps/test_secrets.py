@@ -179,6 +179,7 @@ def test_a_secret_is_hidden_as_the_writers_of_services_escape_it(written: str) -
 
 @pytest.mark.parametrize("others", [0, 200])
 @given(before=st.binary(max_size=7), secret=st.text(st.characters(min_codepoint=33, codec="utf-8"), min_size=6))
+@pytest.mark.slow
 def test_a_secret_in_base64_is_hidden_wherever_in_the_text_it_begins(others: int, before: bytes, secret: str) -> None:
     hider = Hider(1000)
     for number in range(others):
@@ -197,6 +198,7 @@ def test_a_secret_in_base64_is_hidden_wherever_in_the_text_it_begins(others: int
     place=st.integers(0, 19),
     chosen=st.integers(0, 15),
 )
+@pytest.mark.slow
 def test_many_secrets_are_hidden_as_one_by_one(secrets: list[str], text: str, place: int, chosen: int) -> None:
     hider = Hider(1000)
     for secret in secrets:
@@ -230,6 +232,7 @@ async def test_what_an_attempt_alone_hides_pushes_no_secret_out_and_ends_with_it
     assert hide_secrets(tokens[0]) == tokens[0]
 
 
+@pytest.mark.slow
 def test_a_thousand_secrets_are_sought_in_one_pass() -> None:
     """A long text takes no longer beside 1,000 secrets than a few times its time beside 100: one by one it is ten."""
     text = "".join(

@@ -465,6 +465,7 @@ def test_no_two_records_have_the_same_bytes(parts: list[bytes], cut: int) -> Non
         assert hash_seal(b"", 1, one) != hash_seal(b"", 1, other)
 
 
+@pytest.mark.costly
 def test_a_hundred_thousand_records_are_checked_in_linear_time() -> None:
     links = chain(100_000)
 

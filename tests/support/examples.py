@@ -1,8 +1,8 @@
 """How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`).
 
-Of large tables the suite tries some rows, the next ones each day, so that every row has its turn: `TEST_SEED` repeats
-a day's, `TEST_ROWS=all` tries all. A module draws them with `sample`; `tests/conftest.py` draws those of tests over
-a database, and some of the costly tests of each folder (`draw`), unless somebody has named files.
+Of tables the suite tries some rows, the next ones each day, so that every row has its turn: `TEST_SEED` repeats
+a day's, `TEST_ROWS=all` tries all. A module draws them with `sample`; `tests/conftest.py` draws those of other tables,
+and some of the costly tests of each folder (`draw`), unless somebody has named files.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ T = TypeVar("T")
 QUICK = "quick"
 QUICK_MAX = 20
 SUITE_MAX: Final = 30
-ROWS_MIN: Final = 2  # of a table
-ROWS_SHARE: Final = 24  # or one of so many, where that is more
+CASES_MIN: Final = 4  # of a table
+CASES_SHARE: Final = 8  # or one of so many, where that is more
+ROWS_MIN: Final = 1  # of a table over a database
+ROWS_SHARE: Final = 24
 COSTLY: Final = "costly"  # the mark of a test that takes seconds of a processor
 COSTLY_MIN: Final = 1  # of a folder
-COSTLY_SHARE: Final = 4
+COSTLY_SHARE: Final = 8
+SLOW: Final = "slow"  # the mark of a test that the inner loop leaves out
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
 _DAY_SECONDS: Final = 86_400
 SEED: Final = int(os.environ.setdefault("TEST_SEED", f"{time.time() // _DAY_SECONDS:.0f}"))

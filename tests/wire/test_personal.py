@@ -97,6 +97,7 @@ def structure(events: list[dict[str, Any]]) -> str:
     return repr((kept_back, codes, names, [event.get("schema") for event in events]))
 
 
+@pytest.mark.costly
 def test_of_a_run_that_is_personal_as_a_whole_no_value_is_sent() -> None:
     for run in runs():
         nothing_personal_is_sent(run)
@@ -116,6 +117,7 @@ def nothing_personal_is_sent(run: kept.Kept) -> None:
                 assert not [word for word in secret if word in sent], (run.name, dialect.name, sent)
 
 
+@pytest.mark.slow
 def test_who_comes_later_sees_what_was_followed() -> None:
     """The masked fold of the log is the fold of the masked log."""
     for run in runs():
@@ -138,6 +140,7 @@ def masked_fold_is_fold_of_masked(run: kept.Kept) -> None:
         assert (shown.output, shown.error, shown.status) == (later.output, later.error, later.status), run.name
 
 
+@pytest.mark.costly
 def test_without_anything_personal_every_frame_is_as_it_was() -> None:
     for run in runs():
         frames_are_as_they_were(run)
