@@ -62,13 +62,11 @@ class Workflows:
         sources: Mapping[str, bytes],
         modules: ModuleFiles,
         *,
-        root: Path | None = None,
         cache: dict[tuple[str, bytes], Plan | None] | None = None,
         before: Mapping[str, Earlier] | None = None,
     ) -> None:
         self._sources = dict(sources)
         self._modules = modules
-        self._root = root or Path()
         self._entries: dict[str, Entry] = {}
         self._under_way: list[str] = []
         self._folders: dict[Path, _Folder] = {}
@@ -179,7 +177,7 @@ class Workflows:
 
     def _source(self, file: str) -> bytes:
         if file not in self._sources:
-            path = self._root / file
+            path = Path(file)
             with path.open("rb") as opened:
                 text = opened.read(BYTES_MAX + 1)
             return with_uses(path, text)
@@ -194,14 +192,14 @@ class Workflows:
         own = [file for file in self._sources if Path(file).parent == place]
         beside = [
             str(place / path.name)
-            for path in sorted((self._root / place).glob("*.flow.y*ml"))
+            for path in sorted(Path(place).glob("*.flow.y*ml"))
             if path.is_file() and path.name.endswith((".flow.yaml", ".flow.yml"))
         ] if own != [STDIN] else []  # fmt: skip
         others = [file for file in beside if file not in self._sources]
         folder = _Folder(left_out=max(0, len(others) - BESIDE_MAX))
         for file in (*own, *others[:BESIDE_MAX]):
             try:
-                text = self._sources[file] if file in self._sources else _beginning(self._root / file)
+                text = self._sources[file] if file in self._sources else _beginning(Path(file))
             except OSError:
                 continue
             names = _NAME.findall(text)

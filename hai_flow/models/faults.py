@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
 from hai_flow.errors import StepError
@@ -32,16 +31,16 @@ from hai_flow.values import Json
 _TAG: Final = re.compile("<[^<>]*>")
 
 
-def fault_of_status(status: int, headers: Mapping[str, str], body: Json, now: datetime | None = None) -> StepError:
+def fault_of_status(status: int, headers: Mapping[str, str], body: Json) -> StepError:
     """The error for an answer that is none. `headers` by their names in lower case."""
     if isinstance(body, str) and body.lstrip().startswith("<"):
         page = web_page(status, body)
         if status not in AWAY and status < 500 and status not in (402, 413, 429):
             return page
-        return _judge(status, Report(), wait_of_headers(headers, now), page.message)
+        return _judge(status, Report(), wait_of_headers(headers), page.message)
     report = report_of(body)
     message = f"The model's server answered {status}" + (f": {report.text}" if report.text else ".")
-    wait = wait_of_headers(headers, now)
+    wait = wait_of_headers(headers)
     return _judge(status, report, report.wait if wait is None else wait, message)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from hai_flow_client import Client
 
 from hai_flow.wire.dialects.agui_protobuf import CONTENT_TYPE
 from tests.support import aui_client, wire_lint
@@ -50,4 +51,10 @@ def sockets() -> Iterator[None]:
 @pytest.fixture
 def http(server: ServerProcess) -> Iterator[httpx2.Client]:
     with LintingClient(base_url=server.url, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
+    with Client(server.url) as client:
         yield client

@@ -3,7 +3,6 @@ decide."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -173,12 +172,6 @@ def test_other_questions_of_the_run_are_not_in_a_history(http: Checked) -> None:
     first, second = wait_for_pendings(http, run["id"], 2)[:2]
     assert {each["id"] for each in history(http, first["id"])["items"]} == {first["id"]}
     assert {each["id"] for each in history(http, second["id"])["items"]} == {second["id"]}
-
-
-@pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
-    with Client(server.url) as client:
-        yield client
 
 
 def test_an_approved_call_shows_its_arguments_as_the_function_has_them(http: Checked) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,12 +32,6 @@ steps:
 """
 
 
-@pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
-    with Client(server.url) as client:
-        yield client
-
-
 @pytest.fixture(scope="module")
 def run(server: ServerProcess) -> dict[str, Any]:
     """A run with some hundred events, which has ended."""
@@ -58,7 +51,6 @@ def page(http: Checked, run: dict[str, Any], **query: Any) -> dict[str, Any]:
 
 
 def pages(http: Checked, run: dict[str, Any], cursor: str, **query: Any) -> list[dict[str, Any]]:
-    """All of it, page by page."""
     found: list[dict[str, Any]] = []
     while True:
         answer = page(http, run, **query)

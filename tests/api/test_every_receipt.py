@@ -113,7 +113,6 @@ class Desk(Chat):
         return self.start(self.publish(**parts))
 
     def find_question(self, run: str, count: int = 1) -> dict[str, Any]:
-        """The open question of the run."""
         found = wait_for(
             lambda: self.api.get("/v1/pendings", params={"run_id": run}, headers=self.operator).json()["items"]
         )

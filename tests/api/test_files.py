@@ -128,7 +128,6 @@ LONG = bytes(range(256)) * (2 * PIECE_BYTES // 256) + b"tail"
 
 @pytest.fixture(scope="module")
 def long_file(server: ServerProcess) -> str:
-    """The id of a file of LONG."""
     response = httpx2.post(f"{server.url}/v1/files", content=LONG, headers=ANN, timeout=30)
     return str(response.json()["id"])
 

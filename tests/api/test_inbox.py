@@ -19,7 +19,6 @@ __all__ = ["http"]
 
 
 def until(fact: Callable[[], bool]) -> None:
-    """Wait for a fact."""
     end = time.monotonic() + 30
     while not fact():
         assert time.monotonic() < end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -16,7 +15,7 @@ from hai_flow.store.runs import logs
 from hai_flow.store.runs.logs import LogRow
 from tests.api.test_rest import Checked, http
 from tests.support.hai_client import unique
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML
 from tests.support.waiting import until
 
 __all__ = ["http"]
@@ -46,12 +45,6 @@ steps:
 state:
   n: {type: integer, default: 0}
 """
-
-
-@pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
-    with Client(server.url) as client:
-        yield client
 
 
 def test_steps_have_their_attempts_and_the_times_that_they_waited(http: Checked, client: Client) -> None:

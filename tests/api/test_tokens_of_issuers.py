@@ -283,7 +283,6 @@ def test_refusals_of_forged_tokens_are_the_same_to_the_byte(strict: ServerProces
 
 @pytest.fixture
 def rotating(postgres_server: Server, tmp_path: Path) -> Iterator[tuple[ServerProcess, KeyServer, Issuer]]:
-    """A server and an issuer of its own."""
     issuer = Issuer("https://rotating.example.com")
     with serving_keys(issuer) as keys, postgres_server.database() as dsn:
         file = identity_file(

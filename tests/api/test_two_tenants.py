@@ -90,7 +90,6 @@ class Step:
 
     @property
     def route(self) -> Route:
-        """The route that takes it."""
         path = re.sub(r"\{\w+\}", "x", self.path.partition("?")[0])
         fitting = [
             route
@@ -102,7 +101,6 @@ class Step:
 
 
 def filled(part: Any, names: dict[str, str]) -> Any:
-    """The part with the names in it."""
     if isinstance(part, str):
         return re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], found[0]), part)
     if isinstance(part, dict):

@@ -178,7 +178,6 @@ def _post(house: House, path: str, answer: Answer, body: dict[str, Any]) -> Outc
 
 
 def _code(body: bytes) -> str:
-    """The code of a problem."""
     try:
         return json.loads(body)["code"]
     except (ValueError, KeyError, TypeError):

@@ -157,7 +157,6 @@ class House:
 
     @cached_property
     def decided(self) -> Target:
-        """It is decided, and paid."""
         target = self.start("vault", self.req)
         self.vote(target, self.bob)
         self.vote(target, self.eve)

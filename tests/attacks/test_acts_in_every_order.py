@@ -376,7 +376,6 @@ async def archive_in_every_order(world: World, monkeypatch: pytest.MonkeyPatch, 
 
 
 async def stop_all(world: World) -> None:
-    """Of the thread."""
     await world.at_rest()
     for each in await world.runs():
         if each["status"] == "waiting":

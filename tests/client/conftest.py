@@ -95,6 +95,5 @@ def opened(request: pytest.FixtureRequest) -> Opened:
 
 @pytest.fixture
 def flow(opened: Opened, server: ServerProcess) -> Iterator[Client]:
-    """A client of the server."""
     with opened(server.url, patience=EAGER) as client:
         yield client

@@ -185,7 +185,6 @@ def described(name: str) -> dict[str, Json]:
 
 
 def user(content: Json = "hello", id: str | None = None) -> dict[str, Json]:
-    """A user message."""
     return {"id": id or unique("msg"), "role": "user", "content": content}
 
 

@@ -85,7 +85,6 @@ def _check(events: list[dict[str, Json]]) -> None:
 
 
 def user(text: str) -> dict[str, Json]:
-    """A user message."""
     return {"role": "user", "type": "message", "content": [{"type": "text", "text": text}]}
 
 

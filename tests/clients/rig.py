@@ -98,7 +98,6 @@ def _node() -> Path:
 
 
 def node() -> str:
-    """The program."""
     return str(_node() / "bin" / "node")
 
 

@@ -13,7 +13,6 @@ def runs_of(http: httpx2.Client, thread_id: str) -> list[dict[str, Any]]:
 
 
 def run_of(http: httpx2.Client, thread_id: str) -> dict[str, Any]:
-    """The only run of a thread."""
     runs = runs_of(http, thread_id)
     assert len(runs) == 1, runs
     return runs[0]

@@ -21,7 +21,6 @@ NewSession = Callable[[str], Session]
 
 @pytest.fixture
 def session(agentscope_driver: rig.Driver, server: ServerProcess) -> NewSession:
-    """A new session with a workflow."""
     return lambda workflow: Session(agentscope_driver, server.url, workflow)
 
 

@@ -44,7 +44,6 @@ def test_a_frame_that_is_cut_anywhere_is_told_or_says_less(frame: bytes) -> None
 
 
 def field(number: int, content: bytes | int) -> bytes:
-    """A field of bytes, or of a number below 128."""
     tag = number << 3 | (0 if isinstance(content, int) else 2)
     written = bytes([tag] if tag < 128 else [tag & 127 | 128, tag >> 7])
     return written + (bytes([content]) if isinstance(content, int) else bytes([len(content)]) + content)

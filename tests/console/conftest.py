@@ -108,9 +108,15 @@ def running_models(*answers: Answer) -> Iterator[str]:
         loop.close()
 
 
+@pytest.fixture
+def dsn(postgres_server: Server, built: Path) -> Iterator[str]:
+    """A database for a server of the test's own, which has the pages."""
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
 @pytest.fixture(scope="package")
 def server_dsn(postgres_server: Server) -> Iterator[str]:
-    """The database of the server."""
     with postgres_server.database() as dsn:
         yield dsn
 

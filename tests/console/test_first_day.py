@@ -28,7 +28,6 @@ def fresh(postgres_server: Server, built: Path) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def newcomer(driver: rig.Driver, fresh: ServerProcess) -> Iterator[NewPage]:
-    """New pages on that server."""
     pages: list[Page] = []
 
     def new(beside: Page | None = None, **options: Any) -> Page:
@@ -103,6 +102,5 @@ def test_where_people_work_already_nobody_is_led(newcomer: NewPage, fresh: Serve
 
 
 def step_of(shown: Page) -> str:
-    """The step that the reader is at."""
     shown.locator(".tour [aria-current=step] b").there()
     return shown.locator(".tour [aria-current=step] b").text()

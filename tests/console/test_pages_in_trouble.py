@@ -5,7 +5,7 @@ others; and how they look on a phone, in the dark and in Chinese."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -19,7 +19,6 @@ from tests.console.test_sessions import link, signed_in
 from tests.support.examples import by_night
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
 from tests.support.server import YAML, serving
 
 Asked = Callable[..., dict[str, Any]]
@@ -160,12 +159,6 @@ def test_a_page_opened_offline_says_so_and_loads_when_back(page: NewPage) -> Non
         shown.words(LOST).there()
         find(shown)
         shown.until("!document.querySelector('main [role=alert]')")
-
-
-@pytest.fixture
-def dsn(postgres_server: Server, built: Any) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.mark.timeout(300)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -15,14 +15,7 @@ from tests.console.browser import Page
 from tests.console.conftest import PATIENCE, pending_of
 from tests.console.test_forms import ask_with_form
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
-
-
-@pytest.fixture
-def dsn(postgres_server: Server, built: Path) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 def link(dsn: str) -> str:

@@ -28,12 +28,6 @@ Opened = Callable[..., Page]
 
 
 @pytest.fixture
-def dsn(postgres_server: Server, built: Any) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture
 def alone(dsn: str) -> Iterator[ServerProcess]:
     """A server of its own, which nobody else is waiting for."""
     with serving(dsn) as process:

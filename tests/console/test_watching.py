@@ -3,7 +3,7 @@ restarts, a session that ends; and in another language, dark."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -15,7 +15,6 @@ from tests.console.conftest import PATIENCE, NewPage, pending_of
 from tests.console.test_runs import TABS, approve, broken, moment
 from tests.console.test_sessions import link, signed_in
 from tests.support.identities import KEYS
-from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
 Asked = Callable[..., dict[str, Any]]
@@ -81,12 +80,6 @@ def test_a_run_page_stays_while_offline_and_goes_on_when_back(page: NewPage, ask
     shown.offline(False)
     shown.words("Paid 73 back").there()
     shown.words("finished").there()
-
-
-@pytest.fixture
-def dsn(postgres_server: Server, built: Any) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
 
 
 @pytest.mark.timeout(240)  # two servers have to start

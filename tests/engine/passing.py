@@ -353,10 +353,6 @@ def _fork(
     return other
 
 
-def _in_front(case: Case) -> int:
-    return case.play.before("first")
-
-
 def _branch(case: Case, who: c.Principal) -> None:
     at = next(n for n, event in enumerate(case.play.events, 1) if isinstance(event, e.TurnEnded))
     given = c.PendingAnswer(id=next(iter(case.play.state_at(at).open_pendings.values())), values={})

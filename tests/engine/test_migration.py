@@ -285,7 +285,6 @@ BY_CANCELLING = ASKS.replace("WHEN", ", withdraw_when: {event: cancelled}")
 BY_CLOSING = ASKS.replace("WHEN", ", withdraw_when: {event: closed}")
 BY_STATE = ASKS.replace("WHEN", ", withdraw_when: state.off")
 BY_NOTHING = ASKS.replace("WHEN", "")
-FINE = "outer/people/try#0/fine"
 
 
 def is_asked(play: Play) -> bool:

@@ -59,7 +59,6 @@ def may(viewer: Viewer, run: RunRow) -> bool:
 
 
 async def pages(ask: Any, key: Any) -> list[Any]:
-    """All of a list, page by page."""
     found: list[Any] = []
     before = None
     while page := await ask(before):

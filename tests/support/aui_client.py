@@ -48,7 +48,6 @@ class AuiClient:
                 return event
 
     def next(self) -> dict[str, Any]:
-        """The next event."""
         event = json.loads(self.socket.recv(timeout=20))
         UUID(event["id"])
         assert event["timestamp"].endswith("Z")
@@ -68,7 +67,6 @@ class AuiClient:
         return self.socket.close_code
 
     def close(self) -> None:
-        """Close the socket."""
         _open.discard(self)
         self._stack.close()
 

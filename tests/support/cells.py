@@ -17,7 +17,6 @@ from hai_flow.store.postgres import migrations
 
 
 def cell(number: int, dsn: str, schema: str | None = None) -> Cell:
-    """A cell at `dsn`."""
     return Cell(number=number, name=f"cell{number}", dsn=within(dsn, schema), direct=None, pooled=False, schema=schema)
 
 

@@ -61,7 +61,6 @@ class Tab:
         return value
 
     def text(self) -> str:
-        """The text of the page."""
         return self.evaluate("document.body?.innerText ?? ''")
 
     def shows(self, text: str) -> str:

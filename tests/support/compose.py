@@ -38,7 +38,6 @@ def read(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def service(document: Mapping[str, Any], name: str) -> Service:
-    """One service of the document."""
     found = document["services"][name]
     environment = {key: str(value) for key, value in found.get("environment", {}).items()}
     return Service(name, list(found.get("command", [])), environment, list(found.get("secrets", [])))

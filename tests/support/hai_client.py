@@ -182,12 +182,10 @@ def _checked(status: int, body: bytes, *, binary: bool = False) -> Stream:
 
 
 def user(content: Any = "hello", id: str | None = None) -> dict[str, Any]:
-    """A user message."""
     return {"id": id or unique("msg"), "role": "user", "content": content}
 
 
 def answer(call_id: str, content: str = "confirmed", **more: Any) -> dict[str, Any]:
-    """A ToolMessage."""
     return {"id": unique("msg"), "role": "tool", "toolCallId": call_id, "content": content, **more}
 
 

@@ -62,7 +62,6 @@ def public(kid: str, algorithm: str, key: Any) -> dict[str, Any]:
 
 
 def identity_file(folder: Path, issuers: dict[str, dict[str, Any]], people: dict[str, Any] | None = None) -> Path:
-    """An identity file in `folder`."""
     path = folder / "identity.yaml"
     document = {"hai": "identity/v1", "issuers": issuers, **({"people": people} if people else {})}
     path.write_text(yaml.safe_dump(document))

@@ -107,7 +107,6 @@ logfile = {place}/log
         return False
 
     def kill(self) -> None:
-        """Kill it as by kill -9."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -39,7 +39,6 @@ class Mailbox:
 
 @contextlib.contextmanager
 def mail_server() -> Iterator[Mailbox]:
-    """A mail server on loopback."""
     box, loop = Mailbox(), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

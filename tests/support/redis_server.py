@@ -118,7 +118,6 @@ class RedisServer:
         return context.wrap_socket(line, server_hostname="127.0.0.1")
 
     def kill(self) -> None:
-        """Kill it as by kill -9."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -29,7 +29,6 @@ SECONDS_MAX: Final = 120.0
 
 
 def record(data: Path) -> bytes:
-    """The database as SQL."""
     log = data / "log"
     with log.open("wb") as out:
         words = command("dev", "--demo", "--port", "0", "--data-dir", str(data / "pg"))

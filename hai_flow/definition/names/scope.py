@@ -295,9 +295,9 @@ def _is_true(step: StepDraft, guards: Guards) -> bool:
     return step.condition is not None and entails(guards, step.condition.proof)
 
 
-def _is_status(step: StepDraft, word: str, equal: bool, guards: Guards) -> bool:
-    """Whether the status of a step is known to be this word, or not to be."""
-    return (None, "equal", f"steps.{step.id}.status", repr(word), equal) in guards
+def _is_status_excluded(step: StepDraft, word: str, guards: Guards) -> bool:
+    """Whether the status of a step is known not to be this word."""
+    return (None, "equal", f"steps.{step.id}.status", repr(word), False) in guards
 
 
 def _has_not_failed(step: StepDraft, guards: Guards) -> bool:
@@ -306,7 +306,7 @@ def _has_not_failed(step: StepDraft, guards: Guards) -> bool:
         (None, "true", f"steps.{step.id}.error?", "", False),
         (None, "equal", f"steps.{step.id}.error", repr(None), True),
     }
-    return _is_status(step, "failed", False, guards) or not no_error.isdisjoint(guards)
+    return _is_status_excluded(step, "failed", guards) or not no_error.isdisjoint(guards)
 
 
 def _is_behind(step: StepDraft, target: StepDraft) -> bool:
@@ -350,7 +350,7 @@ def _is_not_taken(outline: Outline, switch: StepDraft, body: str, guards: Guards
         absent = (None, "true", f"steps.{step.id}.output?", "", False)
         runs = not any(_iter_step_reasons(step, "output", elsewhere=True)) and step.id in outline.ids
         before = [each for each in switch.blocks[body] if each.order < step.order]
-        if runs and not before and (_is_status(step, "finished", False, guards) or absent in guards):
+        if runs and not before and (_is_status_excluded(step, "finished", guards) or absent in guards):
             return True
     return False
 
@@ -382,13 +382,13 @@ def _iter_step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> It
         is_performed = "if" not in target.fields
         yield _Reason(
             "it is there only where the step has failed",
-            lambda guards: is_performed and _is_status(target, "finished", False, guards),
+            lambda guards: is_performed and _is_status_excluded(target, "finished", guards),
         )
         return
     if "if" in target.fields:
         yield _Reason(
             "the step has an `if`",
-            lambda guards: _is_true(target, guards) or _is_status(target, "skipped", False, guards),
+            lambda guards: _is_true(target, guards) or _is_status_excluded(target, "skipped", guards),
         )
     if member == "approval":
         gate = target.fields.get("approval")

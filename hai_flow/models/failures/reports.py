@@ -207,9 +207,9 @@ def _bound_wait(seconds: float | None) -> float | None:
     return None if seconds is None or not math.isfinite(seconds) else min(max(seconds, 0.0), RETRY_AFTER_MAX)
 
 
-def wait_of_headers(headers: Mapping[str, str], now: datetime | None) -> float | None:
+def wait_of_headers(headers: Mapping[str, str]) -> float | None:
     """The wait that headers name: `Retry-After`, or when a limit that is used up begins anew."""
-    wait = retry_after(headers, now)
+    wait = retry_after(headers)
     if wait is not None:
         return wait
     resets: list[float] = []
@@ -217,7 +217,7 @@ def wait_of_headers(headers: Mapping[str, str], now: datetime | None) -> float |
         if "ratelimit" not in name or "reset" not in name:
             continue
         remaining = headers.get(name.replace("reset", "remaining"))
-        reset = _until(value, now or datetime.now(UTC))
+        reset = _until(value, datetime.now(UTC))
         if reset is not None and remaining in (None, "0"):
             resets.append(reset)
     return _bound_wait(max(resets)) if resets else None

@@ -126,7 +126,6 @@ class Delivery(Service):
         committer: Committer,
         catalog: Catalog,
         starts: Starts,
-        config: DeliveryConfig | None = None,
         *,
         handlers: Mapping[str, Handle] | None = None,
         rows: Rows | None = None,
@@ -136,7 +135,7 @@ class Delivery(Service):
         self.committer = committer
         self.catalog = catalog
         self.starts = starts
-        self.config = config or DeliveryConfig()
+        self.config = DeliveryConfig()
         self._rows = rows or Rows()
         self.handlers: dict[str, Handle] = {
             children.START: self._start_child,

@@ -68,17 +68,14 @@ class _Notice(NamedTuple):
 class Pushes(Service):
     """Makes the calls, in every process that performs. `guard` judges the addresses of each."""
 
-    def __init__(
-        self, database: Database, inbox: Inbox, guard: EgressGuard, http: HttpConfig, rows: Rows,
-        config: PushesConfig | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, database: Database, inbox: Inbox, guard: EgressGuard, http: HttpConfig, rows: Rows) -> None:
         super().__init__()
         self._database = database
         self._inbox = inbox
         self._guard = guard
         self._http = http
         self._rows = rows
-        self.config = config or PushesConfig()
+        self.config = PushesConfig()
         self._due = asyncio.Event()
         self._key: bytes | None = None
 

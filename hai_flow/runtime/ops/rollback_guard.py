@@ -41,7 +41,7 @@ class WentBack(StoreError):
 
 
 class Continuity(Service):
-    """Looks every `seconds`, and writes beats. `told` are functions: each is called once when the process must end,
+    """Looks every few seconds, and writes beats. `told` are functions: each is called once when the process must end,
     with the reason."""
 
     def __init__(
@@ -49,12 +49,10 @@ class Continuity(Service):
         database: Database,
         witness: Witness | None,
         told: Sequence[Callable[[WentBack], None]] = (),
-        seconds: float = BEAT_SECONDS,
     ) -> None:
         super().__init__()
         self._database = database
         self._witness = witness
-        self._seconds = seconds
         self._seen: Beat | None = None
         self._told = told
         self.fault: WentBack | None = None
@@ -78,7 +76,7 @@ class Continuity(Service):
             if era.timeline_moved:
                 log.warning("timeline_moved", meaning=TIMELINE, seen=max(beat.at for beat in beats).isoformat())
                 await database_history.follow_timeline(connection, era)
-            beat = await database_history.beat(connection, era, timedelta(seconds=self._seconds))
+            beat = await database_history.beat(connection, era, timedelta(seconds=BEAT_SECONDS))
             self._seen = beat or await database_history.find_last_beat(connection)
         if self._witness is not None and (beat is not None or not self._witness.shared):
             await self._note(self._witness, self._seen)
@@ -111,7 +109,7 @@ class Continuity(Service):
 
     async def _run(self) -> None:
         while self.fault is None:
-            await asyncio.sleep(self._seconds * random.uniform(0.9, 1.0))
+            await asyncio.sleep(BEAT_SECONDS * random.uniform(0.9, 1.0))
             try:
                 await self.demand()
             except WentBack as error:

@@ -132,7 +132,7 @@ class ChatCards(Service):
 
     def __init__(
         self, database: Database, inbox: Inbox, chats: Chats, tenants: Tenants, link_base: str | None, rows: Rows,
-        config: ChatCardsConfig | None = None, home: Database | None = None, ids: Mapping[str, Aliases] = NO_IDS,
+        home: Database | None = None, ids: Mapping[str, Aliases] = NO_IDS,
     ) -> None:  # fmt: skip
         super().__init__()
         self._ids = ids
@@ -144,7 +144,7 @@ class ChatCards(Service):
         self._tenants = tenants
         self._link_base = link_base
         self._rows = rows
-        self.config = config or ChatCardsConfig()
+        self.config = ChatCardsConfig()
         self._due = asyncio.Event()
 
     async def _start(self) -> None:

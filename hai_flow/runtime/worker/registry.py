@@ -27,10 +27,9 @@ LEAVE_SECONDS_MAX: Final = 2.0
 class Presence(Service):
     """Writes the row of one server."""
 
-    def __init__(self, database: Database, seconds: float = SAY_SECONDS) -> None:
+    def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database
-        self._seconds = seconds
         self._id = uuid4()
 
     async def _start(self) -> None:
@@ -42,7 +41,7 @@ class Presence(Service):
                 await workers.renew_server(self._database.api, self._id, build_worker_name(), __version__)
             except Exception as error:
                 log.warning("presence_failed", error=str(error) or repr(error))
-            await asyncio.sleep(self._seconds * random.uniform(0.9, 1.1))
+            await asyncio.sleep(SAY_SECONDS * random.uniform(0.9, 1.1))
 
     async def _stop(self) -> None:
         with contextlib.suppress(Exception):  # it is forgotten by itself

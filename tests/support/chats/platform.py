@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -208,10 +208,3 @@ class Platform(ABC):
             server.shutdown()
             thread.join()
             server.server_close()
-
-
-@dataclass
-class Dialogs:
-    """The dialogs that are open, by account."""
-
-    views: dict[str, Any] = field(default_factory=dict)

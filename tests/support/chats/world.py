@@ -236,7 +236,6 @@ class Asked:
 
     @property
     def id(self) -> UUID:
-        """Of its run."""
         return UUID(self.run)
 
     @property
