@@ -295,6 +295,32 @@ async def test_a_program_that_can_not_be_started_or_says_nothing_is_unavailable(
             assert (fault.code, fault.retriable) == ("mcp.unavailable", True), command
 
 
+_ENDS_AT_AN_EMPTY_CURSOR = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    params = asked.get("params") or {}
+    if params.get("cursor") == "":
+        sys.exit(1)
+    results = {
+        "initialize": {"protocolVersion": params.get("protocolVersion"), "capabilities": {"tools": {}},
+                       "serverInfo": {"name": "x", "version": "1"}},
+        "tools/list": {"tools": [{"name": "ok", "inputSchema": {"type": "object"}}], "nextCursor": ""},
+        "tools/call": {"content": [{"type": "text", "text": "ok"}]},
+    }
+    if "id" in asked:
+        error = {"error": {"code": -32601, "message": "no"}}
+        end = {"result": results[asked["method"]]} if asked["method"] in results else error
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **end}), flush=True)
+"""
+
+
+async def test_a_program_that_ends_at_an_empty_cursor_is_called() -> None:
+    command = values.dumps([sys.executable, "-c", _ENDS_AT_AN_EMPTY_CURSOR]).decode()
+    async with runner_of() as runner:
+        assert await call(runner, "ok", f"mcp: {{command: {command}}}") == "ok"
+
+
 async def test_a_dead_and_a_silent_address_are_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

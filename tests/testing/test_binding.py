@@ -22,6 +22,7 @@ cases:
 """
 WRONG = [
     ("mock:\n  erp.book", "mock:\n  erp.boook", 5, 3, "no step of the workflow performs `erp.boook`; did you mean"),
+    ("mock:\n  erp.book", "mock:\n  erp.pay", 5, 3, "no step of the workflow performs `erp.pay`; there is erp.book"),
     ("mock: {book", "mock: {account", 10, 12, "`account` asks a client, which is not mocked; answer it in the script"),
     ("mock: {book", "mock: {pick", 10, 12, "`pick` asks a client, which is not mocked; answer it in the script"),
     ("{amount: 900}", "{amount: -1}", 8, 21, "the input does not fit the workflow: -1 is less than the minimum of 0"),

@@ -116,6 +116,7 @@ class Connection:
         self._client: asyncio.Future[Client] | None = None
         self._unwanted = asyncio.Event()
         self._tools: _Listed | None = None
+        self._is_empty_cursor_asked = True  # until the server fails at one
         self._told: frozenset[str] = frozenset()  # functions whose leaving out is in the log
         self._under_way: Counter[int] = Counter()  # calls, by the id of their client
         self._retired: dict[int, tuple[asyncio.Event, asyncio.Task[None] | None]] = {}
@@ -379,9 +380,13 @@ class Connection:
             try:
                 async with asyncio.timeout(START_SECONDS / 4 if is_doubted else None):
                     page = await client.session.list_tools(params=params)
-            except (MCPError, ValidationError, TimeoutError):
+            except (MCPError, ValidationError, TimeoutError) as error:
                 if not is_doubted:
                     raise
+                self._is_empty_cursor_asked = False
+                if getattr(error, "code", None) == types.CONNECTION_CLOSED:
+                    self._retire(client)
+                    raise _SessionGone from None
                 break
             raw = (page.meta or {}).get(RAW, ())
             if is_doubted:
@@ -397,7 +402,8 @@ class Connection:
                 raise self._unavailable(f"offers more than {TOOLS_MAX} functions")
             cursor = page.next_cursor
             # Some servers give the same cursor again without an end, or begin anew under others.
-            if cursor is None or cursor in cursors or pages_without_new == BARREN_PAGES_MAX:
+            is_end = cursor is None or (cursor == "" and not self._is_empty_cursor_asked)
+            if is_end or cursor in cursors or pages_without_new == BARREN_PAGES_MAX:
                 break
             cursors.add(cursor)
         self._tell_left_out(listed.left_out)

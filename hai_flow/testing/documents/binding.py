@@ -136,9 +136,7 @@ class _Checker:
                     )
                 self._find(mock.at, "test.mock", message, key=True)
             elif not self._is_effect(mock.name):
-                self._unknown(
-                    mock.name, self.effects | self.calls, mock.at, "mock", "no step of the workflow performs", key=True
-                )
+                self._unknown_effect(mock.name, mock.at, "mock")
 
     def _frontend_tool(self, name: str) -> FrontendTool | None:
         """The tool of a client that `name` means, or the step of that name calls."""
@@ -164,8 +162,7 @@ class _Checker:
         names += [((*at, "not_called", number), name) for number, name in enumerate(expected.get("not_called", ()))]
         for place, name in names:
             if not self._is_effect(name):
-                names_known = self.effects | self.calls
-                self._unknown(name, names_known, place, "call", "no step of the workflow performs", key=True)
+                self._unknown_effect(name, place, "call")
         for number, notice in enumerate(expected.get("notified", ())):
             if isinstance(notice, dict) and "pending" in notice:
                 self._pending(notice["pending"], (*at, "notified", number, "pending"))
@@ -227,6 +224,12 @@ class _Checker:
         return self.plan.steps[self.plan.ids[id]] if id in self.plan.ids else None
 
     # --- findings -------------------------------------------------------------------------------------------------
+
+    def _unknown_effect(self, name: str, at: Path, what: str) -> None:
+        """Of a tool with functions, one of these is meant, and not the tool."""
+        effects = self.effects | self.calls
+        functions = {each for each in effects if each.startswith(f"{name.partition('.')[0]}.")}
+        self._unknown(name, functions or effects, at, what, "no step of the workflow performs", key=True)
 
     def _unknown(
         self,
