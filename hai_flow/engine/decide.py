@@ -29,7 +29,7 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.draft import Draft, Sources, pin_nothing
+from hai_flow.engine.draft import Draft, Sources, ToolSchemas, know_no_schema, pin_nothing
 from hai_flow.engine.due import pass_time, pass_time_before
 from hai_flow.engine.handlers import answering, clock, control, inbound, outcomes, start, terminate
 from hai_flow.engine.runs import children
@@ -52,14 +52,15 @@ def decide(
     held_elsewhere: bool = False,
     sources: Sources = pin_nothing,
     ruled: Container[str] = (),
+    schemas: ToolSchemas = know_no_schema,
 ) -> Decision:
     """The consequences of `command` for a run in `state`, whose log has `log_bytes`, under the freezes of its tenant.
     `held_elsewhere`: another process holds the run, and it alone begins what nobody may simply repeat
-    (docs/design/store.md#lost-attempts). `sources` knows the tools, `ruled` are those for which the tenant has standing
-    rules. Raises `Rejected` if it is refused."""
+    (docs/design/store.md#lost-attempts). `sources` and `schemas` know the tools, `ruled` are those for which the tenant
+    has standing rules. Raises `Rejected` if it is refused."""
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise reject_unknown_run(state.run_id)
-    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes, held_elsewhere, sources, ruled)
+    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes, held_elsewhere, sources, ruled, schemas)
     for_time = type(command) in _FOR_TIME
     undecided = not pass_time_before(draft, command) and not for_time
     passed = len(draft.events)

@@ -16,7 +16,18 @@ from hai_flow.definition import paths
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.names.durations import NotADuration
 from hai_flow.definition.names.durations import milliseconds as duration_ms
-from hai_flow.definition.plan import THE_CALL, Agent, AgentCalls, Duration, Expression, ForEach, Plan, Step, Template
+from hai_flow.definition.plan import (
+    THE_CALL,
+    Agent,
+    AgentCalls,
+    Duration,
+    Expression,
+    ForEach,
+    Plan,
+    Schema,
+    Step,
+    Template,
+)
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decision import Decision, Message
@@ -37,6 +48,15 @@ RUN_END: Final = ""
 Sources: TypeAlias = Callable[[Plan, Step], str | None]
 """The digest of the code, or of the description, of the tool that a step calls, as the deciding process knows it.
 "": it does not, but who performs the call does; None: there is none."""
+
+
+ToolSchemas: TypeAlias = Callable[[Plan, Step, str | None], Schema | None]
+"""The schema of the arguments of the tool that a step calls, by its digest, as the deciding process knows it."""
+
+
+def know_no_schema(plan: Plan, step: Step, source: str | None) -> Schema | None:
+    """The schemas of a process that knows no tools, and of a log: what was accepted stays so."""
+    return None
 
 
 def pin_nothing(plan: Plan, step: Step) -> str | None:
@@ -72,6 +92,7 @@ class Draft:
         held_elsewhere: bool = False,
         sources: Sources = pin_nothing,
         ruled: Container[str] = (),
+        schemas: ToolSchemas = know_no_schema,
     ) -> None:
         self.plan = plan
         self.state = state
@@ -82,6 +103,7 @@ class Draft:
         self.freezes = freezes
         self.held_elsewhere = held_elsewhere
         self.sources = sources
+        self.schemas = schemas
         self.ruled = ruled  # the tools for which the tenant has standing rules
         self.events: list[e.Event] = []
         self.taken_over = 0

@@ -275,6 +275,7 @@ class Runtime(Service):
             carrier=self.carrier,
             freezes=self.freezes,
             sources=self.registry.source_of,
+            schemas=self.registry.find_schema,
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)

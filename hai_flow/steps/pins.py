@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from hai_flow.definition.plan import Plan, Step, Tool
+from hai_flow.definition.plan import Plan, Schema, Step, Tool
 from hai_flow.steps.offers import OfferedFunction
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class Identifies(Protocol):
 
     def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
         """The digest as this process knows it without asking anybody; `UNKNOWN`; None: there is none."""
+        ...
+
+    def find_schema(self, step: Step, source: str | None, *, from_disk: bool = False) -> Schema | None:
+        """That of the arguments, of the tool with this digest, as this process knows it without asking anybody."""
         ...
 
     async def identify(self, attempt: Attempt) -> ToolIdentity:

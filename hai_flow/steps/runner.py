@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from hai_flow.definition.plan import Call, Expression, Plan, Step, Template, Tool, find_reading_step
+from hai_flow.definition.plan import Call, Expression, HttpTool, Plan, Schema, Step, Template, Tool, find_reading_step
 from hai_flow.definition.readiness import find_runner_kind, find_tool_kind
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import ModelMessage, Talk
@@ -257,6 +257,14 @@ class Registry:
         (`engine/draft.Sources`)."""
         runner = self._that_identify.get(find_runner_kind(step) or "")
         return None if runner is None else runner.source_of(step, from_disk=plan.from_disk)
+
+    def find_schema(self, plan: Plan, step: Step, source: str | None) -> Schema | None:
+        """The schema of the arguments of the tool that the step calls (`engine/draft.ToolSchemas`)."""
+        if isinstance(step.verb, Call) and isinstance(step.verb.tool, HttpTool):
+            service = step.verb.tool.service
+            return None if service is None else service.find(step.verb.function).parameters
+        runner = self._that_identify.get(find_runner_kind(step) or "")
+        return None if runner is None else runner.find_schema(step, source, from_disk=plan.from_disk)
 
     async def identify(self, attempt: Attempt) -> ToolIdentity:
         """What the attempt would perform now. Raises StepError."""

@@ -82,8 +82,9 @@ def entry_of(run: Play, before: RunState) -> CommitEntry:
 def decider(freezes: Any = None) -> Decider:
     parts = {"bounds": DEFAULT_BOUNDS, "now_ms": lambda: 0, "wants_ends": lambda tenant, workflow: False}
     claims = SimpleNamespace(serves=lambda queue: True)
+    tools = {"sources": None, "schemas": None}
     return Decider(
-        cast(Any, SimpleNamespace(queues=None, claims=claims, freezes=freezes, sources=None, **parts)), cast(Any, None)
+        cast(Any, SimpleNamespace(queues=None, claims=claims, freezes=freezes, **tools, **parts)), cast(Any, None)
     )
 
 

@@ -61,6 +61,28 @@ async def answer(runtime: Runtime, run_id: Any, pending: str, **given: Any) -> N
     await runtime.committer.submit(run_id, LOCAL_TENANT, answer)
 
 
+@pytest.mark.parametrize(("function", "tool", "name"), [
+    ("add", "mcp: {use: files}", "a"), ("text", 'python: "tests.support.effects"', "words"),
+])  # fmt: skip
+async def test_an_edit_that_the_tool_would_refuse_is_refused(
+    make: Make, tmp_path: Path, function: str, tool: str, name: str
+) -> None:
+    runtime = await make(performs=True, mcp=catalogue(tmp_path))
+    given = {"a": 4, "b": 2} if name == "a" else {name: 4}
+    gate = f", with: {json.dumps(given)}, approval: {{from: anyone, edit: [{name}]}}"
+    run_id = (await start(runtime, calling(function, gate, tool))).run_id
+    pending = (await asked(runtime, run_id)).id
+    edit = c.Answer(answers=(c.PendingAnswer(id=pending, decision="approve", edits={name: 4.5}),), by=c.LOCAL_PRINCIPAL)
+    state = await state_of(runtime, run_id)
+    plan = await runtime.catalog.plan(LOCAL_TENANT, bytes.fromhex(state.sha256))
+    for sent in (runtime.committer.submit(run_id, LOCAL_TENANT, edit), runtime.committer.rehearse(edit, plan, state)):
+        with pytest.raises(Rejected) as refused:
+            await sent  # type: ignore[misc]
+        assert (refused.value.status, refused.value.findings[0]["path"]) == (422, f"/{name}")
+    await answer(runtime, run_id, pending, decision="approve", edits={name: 5})
+    await until(lambda: is_now(runtime, run_id, "finished"))
+
+
 async def test_a_published_workflow_calls_listed_programs_and_allowed_addresses(make: Make, tmp_path: Path) -> None:
     async with http_server() as http:
         runtime = await make(performs=True, mcp=catalogue(tmp_path), http_hosts=("127.0.0.1",))

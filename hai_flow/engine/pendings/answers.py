@@ -59,9 +59,11 @@ def compute_digest_with(state: RunState, opened: PendingOpened, args: str | None
     return digest(state.sha256, state.run_id, msgspec.structs.replace(opened, args=args))
 
 
-def read_answer(pending: PendingState, tool: FrontendTool | None, answer: PendingAnswer) -> Reading:
-    """The answer as the pending's kind understands it. `tool` is the frontend tool that is called, if one is. Raises
-    Rejected(422): the pending stays open."""
+def read_answer(
+    pending: PendingState, tool: FrontendTool | None, answer: PendingAnswer, schema: Schema | None = None
+) -> Reading:
+    """The answer as the pending's kind understands it. `tool` is the frontend tool that is called, if one is; `schema`
+    that of the arguments of another tool, where it is known. Raises Rejected(422): the pending stays open."""
     opened = pending.opened
     _demand_parts(opened, answer)
     _demand_digest(opened, answer.digest)
@@ -75,7 +77,7 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
         outcome, value, reason = _read_settlement(opened, answer)
     else:
         outcome, value, reason, edits = _choice(pending, answer)
-    args = None if edits is None else _apply_edits(pending, tool, edits)
+    args = None if edits is None else _apply_edits(pending, tool, schema, edits)
     sha = sha256(_sorted.encode([outcome, value, reason, edits])).hexdigest()
     if args == opened.args:
         edits = args = None  # the same arguments as before: no edit
@@ -433,7 +435,9 @@ def _read_settlement(opened: PendingOpened, answer: PendingAnswer) -> tuple[str,
 # --- edits ------------------------------------------------------------------------------------------------------------
 
 
-def _apply_edits(pending: PendingState, tool: FrontendTool | None, edits: dict[str, Json]) -> str:
+def _apply_edits(
+    pending: PendingState, tool: FrontendTool | None, schema: Schema | None, edits: dict[str, Json]
+) -> str:
     """The arguments with `edits` in them, as JSON text. Raises Rejected(422)."""
     opened = pending.opened
     args = values.loads(opened.args or "{}")
@@ -458,6 +462,10 @@ def _apply_edits(pending: PendingState, tool: FrontendTool | None, edits: dict[s
         parent[key] = value  # in the arguments as they were read here: thousands of edits make no thousand copies
     if tool is not None and tool.parameters is not None:
         _validate(opened, tool.parameters, args)
+    elif schema is not None and (findings := schema.fit(args)[1]):
+        before = {fault["path"] for fault in schema.fit(values.loads(opened.args or "{}"))[1]}
+        if wrong := [fault for fault in findings if fault["path"] not in before]:
+            raise answer_refusal(opened, "the edited arguments do not fit the tool.", wrong)
     return values.dumps(args).decode()
 
 

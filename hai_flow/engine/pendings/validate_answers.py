@@ -69,10 +69,12 @@ def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[Pe
 
 def _read_answer(draft: Draft, pending: PendingState, answer: c.PendingAnswer) -> Reading | Rejected:
     """The answer, or why it can't be read: that comes last, after every other obstacle to it."""
-    verb = draft.step(pending.opened.path).verb
+    step = draft.step(pending.opened.path)
+    verb = step.verb
     tool = verb.tool if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) else None
     try:
-        return read_answer(pending, tool, answer)
+        schema = draft.schemas(draft.plan, step, pending.opened.source) if isinstance(verb, Call) else None
+        return read_answer(pending, tool, answer, schema)
     except Rejected as rejected:
         return rejected
 

@@ -28,7 +28,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.draft import Sources, pin_nothing
+from hai_flow.engine.draft import Sources, ToolSchemas, know_no_schema, pin_nothing
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
@@ -83,6 +83,7 @@ class Committer(Service):
         carrier: Carrier | None = None,
         freezes: Freezes | None = None,
         sources: Sources = pin_nothing,
+        schemas: ToolSchemas = know_no_schema,
     ) -> None:
         super().__init__()
         self.database = database
@@ -109,6 +110,7 @@ class Committer(Service):
             entries_max,
             bytes_max,
             sources,
+            schemas,
         )
         failures, snapshots = BatchRecovery(context), Snapshots(context)
         self._decider = Decider(context, failures)
@@ -205,7 +207,7 @@ class Committer(Service):
         it would be refused."""
         now, limits = self.now_ms(), self._decider.limits
         run = run_beside_loop if is_large(command) else run_by_work
-        return await run(decide, plan, state, command, now, limits)
+        return await run(decide, plan, state, command, now, limits, schemas=self._decider.schemas)
 
     def look(self, due: DueWork | None, asked_at: float) -> None:
         """What the pulse has found, the database's clock among it; None: it could not ask. So a process that commits

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine.draft import Sources
+from hai_flow.engine.draft import Sources, ToolSchemas
 from hai_flow.engine.state.bounds import Bounds
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class CommitContext(msgspec.Struct, frozen=True):
     entries_max: int
     bytes_max: int
     sources: Sources
+    schemas: ToolSchemas
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""

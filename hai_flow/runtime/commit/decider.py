@@ -73,6 +73,7 @@ class Decider:
         self.limits = context.bounds
         self._queues = context.queues
         self._sources = context.sources
+        self.schemas = context.schemas
         self._failures = failures
         self._now_ms = context.now_ms
         self._wants_ends = context.wants_ends
@@ -129,6 +130,7 @@ class Decider:
                 foresight.held_elsewhere,
                 self._sources,
                 foresight.ruled,
+                self.schemas,
             )
         except Exception as error:  # it is raised where the command's turn comes
             foresight.error = error
@@ -244,7 +246,7 @@ class Decider:
             raise TooLongForLoop
         about = (
             plan, entry.state, command, self._now_ms(), self.limits, run.run_bytes, self._freezes.of(run.tenant),
-            run.held_elsewhere, self._sources, self._freezes.ruled(run.tenant),
+            run.held_elsewhere, self._sources, self._freezes.ruled(run.tenant), self.schemas,
         )  # fmt: skip
         return decide(*about) if tried else run_with_allowance(decide, *about)
 

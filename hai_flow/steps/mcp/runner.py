@@ -30,7 +30,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.definition.names.secret_names import fill_secrets, resolve_template
 from hai_flow.definition.names.wording import suggestion
-from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
+from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Schema, Step, Tool
 from hai_flow.definition.tools.effects import Effect, effect_of_hints
 from hai_flow.definition.tools.mcp_servers import CatalogueServer
 from hai_flow.errors import AsksPerson, StepError
@@ -58,6 +58,7 @@ NOT_CONFIGURED: Final = "mcp.not_configured"
 LEFT_OUT_MAX: Final = 20  # functions of one server that a publication names
 LOOK_SECONDS: Final = 5.0  # for a server to be asked when a workflow is published
 UNAVAILABLE: Final = "tool.unavailable"
+IDENTIFIED_MAX: Final = 1000
 CONNECTIONS_MAX: Final = 100  # that are open; whoever may publish names the addresses
 PROGRESS_CHARS_MAX: Final = 500
 _PROGRESS_MAX: Final = 1000  # of one call; a server may send any number
@@ -91,6 +92,7 @@ class McpRunner(Runner):
         self._config = config
         self._version_min = version_min
         self._connections: dict[object, Connection] = {}
+        self._identified: dict[str, Schema] = {}  # of what people were shown: the schema by the digest
         self._loaded = False
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
@@ -147,6 +149,9 @@ class McpRunner(Runner):
     def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
         return UNKNOWN
 
+    def find_schema(self, step: Step, source: str | None, *, from_disk: bool = False) -> Schema | None:
+        return self._identified.get(source or "")
+
     async def identify(self, attempt: Attempt) -> ToolIdentity:
         call, tool = demand_call(attempt.step, McpTool)
         reached = self._server_of(tool, from_disk=attempt.from_disk)
@@ -154,11 +159,15 @@ class McpRunner(Runner):
         connection.forget_tools()  # a listing may be minutes old
         session = await connection.session()
         offered = _demand_allowed(session.tools, tool, call.function, session.left_out)
-        from hai_flow.steps.mcp.results import DESCRIPTION_CHARS_MAX
+        from hai_flow.steps.mcp.results import DESCRIPTION_CHARS_MAX, schema_of
 
         description = storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX]
         title = offered.title or (None if offered.annotations is None else offered.annotations.title) or ""
-        return ToolIdentity(digest_of(offered), description, storable(title)[:TITLE_CHARS_MAX] or None)
+        digest = digest_of(offered)
+        if len(self._identified) >= IDENTIFIED_MAX:
+            self._identified.clear()
+        self._identified[digest] = schema_of(offered.input_schema, call.function)
+        return ToolIdentity(digest, description, storable(title)[:TITLE_CHARS_MAX] or None)
 
     async def _fetch_links(
         self, connection: Connection, session: Session, result: types.CallToolResult

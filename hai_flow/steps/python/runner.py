@@ -16,7 +16,7 @@ from typing import Any
 from hai_flow import values
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.paths import answer_of_call
-from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Step, Tool
+from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Schema, Step, Tool
 from hai_flow.errors import StepError
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.steps.context import Context, Host
@@ -79,14 +79,22 @@ class PythonRunner(Runner):
                 host.is_over = True
 
     def source_of(self, step: Step, *, from_disk: bool = False) -> str | None:
+        function = self._find_imported(step, from_disk=from_disk)
+        return UNKNOWN if function is None else function.source
+
+    def find_schema(self, step: Step, source: str | None, *, from_disk: bool = False) -> Schema | None:
+        function = self._find_imported(step, from_disk=from_disk)
+        return None if function is None else function.signature.schema
+
+    def _find_imported(self, step: Step, *, from_disk: bool) -> PythonFunction | None:
         call, tool = demand_call(step, PythonTool)
         module = tool.target.partition(":")[0]
         if module and module not in sys.modules:
-            return UNKNOWN
+            return None
         try:
-            return self._toolbox.find(tool.target, call.function, tool.name, from_disk=from_disk).source
+            return self._toolbox.find(tool.target, call.function, tool.name, from_disk=from_disk)
         except StepError:
-            return UNKNOWN
+            return None
 
     async def identify(self, attempt: Attempt) -> ToolIdentity:
         call, tool = demand_call(attempt.step, PythonTool)

@@ -95,7 +95,7 @@ class Signature:
         schema = _build_schema(self._model, "validation")
         if more is not None and _is_plain(hints.get(more, Any)):
             schema["additionalProperties"] = pydantic.TypeAdapter(hints.get(more, Any)).json_schema() or True
-        self._schema = JsonSchema(schema)
+        self.schema = JsonSchema(schema)
         self._converted = tuple(name for name, hint in self._named.items() if not _is_plain(hint))
         scalar = not self._takes_any and all(hint in _SCALARS for hint in self._named.values())
         self._types = self._named if scalar else None
@@ -109,7 +109,7 @@ class Signature:
 
     @property
     def parameters(self) -> Mapping[str, Json]:
-        return self._schema.raw
+        return self.schema.raw
 
     @property
     def result(self) -> Mapping[str, Json] | None:
@@ -119,7 +119,7 @@ class Signature:
         """The arguments as the function gets them. Raises StepError `tool.invalid_arguments`."""
         if self._fits_at_sight(values):
             return values
-        values, faults = self._schema.fit(values)
+        values, faults = self.schema.fit(values)
         if faults:
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults)
         if not self._converted:
@@ -149,7 +149,7 @@ class Signature:
         literal = {name: value for name, value in written.items() if is_literal(value)}
         faults = [
             fault
-            for fault in self._schema.findings(literal)
+            for fault in self.schema.findings(literal)
             if fault["path"].split("/")[1:2] and fault["path"].split("/")[1] in self._names_in_pointers
         ]
         return _format_faults(faults) if faults else None
