@@ -981,3 +981,5 @@ class Plan:
     tools_without_chat: tuple[str, ...] = ()  # those of whose calls no question stands there
     warnings: tuple[Any, ...] = field(default=(), compare=False)
     from_disk: bool = field(default=False, compare=False)
+    resolved: dict[str, Step] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """The latest steps that `resolve_step` has made of those in loops, by their paths in runs."""

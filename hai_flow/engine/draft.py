@@ -118,22 +118,17 @@ class Draft:
         self.posted_state: Mapping[str, Json] = {}  # the state that came with it, for the runs above
         self.looked_at: Json = state.state  # the state that the conditions of open questions were held against last
         self.receipts: Mapping[str, Json] = {}  # of attempts whose time is over (`TimerFired`)
-        self._steps: dict[str, Step] = {}
 
     def step(self, path: str) -> Step:
         """The step that stands at `path` in this run, with all its paths as they are here; "" is the document."""
         if not paths.is_in_loop(path):
             return self.plan.steps[path] if path else root_of(self.plan)
-        cached = self._steps.get(path)
-        if cached is None:
-            cached = self._steps[path] = resolve_step(self.plan, path)
-        return cached
+        return resolve_step(self.plan, path)
 
     def move_to(self, plan: Plan) -> None:
         """Decide the rest with another version, whose conditions no question was held against yet."""
         self.plan = plan
         self.looked_at = None
-        self._steps.clear()
 
     def list_waiting_elsewhere(self) -> list[str]:
         """The steps that wait for signals or for a child run."""

@@ -35,6 +35,8 @@ _TEXTS: Final = ("text", "value", "content")  # their names in a part of a messa
 _ARGUMENTS: Final = ("arguments", "input", "parameters", "args")  # their names in a call; the first counts
 _CALLS: Final = ("tool_calls", "toolCalls", "tool_call")  # their names in a message
 _REASONS: Final = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason")
+_REPORTS: Final = frozenset({"x_groq", "meta", "metadata", "usage", "usageMetadata"})  # in which tokens are told
+_REASON_NAMES: Final = frozenset(_REASONS)
 _INPUTS: Final = (
     "prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "promptTokenCount", "prompt_eval_count", "prompt_n",
 )  # fmt: skip
@@ -161,6 +163,7 @@ class ChatReader:
     def __init__(self, reasoning: str = "reasoning_content", audio: str = "", names: Collection[str] = ()) -> None:
         self.answer = Answer(names, tags_of(reasoning))
         self._fields = tuple(dict.fromkeys((reasoning, *_THINKING)))
+        self._places = frozenset((*self._fields, *_PARTS, "provider_specific_fields")) - {"content"}
         self._audio = audio
         self._sound: list[str] = []  # base64, piece by piece
         self._sound_chars = 0
@@ -195,7 +198,8 @@ class ChatReader:
                     raise fault_of_body(delta)
                 else:
                     yield from self._delta(delta, is_last=is_last)
-            yield from self._message(choice.get("message") or {})
+            if message := choice.get("message"):
+                yield from self._message(message)
             if "delta" not in choice and "message" not in choice:
                 yield from self._text(choice.get("text"), is_last=is_last)
             yield from self.answer.release()
@@ -255,6 +259,8 @@ class ChatReader:
 
     def _read_thinking(self, delta: Mapping[str, Json]) -> str:
         """The thinking in a message or a piece of one, by the first of its names that has any."""
+        if self._places.isdisjoint(delta) and not isinstance(delta.get("content"), list):
+            return ""  # as of nearly every piece
         for fields in (delta, _object(delta.get("provider_specific_fields"))):
             for name in self._fields:
                 if thought := plain_text(fields.get(name)):
@@ -325,10 +331,12 @@ def _join_thoughts(parts: Json) -> str:
 
 def _iter_reports(event: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
     """The tokens of an answer, by the places in which a chunk reports them."""
-    choices = [choice for choice in _objects(event.get("choices")) if isinstance(choice, dict)]
-    beside = [_object(event.get("x_groq")).get("usage"), _object(event.get("meta")).get("tokens")]
-    beside += [_object(event.get("metadata")).get("usage"), _object(event.get("usage")).get("tokens")]
-    named = [event.get("usage"), event.get("usageMetadata"), *beside, *(choice.get("usage") for choice in choices)]
+    choices = [choice for choice in _objects(event.get("choices")) if isinstance(choice, dict) and "usage" in choice]
+    named = [choice["usage"] for choice in choices]
+    if not _REPORTS.isdisjoint(event):
+        beside = [_object(event.get("x_groq")).get("usage"), _object(event.get("meta")).get("tokens")]
+        beside += [_object(event.get("metadata")).get("usage"), _object(event.get("usage")).get("tokens")]
+        named = [event.get("usage"), event.get("usageMetadata"), *beside, *named]
     yield from (each for report in named for each in _objects(report) if isinstance(each, dict))
     if "eval_count" in event:
         yield event
@@ -341,7 +349,7 @@ def _reason_in(choice: Mapping[str, Json], event: Mapping[str, Json]) -> Json:
     if reason is not None and not (isinstance(reason, str) and word_of(reason) in NULLS):
         return reason
     places = (choice, _object(choice.get("delta")), event)
-    words = (place.get(name) for place in places for name in _REASONS)
+    words = (place.get(name) for place in places if not _REASON_NAMES.isdisjoint(place) for name in _REASONS)
     return next((word for word in words if isinstance(word, str) and reason_of(word) != "unknown"), None)
 
 

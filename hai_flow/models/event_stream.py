@@ -271,9 +271,10 @@ class StreamReader:
         if self.is_over:
             return
         text = _PREFIX.sub("", event.data.strip())
-        if event.name.lower() in _ALIVE or text.lower() in _ALIVE:
+        name, is_object = event.name.lower(), text.startswith("{")
+        if name in _ALIVE or (not is_object and text.lower() in _ALIVE):
             return
-        if _DONE.fullmatch(text) or (event.name.lower() in _END_EVENTS and text in ("", "{}", "null")):
+        if (not is_object and _DONE.fullmatch(text)) or (name in _END_EVENTS and text in ("", "{}", "null")):
             self._reader.answer.mark()
             return
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -94,7 +95,7 @@ class ToolShelf:
         """The name that a model knows the function by, also of one that is not offered any more."""
         return self._names.get(name) or _STRANGE.sub("_", name)[:_NAME_CHARS_MAX]
 
-    @property
+    @cached_property
     def tools(self) -> tuple[Tool, ...]:
         return tuple(
             Tool(name, each.description, parameters_shown(each.parameters)) for name, each in self.functions.items()
@@ -208,7 +209,7 @@ def to_be_cut(talk: Talk, shelf: ToolShelf, endpoint: Endpoint, opening: Sequenc
     if endpoint.context is None or not talk.exchanges:
         return 0
     sizes = _sizes(talk, shelf, endpoint)
-    estimate, size = _count_tokens(talk, shelf, endpoint, opening)
+    estimate, size = _count_tokens(talk, shelf, endpoint, opening, sizes)
     if size <= FULL * endpoint.context:
         return 0
     # our estimate may be too low for all of them
@@ -218,10 +219,11 @@ def to_be_cut(talk: Talk, shelf: ToolShelf, endpoint: Endpoint, opening: Sequenc
     return cut
 
 
-def _count_tokens(talk: Talk, shelf: ToolShelf, endpoint: Endpoint, opening: Sequence[Message]) -> tuple[int, int]:
-    """About how many tokens the next question has: by our estimate alone, and by the count of the server for what its
-    last answer has read, if that is more."""
-    sizes = _sizes(talk, shelf, endpoint)
+def _count_tokens(
+    talk: Talk, shelf: ToolShelf, endpoint: Endpoint, opening: Sequence[Message], sizes: Sequence[int]
+) -> tuple[int, int]:
+    """About how many tokens the next question has, with exchanges of these sizes: by our estimate alone, and by the
+    count of the server for what its last answer has read, if that is more."""
     rest = (
         sum(message.tokens for message in (*opening, *_user_messages(talk.latest)))
         + tokens_of(talk.summary)
@@ -244,7 +246,7 @@ def is_nearly_full(talk: Talk, shelf: ToolShelf, endpoint: Endpoint, opening: Se
     """Whether the question may be too long for the model, as far as it can be known: tokens are counted roughly."""
     if endpoint.context is None:
         return False
-    return _count_tokens(talk, shelf, endpoint, opening)[1] > NEAR * endpoint.context
+    return _count_tokens(talk, shelf, endpoint, opening, _sizes(talk, shelf, endpoint))[1] > NEAR * endpoint.context
 
 
 def _sizes(talk: Talk, shelf: ToolShelf, endpoint: Endpoint) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -701,3 +702,45 @@ def test_an_agent_that_fails_is_not_undone() -> None:
     play.fail("chat[1]/model", "llm.refused")
     assert (play.status, set(play.open)) == ("failed", set())
     play.replayed()
+
+
+def act_at_random(play: Play, random: Random) -> None:
+    """Let something happen to the agent: an answer, a result, a failure, a decision, an edit, a message, a retry."""
+    paths, asking = sorted(play.open), sorted(play.asking)
+    if not paths and not asking:
+        play.retry()
+    elif asking and (not paths or random.random() < 0.5):
+        path = random.choice(asking)
+        decision = random.choice(["approve", "reject", "respond"])
+        edits: Any = {"edits": {"n": random.randrange(9)}} if decision == "approve" else {}
+        fields: Any = (
+            {"decision": decision, "reason": "as I say", **edits} if "mail" in path else {"content": "the first"}
+        )
+        play.answer(path, **fields)
+    elif not (path := random.choice(paths)).endswith("/model"):
+        play.succeed(path, random.choice(["text", 5, {"a": [1]}])) if random.random() < 0.7 else play.fail(path)
+    else:
+        number = int(path.partition("[")[2].partition("]")[0])
+        calls = [call(name, {"n": 1}) for name in random.sample(["web.search", "mail.send", "shop.buy"], 2)]
+        calls += [call("pick", {"of": []})] if random.random() < 0.3 else []
+        calls += [call("web.search", fault="no")] if random.random() < 0.2 else []
+        summary = {"summary": f"up to {number}", "through": random.randrange(max(0, number - 2), number + 1)}
+        play.succeed(path, summary if number and random.random() < 0.15 else answer(*calls))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_conversation_that_grows_is_the_one_put_together_anew(seed: int) -> None:
+    random = Random(seed)
+    text = flow("max_turns: 4\napprovals: {mail.*: {from: anyone, edit: [n]}, shop.*: none}")
+    branches, earlier, taken_over = (Play(text), Play(text)), None, 0  # of two histories, as behind a fork
+    for _ in range(80):
+        play = branches[random.random() < 0.2]
+        act_at_random(play, random)
+        for path in play.open:
+            if path.endswith("/model"):
+                talk = agents.talk(play.plan, play.state, path, earlier)
+                assert talk == agents.talk(play.plan, play.state, path)
+                before = () if earlier is None else earlier.exchanges
+                taken_over += sum(any(each is other for other in before) for each in talk.exchanges)
+                earlier = talk
+    assert taken_over

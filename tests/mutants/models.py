@@ -228,7 +228,7 @@ event_stream.bug(
 )
 event_stream.bug(
     "an event whose name alone says that the answer is done marks no end",
-    (" or (event.name.lower() in _END_EVENTS and", " or (event.name in () and"),
+    (" or (name in _END_EVENTS and", " or (name in () and"),
     by=_MEANT,
 )
 event_stream.bug(

@@ -6,12 +6,14 @@ written is in `definition/paths`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hai_flow.definition.paths import function_of_key, is_in_loop, keys_of, plan_path, with_keys, with_keys_or_none
 from hai_flow.definition.plan import ANY_FUNCTION, BLOCKS, Call, CatchClause, Plan, Step, Try, Verb
+
+RESOLVED_MAX: Final = 1024  # of one plan
 
 
 def resolve_step(plan: Plan, path: str) -> Step:
@@ -21,6 +23,15 @@ def resolve_step(plan: Plan, path: str) -> Step:
     """
     if not is_in_loop(path):
         return plan.steps[path]
+    resolved = plan.resolved.get(path)
+    if resolved is None:
+        if len(plan.resolved) >= RESOLVED_MAX:
+            plan.resolved.clear()
+        resolved = plan.resolved[path] = _resolve(plan, path)
+    return resolved
+
+
+def _resolve(plan: Plan, path: str) -> Step:
     step = plan.steps[plan_path(path)]
     keys = keys_of(path)
     changes: dict[str, Any] = {

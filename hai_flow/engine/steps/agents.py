@@ -33,12 +33,21 @@ NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong
 
 class Exchange(msgspec.Struct, frozen=True):
     """One answer of a model, and the results of its calls by their ids, as the next request shows them to the model.
-    `before`: messages that people wrote since the answer before this one, beside their decisions."""
+    `before`: messages that people wrote since the answer before this one, beside their decisions. `sources`: the states
+    that it was read from, by the paths of their steps (None: the step has none)."""
 
     number: int  # of its iteration
     answer: Mapping[str, Json]
     results: tuple[tuple[str, str], ...]
     before: tuple[ModelMessage, ...] = ()
+    sources: tuple[tuple[str, StepState | None], ...] = ()
+
+    def is_current(self, state: RunState) -> bool:
+        """Whether it would be read from the state as it is: states of steps are never changed, but replaced."""
+        for path, step_state in self.sources:  # noqa: SIM110 - asked of every exchange at each question
+            if state.steps.get(path) is not step_state:
+                return False
+        return True
 
 
 class ModelMessage(msgspec.Struct, frozen=True):
@@ -182,8 +191,9 @@ def find_agent_in_charge(plan: Plan, state: RunState, iteration: str, to: tuple[
     return None
 
 
-def talk(plan: Plan, state: RunState, answer: str) -> Talk:
-    """The conversation up to the answer at this path."""
+def talk(plan: Plan, state: RunState, answer: str, earlier: Talk | None = None) -> Talk:
+    """The conversation up to the answer at this path. `earlier`: another one of the same agent under the same plan,
+    whose exchanges are taken over as far as they are current: a conversation grows, and is not put together anew."""
     iteration = paths.list_of(answer)
     agent = paths.loop_of(iteration)
     step_state = state.steps[agent]
@@ -197,12 +207,19 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
             first, summary, summarised = each["through"], each["summary"], number
     words = _list_messages_since(state, step_state.loop.entries)
     exchanges: list[Exchange] = []
+    current = {} if earlier is None else {each.number: each for each in earlier.exchanges if each.is_current(state)}
     unanswered: tuple[ModelMessage, ...] = ()
     for number, path in iterations:
         before = _take_until(words, state.steps[path].turn) if words else ()
         unanswered = (*unanswered, *before) if number >= first or not summary else ()
-        if number >= first and not is_summary(answers[number]) and not is_in_vain(state, path):
-            exchanges.append(_exchange(plan, state, path, number, unanswered))
+        if number < first or is_summary(answers[number]):
+            continue
+        exchange = current.get(number)
+        if exchange is None and not is_in_vain(state, path):
+            exchange = _exchange(plan, state, path, number)
+        if exchange is not None:
+            is_same = exchange.before == unanswered
+            exchanges.append(exchange if is_same else msgspec.structs.replace(exchange, before=unanswered))
             unanswered = ()
     opening = tuple(_iter_messages_before(state, step_state.loop.entries))
     latest = (*unanswered, *(each for _, each in words))
@@ -241,14 +258,17 @@ def build_model_message(message: MessageState) -> ModelMessage | None:
     return ModelMessage(message.role, message.content) if message.content else None
 
 
-def _exchange(plan: Plan, state: RunState, iteration: str, number: int, before: tuple[ModelMessage, ...]) -> Exchange:
+def _exchange(plan: Plan, state: RunState, iteration: str, number: int) -> Exchange:
     answer = answer_in(state, iteration)
-    wrong = is_wrong(answer)
-    results = []
-    for call, step_state in zip(calls_of(answer), _call_steps(plan, state, iteration), strict=True):
-        text = _json({"error": call.get("fault") or NOT_PERFORMED}) if wrong else _result(call, step_state)
-        results.append((call["id"], text))
-    return Exchange(number, answer, tuple(results), before)
+    calls, wrong = calls_of(answer), is_wrong(answer)
+    if wrong:
+        results = [(call["id"], _json({"error": call.get("fault") or NOT_PERFORMED})) for call in calls]
+        called = []
+    else:
+        called = [call_path(plan, iteration, key) for key in keys_of(answer)]
+        results = [(call["id"], _result(call, state.steps.get(path))) for call, path in zip(calls, called, strict=True)]
+    sources = tuple((path, state.steps.get(path)) for path in (f"{iteration}/model", f"{iteration}/call", *called))
+    return Exchange(number, answer, tuple(results), sources=sources)
 
 
 def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:

@@ -46,8 +46,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from uuid import UUID
 
+from hai_flow.definition.paths import list_of, loop_of
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.agents import Talk, talk
 from hai_flow.runtime.commit.submission import Streamed, Submission
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ TurnPosition: TypeAlias = Literal["idle", "queued", "taken", "detached"]
 
 STATE_OVERHEAD_BYTES: Final = 4096
 LOSSES_BEFORE_LOCK: Final = 3
+TALKS_MAX: Final = 8  # conversations of its agents that a run keeps
 NEVER_HEARD: Final = -2  # a fence that no claim of ours can follow: a dead worker may have begun the open attempts
 BEFORE_BIRTH: Final = -1  # the fence before that of a run that is born
 
@@ -91,6 +94,7 @@ class CachedRun:
         "_snapshot_bytes",
         "_state",
         "_submissions",
+        "_talks",
         "_tenant",
         "_version",
         "_worker",
@@ -118,11 +122,13 @@ class CachedRun:
         self._created_at: datetime | None = None
         self._plan = plan
         self._exists = exists
+        self._talks: dict[str, Talk] = {}
         self._know_nothing(state or RunState(str(id)), version)
 
     def _know_nothing(self, state: RunState, version: int) -> None:
         self._state = state
         self._version = version
+        self._talks.clear()
         self._fence = NEVER_HEARD
         self._worker: int | None = None
         self._owned = False
@@ -284,6 +290,7 @@ class CachedRun:
         self._hear_holder(row.worker, row.fence, owned=owned)
         self._tenant, self._plan, self._state, self._version, self._exists = row.tenant, plan, state, row.version, True
         self._run_bytes, self._log_bytes, self._snapshot_bytes = row.log_bytes, log_bytes, snapshot_bytes
+        self._talks.clear()
         self._loaded_at = began
 
     def miss(self, began: float) -> None:
@@ -310,6 +317,19 @@ class CachedRun:
         self._state, self._loaded_at = state, began
         if plan is not None:
             self._plan = plan
+            self._talks.clear()
+
+    def talk(self, plan: Plan, state: RunState, answer: str) -> Talk:
+        """The conversation of an agent up to the answer at this path, in a state of the run under the plan. What it
+        shares with the one before is taken over from there: both are derived from the state."""
+        if plan is not self._plan:
+            return talk(plan, state, answer)
+        agent = loop_of(list_of(answer))
+        conversation = talk(plan, state, answer, self._talks.pop(agent, None))
+        if len(self._talks) >= TALKS_MAX:
+            del self._talks[next(iter(self._talks))]
+        self._talks[agent] = conversation
+        return conversation
 
     def lose(self) -> None:
         """A decision has lost: somebody else has moved the run first."""
