@@ -161,7 +161,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         costly = [item for item in costly if item not in passed_over]
         passed_over |= _not_drawn(costly, _folder_of, COSTLY_MIN, COSTLY_SHARE)
     config.hook.pytest_deselected(items=[item for item in items if item in passed_over])
-    items[:] = [item for item in items if item not in passed_over]
+    # The long ones first: at the end, the processes wait for the last test of each.
+    items[:] = sorted((item for item in items if item not in passed_over), key=lambda item: not _is_long(item))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    """Whether the tests of its folder tend to take long. Whole folders, so that their servers are started once."""
+    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+    return item.path.parent == TESTS or folder in OVER_DATABASES
 
 
 def _not_drawn(

@@ -50,6 +50,7 @@ async def answer(runtime: Runtime, run_id: UUID, path: str, **given: Any) -> Non
     await runtime.committer.submit(run_id, LOCAL_TENANT, command)
 
 
+@pytest.mark.costly
 async def test_calls_are_performed_denied_edited_or_answered_one_by_one(
     make: Make, eye: Connection, tmp_path: Path
 ) -> None:

@@ -139,6 +139,7 @@ steps:
 """
 
 
+@pytest.mark.costly
 async def test_work_that_fell_due_unattended_is_committed_before_an_answer(make: Make, eye: Connection) -> None:
     a = await make()
     run_id = (await start(a, STAGES)).run_id
@@ -527,6 +528,7 @@ async def test_a_run_whose_log_cannot_be_read_is_an_error_for_it_alone(make: Mak
     "fault",
     [asyncpg.CharacterNotInRepertoireError, asyncpg.InternalServerError, asyncpg.LockNotAvailableError, ValueError],
 )
+@pytest.mark.costly
 async def test_a_run_whose_load_fails_keeps_no_other_from_being_loaded(
     make: Make, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
 ) -> None:
@@ -705,6 +707,7 @@ async def test_a_run_weighs_as_much_as_its_state_however_long_it_lives(
     assert max(counted for counted, _ in weights) < 60 * 500
 
 
+@pytest.mark.costly
 async def test_the_cache_is_bounded_and_what_was_evicted_is_found_again(make: Make) -> None:
     runtime = await make(cache_bytes_max=64 * 1024)
     run_ids = [(await start(runtime, ASKING)).run_id for _ in range(40)]
@@ -865,6 +868,7 @@ async def test_work_queued_behind_a_slow_commit_is_dropped_after_its_refusal(
     assert heard == [["under way", "again"], ["again"]]
 
 
+@pytest.mark.costly
 async def test_many_locked_rows_take_one_connection_of_those_that_others_need(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

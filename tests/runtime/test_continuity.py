@@ -112,6 +112,7 @@ async def test_after_pg_restore_nothing_is_performed_before_repeats_are_held(
         await again.stop()
 
 
+@pytest.mark.costly
 async def test_what_was_only_moved_goes_on_as_it_was(
     make: Make, database_url: str, postgres_server: Server, tmp_path: Path
 ) -> None:

@@ -244,6 +244,7 @@ async def test_a_prepared_transaction_deposits_without_the_hint_once_committed(s
     assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 1
 
 
+@pytest.mark.costly
 async def test_events_reach_runs_with_the_commit(shop: Shop) -> None:
     with serving(shop.dsn, environment=KEYS) as server:
         viewer = publish(server.url, shop.dsn, WAITING)
@@ -276,6 +277,7 @@ async def test_a_row_that_the_server_refuses_keeps_its_reason_and_blocks_none(sh
     assert reasons == ["input.invalid", "request.invalid", "workflow_unknown"]
 
 
+@pytest.mark.costly
 async def test_a_deposit_brings_no_files_but_its_principals_own(shop: Shop) -> None:
     source = WAITING.replace("name: waiting", "name: files\ninput: {type: object, properties: {file: {type: string}}}")
     with serving(shop.dsn, environment=KEYS) as server:

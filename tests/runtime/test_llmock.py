@@ -91,6 +91,7 @@ async def outcome(runtime: Runtime, document: str) -> RunState:
     return await state_of(runtime, run_id)
 
 
+@pytest.mark.costly
 async def test_a_client_that_is_told_to_wait_waits(make: Make, mock: Mock, tmp_path: Path) -> None:
     runtime = await made_with(make, mock, tmp_path)
     await mock.breaks({"type": "fail", "status": 429, "retry_after": 1, "times": 2})

@@ -83,6 +83,7 @@ async def test_an_edit_that_the_tool_would_refuse_is_refused(
     await until(lambda: is_now(runtime, run_id, "finished"))
 
 
+@pytest.mark.costly
 async def test_a_published_workflow_calls_listed_programs_and_allowed_addresses(make: Make, tmp_path: Path) -> None:
     async with http_server() as http:
         runtime = await make(performs=True, mcp=catalogue(tmp_path), http_hosts=("127.0.0.1",))
@@ -128,6 +129,7 @@ async def test_a_write_that_takes_too_long_is_not_simply_tried_again(make: Make,
     assert (await state_of(runtime, run_id)).steps["a"].attempt == 1
 
 
+@pytest.mark.costly
 async def test_what_only_reads_is_tried_again(make: Make, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     runtime = await make(performs=True, mcp=catalogue(tmp_path, LEDGER=str(ledger)))
@@ -220,6 +222,7 @@ async def test_a_servers_question_is_answered_a_day_and_a_kill_later(
     assert (state.output, noted(ledger)) == ("A-1: 80", ["asked A-1 80"])
 
 
+@pytest.mark.costly
 async def test_a_session_question_is_answered_by_a_person_at_the_next_call(make: Make, tmp_path: Path) -> None:
     script = Script(questions=("How much?", "Sure?", "Sure?"))
     async with lines(tmp_path, script) as file:
@@ -247,6 +250,7 @@ async def asked_of(runtime: Runtime, run_id: Any, number: int) -> Any:
     return await until(found)
 
 
+@pytest.mark.costly
 async def test_a_person_who_declines_a_servers_question_in_a_session_declines_it(make: Make, tmp_path: Path) -> None:
     async with lines(tmp_path, Script(questions=("How much?",))) as file:
         runtime = await make(performs=True, mcp=file)
@@ -395,6 +399,7 @@ async def test_a_person_is_asked_before_an_agents_call_and_after_a_lost_answer(m
     assert (told, noted(ledger)) == (["sure"], ["dies"])
 
 
+@pytest.mark.costly
 async def test_an_agent_hears_a_servers_refusal_and_unfit_arguments_reach_none(make: Make, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     calls = [(("t_add", '{"a": "x", "b": 2}'),), (("t_fails", '{"why": "closed"}'), ("t_add", '{"a": 1, "b": 2}'))]

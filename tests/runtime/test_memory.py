@@ -31,6 +31,7 @@ async def test_a_process_keeps_as_much_after_many_runs_as_after_few(database_url
         assert await quiet(engine, before) == {}
 
 
+@pytest.mark.costly
 async def test_the_census_names_what_was_kept(make: Make) -> None:
     runtime = await make(performs=True)
     worker = runtime.worker

@@ -94,6 +94,7 @@ async def everything(database_url: str, **asked: Any) -> VerifiedRuns:
         await connection.close()
 
 
+@pytest.mark.costly
 async def test_runs_that_wait_end_and_have_others_below_them_break_no_rule(
     make: Make, eye: Connection, database_url: str
 ) -> None:
@@ -450,6 +451,7 @@ async def test_every_rule_refuses_what_breaks_it(make: Make, eye: Connection) ->
     assert [(n, rule, [each.rule for each in found]) for n, rule, found in missed] == []
 
 
+@pytest.mark.costly
 async def test_a_question_opened_during_a_text_may_have_an_earlier_time(make: Make, eye: Connection) -> None:
     one = (await exhibits(await make(performs=True), eye))["asking"].copied()
     for row in one.rows("pendings"):
