@@ -413,6 +413,7 @@ def test_mcp_client_asks_and_consumes_by_tools(house: House) -> None:
         assert "approval_unknown" in call("consume_approval", approval_id="none")["content"][0]["text"]
 
 
+@pytest.mark.costly
 def test_a_client_of_the_mcp_sdk_is_told_a_no_an_edit_and_an_end(house: House) -> None:
     headers = house.people.person("agent:bot", roles=ROLES["agent:bot"])
     edited = {**TRANSFER, "amount": 41000}

@@ -108,6 +108,7 @@ def test_an_attempt_over_a_socket_beyond_a_keys_rights_is_recorded(house: House)
     assert record["details"]["via"] == "/api/aui/ws/{stream_type}"
 
 
+@pytest.mark.costly
 def test_a_flood_from_many_addresses_leaves_a_bounded_number_of_records(house: House) -> None:
     key, text = house.people.key("user:gus", tenant=house.tenant)
     with httpx2.Client(base_url=house.server.url, headers=carried(text[:-4] + "AAAA")) as client:

@@ -163,6 +163,7 @@ async def test_the_runs_of_each_tenant_live_whole_in_its_cell(database_url: str)
         assert [len(ids) for ids in found] == [2, 2, 2]
 
 
+@pytest.mark.costly
 async def test_a_rehearsal_decides_the_runs_of_every_cell_and_is_demanded_of_all(database_url: str) -> None:
     demanding = {"rehearsal_hours": 24, "cells": Path("cells.yaml")}
     async with (
@@ -199,6 +200,7 @@ async def test_a_tenant_finds_nothing_in_a_cell_that_is_not_its_own(database_url
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
+@pytest.mark.costly
 async def test_a_cell_that_is_away_is_away_for_its_runs_alone(
     postgres_server: Server, database_url: str, silent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from hai_flow.cells import cell_of, cell_of_address
 from tests.api.test_cells import YAML, Deployment, deployed
 from tests.support import cells as support
@@ -43,6 +45,7 @@ async def _deliver(there: Deployment, platform: SlackPlatform, call: Call) -> st
     return " ".join([platform.read_answer(answer), *(text for _, text in platform.whispers)])
 
 
+@pytest.mark.costly
 async def test_a_press_decides_in_the_cell_of_its_question_and_in_no_other(database_url: str, tmp_path: Path) -> None:
     platform = SlackPlatform()
     with platform.serving():

@@ -81,6 +81,7 @@ def test_a_thread_is_where_its_newest_run_is_and_shows_its_runs(server: ServerPr
     assert listed == {name: value for name, value in thread.items() if name != "runs"}
 
 
+@pytest.mark.costly
 def test_threads_come_in_pages_without_gap_and_none_twice_while_they_go_on(database_url: str) -> None:
     with serving(database_url) as server, Checked(server.url) as http:
         expected = [start(http, "weather", thread_id=unique("thread"))["thread_id"] for _ in range(9)]

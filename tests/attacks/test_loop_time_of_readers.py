@@ -318,6 +318,7 @@ async def _open_all(client: httpx2.AsyncClient) -> None:
     max_examples=examples(4), deadline=None, derandomize=True, database=None, phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
+@pytest.mark.costly
 async def test_nothing_that_is_looked_at_again_takes_long_in_one_go(
     client: httpx2.AsyncClient, stalls: Stalls, door: Callable[[Door], Awaitable[None]], data: st.DataObject
 ) -> None:

@@ -96,6 +96,7 @@ async def test_nothing_that_authors_wrote_is_worked_on_for_long_on_the_loop(make
     assert held == {}
 
 
+@pytest.mark.costly
 async def test_a_plan_that_a_process_has_not_seen_is_made_beside_its_loop(make: Make) -> None:
     source = next(each.source for each in ATTEMPTS if each.name == "six thousand steps").encode()
     first = await make()
@@ -222,6 +223,7 @@ def test_the_page_counts_what_is_tried() -> None:
     assert section_of_work() in PAGE.read_text()
 
 
+@pytest.mark.costly
 def test_the_page_counts_the_attempts_of_each_class() -> None:
     """A page that is older than a new attempt says too little, which is no reason for anybody to stop."""
     written = PAGE.read_text().split(CLASSES_BEGIN)[1].split(CLASSES_END)[0]
