@@ -11,7 +11,7 @@ from hai_flow.cli.errors import UsageError
 
 def lsp(
     no_import: Annotated[
-        bool, typer.Option("--no-import", help="Run no code of the project: only read the source of its tools.")
+        bool, typer.Option("--no-import", help="Run no code of the project; only read its source.")
     ] = False,
 ) -> None:
     """The language server for editors, over standard input and output (docs/editors.md)."""

@@ -15,12 +15,19 @@ from hai_flow.cli.errors import UsageError
 from hai_flow.settings import Settings
 from hai_flow.values import Json
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="Default: HAI_FLOW_URL.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The most to show.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="The server. Default: HAI_FLOW_URL.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows.")]
 RunArgument = Annotated[
     str,
     typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", autocompletion=completion.runs),
+]
+StatusesOption = Annotated[
+    list[str] | None,
+    typer.Option("--status", help="Only runs with this status; may be repeated.", autocompletion=completion.statuses),
+]
+OfWorkflowOption = Annotated[
+    str | None, typer.Option("--workflow", help="Only runs of this workflow.", autocompletion=completion.workflows)
 ]
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id or path.")]
 
@@ -42,10 +49,10 @@ ActAsOption = Annotated[
         "--as",
         metavar="WHO",
         callback=_check_principal,
-        help="Act as somebody, for trying out: user:ann,role:controller,group:money.",
+        help="Act as this person, on a development server: user:ann,role:controller,group:money.",
     ),
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is recorded.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="The reason, which is recorded.")]
 PortOption = Annotated[int | None, typer.Option("--port", min=0, max=65535, help="The TCP port; 0 takes a free one.")]
 HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
 QueuesOption = Annotated[
@@ -53,7 +60,7 @@ QueuesOption = Annotated[
     typer.Option(
         "--queue",
         metavar="NAME[=N]",
-        help="A queue whose runs are performed here (again for each); N: at most so many attempts at once; *: all.",
+        help="Perform the runs of this queue, at most N attempts at once; may be repeated. *: every queue.",
         show_default=False,
     ),
 ]

@@ -20,12 +20,12 @@ DECIDER: Final = "decider"
 
 
 def sign_in(
-    principal: Annotated[str, typer.Argument(metavar="WHO", help="Who signs in with it: user:ann.")],
+    principal: Annotated[str, typer.Argument(metavar="WHO", help="The person who signs in: user:ann.")],
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", help="A role of theirs, or owner; may be repeated. Without one: decider."),
+        typer.Option("--role", help="A role of the person, or owner; may be repeated. Default: decider."),
     ] = None,
-    group: Annotated[list[str] | None, typer.Option("--group", help="A group of theirs; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option("--group", help="A group of the person; may be repeated.")] = None,
     tenant: TenantOption = DEFAULT_TENANT,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,

@@ -41,9 +41,11 @@ _READ_AT_ONCE: Final = 1000
 @app.command("list")
 def list_records(
     remote: RemoteOptions,
-    by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Only what this principal did.")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Only acts of this principal.")] = None,
     act: Annotated[str | None, typer.Option("--act", help="Only this act: run.started, pending.answered, ...")] = None,
-    run: Annotated[str | None, typer.Option("--run", help="Only of this run.", autocompletion=completion.runs)] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", help="Only acts on this run.", autocompletion=completion.runs)
+    ] = None,
     limit: LimitOption = 50,
 ) -> None:
     """The recorded acts with their principals, newest first, as a server shows them to an auditor."""
@@ -67,7 +69,7 @@ def list_records(
 @app.command()
 def verify(
     anchors: Annotated[
-        list[Path] | None, typer.Option("--anchors", metavar="FILE", help="Lines that `audit anchor` printed.")
+        list[Path] | None, typer.Option("--anchors", metavar="FILE", help="A file with the output of `audit anchor`.")
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Check this export instead of the database.")
@@ -150,14 +152,14 @@ def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
 
 
 def forget(
-    principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Whom: user:ann.")],
-    tenant: Annotated[str, typer.Option("--tenant", metavar="NAME", help="Of which tenant.")] = "default",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="The person to erase: user:ann.")],
+    tenant: Annotated[str, typer.Option("--tenant", metavar="NAME", help="The person's tenant.")] = "default",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase a person: a pseudonym replaces their id, and their words are removed wherever no chain holds them. The
-    audit stays verifiable. The logs of runs are not changed."""
+    """Erase a person: a pseudonym replaces their id, and their texts are removed. The audit stays verifiable. The logs
+    of runs are not changed."""
     from hai_flow.primitives.signs import list_spellings
     from hai_flow.store.identity import erasure
 

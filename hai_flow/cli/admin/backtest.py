@@ -33,36 +33,35 @@ _WORDS: Final = {
 
 
 def backtest(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow file under which runs are decided again.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow file by which runs are decided again.")],
     against: Annotated[
         str | None,
         typer.Option(
             "--against",
             metavar="NAME",
-            help="The workflow whose runs they are. Default: the name in FILE.",
+            help="The workflow of the recorded runs. Default: the name in FILE.",
             autocompletion=completion.workflows,
         ),
     ] = None,
     since: Annotated[
-        str, typer.Option("--since", metavar="DURATION", help="Runs that began within this time: 12h, 30d.")
+        str, typer.Option("--since", metavar="DURATION", help="Only runs that began within this time: 12h, 30d.")
     ] = "30d",
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the counts, for a publication that demands a rehearsal of FILE.")
+        bool, typer.Option("--keep", help="Store the counts, as the rehearsal that a publication of FILE requires.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", min=0, max=10_000, help="The most runs to show of each kind.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, max=10_000, help="Maximum number of runs to show for each result.")
+    ] = 20,
     tenant: Annotated[
-        str, typer.Option("--tenant", metavar="NAME", help="The tenant whose runs they are.")
+        str, typer.Option("--tenant", metavar="NAME", help="The tenant of the recorded runs.")
     ] = "default",
     cell: CellOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide the recorded runs of a workflow again under another text: what would go otherwise, and why.
-
-    Inputs, answers and results are those that were recorded. Nothing is performed and no row is written, but the counts
-    with --keep. Exits with 1
-    if any run would go otherwise, or a waiting one could not migrate.
-    """
+    """Decide the recorded runs of a workflow again under another text, and report the differences. Inputs, answers and
+    results are the recorded ones. Nothing is performed, and no row is written except the counts of --keep. Exits with 1
+    if a run would differ, or a waiting one could not migrate."""
     plan, age = _compile(file), parse_duration(since, "--since")
     name = against or plan.name
     if keep and (name != plan.name or cell is not None):

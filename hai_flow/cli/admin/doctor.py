@@ -21,10 +21,8 @@ _STYLES: Final = {"good": "green", "doubtful": "yellow", "bad": "red"}
 
 
 def doctor(cell: CellOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Check the databases of all cells, the identity and the limits as `serve` and `worker` would find them here.
-
-    Exits with 1 if anything is bad. Doubtful things work, but not as they should in production.
-    """
+    """Check the databases of all cells, the identity and the limits as `serve` and `worker` would find them here. Exits
+    with 1 if anything is bad. Doubtful things work, but should be changed for production."""
     from hai_flow.runtime.ops.doctor import away
 
     with places(load_settings(data_dir=data_dir), cell) as chosen:

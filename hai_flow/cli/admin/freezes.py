@@ -33,24 +33,22 @@ def _of(help: str, metavar: str = "NAME") -> Any:
 
 
 def freeze(
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for everybody who meets it.")],
-    every: Annotated[bool, typer.Option("--all", help="In all runs of all tenants.")] = False,
-    tenant: Annotated[str | None, _of("In all runs of a tenant; beside another option: of this tenant.")] = None,
-    workflow: Annotated[str | None, _of("In the runs of a workflow.")] = None,
-    tool: Annotated[str | None, _of("Calls of a tool, or of one function of it.", "TOOL[.FUNCTION]")] = None,
-    model: Annotated[str | None, _of("Answers of a model.")] = None,
-    principal: Annotated[str | None, _of("In the runs that somebody started or is behind.", "user:ann")] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Only what writes is held.")] = False,
-    no_agents: Annotated[bool, typer.Option("--no-agents", help="Only what agents do is held.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which is shown with held runs.")],
+    every: Annotated[bool, typer.Option("--all", help="Hold all runs of all tenants.")] = False,
+    tenant: Annotated[str | None, _of("Hold the runs of a tenant; with another option, only in it.")] = None,
+    workflow: Annotated[str | None, _of("Hold the runs of a workflow.")] = None,
+    tool: Annotated[str | None, _of("Hold calls of a tool, or of one function.", "TOOL[.FUNCTION]")] = None,
+    model: Annotated[str | None, _of("Hold answers of a model.")] = None,
+    principal: Annotated[str | None, _of("Hold runs that this principal started or caused.", "user:ann")] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Hold only steps that may write.")] = False,
+    no_agents: Annotated[bool, typer.Option("--no-agents", help="Hold only steps of agents.")] = False,
     server: ServerOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let nobody begin a step, in all runs or in some, within two seconds; what has begun is finished.
-
-    Questions are answered as ever; what follows waits. It holds until `thaw`, also over restarts. Where no server
-    answers it works as well: it writes to the databases of all cells themselves.
-    """
+    """Prevent steps from beginning, in all runs or in some, within two seconds; effects in flight are finished. People
+    can still answer questions; the steps that follow wait. A freeze lasts until `thaw`, also over restarts. It needs no
+    server: it writes to the databases of all cells."""
     if not reason.strip() or len(reason) > REASON_CHARS_MAX:
         raise UsageError(f"--reason: expected a sentence of at most {REASON_CHARS_MAX} characters.")
     if read_only and no_agents:
@@ -127,12 +125,12 @@ def _demand_all(visits: Sequence[Visit[Any]], remedy: str) -> None:
 
 
 def thaw(
-    freeze: Annotated[str, typer.Argument(metavar="FREEZE", help="Its id, or the beginning of it.")],
+    freeze: Annotated[str, typer.Argument(metavar="FREEZE", help="The freeze's id, or its beginning.")],
     server: ServerOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End a freeze: the runs that it held go on where they stood."""
+    """End a freeze: the runs that it held continue."""
     from hai_flow.store.ops import freezes as store
 
     id = _find(_listed(server, data_dir, as_json, over=False), freeze)
@@ -163,13 +161,13 @@ def _find(items: Sequence[dict[str, Any]], text: str) -> str:
 
 
 def freezes(
-    every: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include freezes that have ended.")] = False,
     cell: CellOption = None,
     server: ServerOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The freezes that are in force, and why."""
+    """List the active freezes with their reasons."""
     items = _listed(server, data_dir, as_json, over=every, cell=cell)
     rows = [
         (each["id"], _words(each), each["created_by"], moment(each["created_at"]), moment(each["thawed_at"]))

@@ -33,26 +33,28 @@ app = app_of(
     name="keys", lists="API keys, with which programs and people call a server; without a command, their list."
 )
 
-TenantOption = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose keys.")]
+TenantOption = Annotated[str, typer.Option("--tenant", metavar="NAME", help="The tenant of the keys.")]
 
 
 @app.command()
 def create(
-    principal: Annotated[str, typer.Argument(metavar="WHO", help="Who calls with it: user:ann, service:ci.")],
-    role: Annotated[list[str] | None, typer.Option("--role", help="A role of theirs; may be repeated.")] = None,
-    group: Annotated[list[str] | None, typer.Option("--group", help="A group of theirs; may be repeated.")] = None,
+    principal: Annotated[str, typer.Argument(metavar="WHO", help="The principal of the key: user:ann, service:ci.")],
+    role: Annotated[list[str] | None, typer.Option("--role", help="A role of the principal; may be repeated.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="A group of the principal; may be repeated.")
+    ] = None,
     speaks_for: Annotated[
         list[str] | None,
         typer.Option(
             "--speaks-for",
             metavar="WHO",
-            help="As whom its tokens may decide: user:ann, or user:shop-* for all that begin so; may be repeated.",
+            help="People for whom the key's tokens may decide: user:ann, or user:shop-* for a prefix; may be repeated.",
         ),
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
+    name: Annotated[str, typer.Option("--name", help="The purpose of the key.")] = "",
     expires_in: Annotated[
         str | None,
-        typer.Option("--expires-in", metavar="TIME", help="For how long it is good, like 90d."),
+        typer.Option("--expires-in", metavar="TIME", help="Lifetime of the key, such as 90d."),
     ] = None,
     tenant: TenantOption = DEFAULT_TENANT,
     server: ServerOption = None,
@@ -170,7 +172,7 @@ def list_keys(
 
 @app.command()
 def revoke(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its id.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key's id.")],
     tenant: TenantOption = DEFAULT_TENANT,
     server: ServerOption = None,
     data_dir: DataDirOption = None,
@@ -200,9 +202,7 @@ def revoke(
 def rotate_states(
     at_once: Annotated[
         bool,
-        typer.Option(
-            "--at-once", help="The keys before open nothing any more, as after a leak. Default: what they sealed."
-        ),
+        typer.Option("--at-once", help="Invalidate everything that earlier keys have sealed, as after a leak."),
     ] = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,

@@ -25,11 +25,11 @@ BY: Final = "operator:restored"
 
 def recover(
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Hold for review what may be repeated, and let the rest go on.")
+        bool, typer.Option("--confirm", help="Pause runs that may repeat effects, and let the others continue.")
     ] = False,
     nothing_lost: Annotated[
         bool,
-        typer.Option("--nothing-lost", help="It was only moved, with all that it held: hold nothing, and go on."),
+        typer.Option("--nothing-lost", help="The database was only moved, without loss: continue all runs."),
     ] = False,
     cell: CellOption = None,
     data_dir: DataDirOption = None,

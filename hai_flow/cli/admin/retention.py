@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from hai_flow.runtime.retention.policy import Retention
     from hai_flow.runtime.retention.prune import Pruned
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant. Default: all.")]
 PolicyOption = Annotated[
     Path | None,
-    typer.Option("--retention", metavar="FILE", help="How long what is kept. Default: HAI_FLOW_RETENTION."),
+    typer.Option("--retention", metavar="FILE", help="The file with the periods. Default: HAI_FLOW_RETENTION."),
 ]
 ArchiveOption = Annotated[
-    str | None, typer.Option("--archive", metavar="URL", help="Where archives are. Default: as the file says.")
+    str | None, typer.Option("--archive", metavar="URL", help="The place of archives. Default: that in the file.")
 ]
 
 
@@ -55,7 +55,7 @@ def prune(
     retention: PolicyOption = None,
     to: ArchiveOption = None,
     rest: Annotated[
-        str, typer.Option("--rest", metavar="SHARE", help="Rest so long after each batch, in shares of its time.")
+        str, typer.Option("--rest", metavar="SHARE", help="Pause after each batch, in multiples of its duration.")
     ] = "1",
     cell: CellOption = None,
     data_dir: DataDirOption = None,
@@ -73,7 +73,8 @@ def prune(
 
 def restore(
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARCHIVE]...", help="As they are listed. Default: list them.")
+        list[str] | None,
+        typer.Argument(metavar="[ARCHIVE]...", help="Archives as they are listed. Default: list them."),
     ] = None,
     dry_run: DryRunOption = False,
     retention: PolicyOption = None,
@@ -82,9 +83,9 @@ def restore(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring archived threads back, as they were. An archive is refused whole, with the place, if it is damaged, of a
-    newer release, or has a run that exists already. Each goes into the cell that its runs' ids name. Without an
-    archive: list them."""
+    """Bring archived threads back, as they were. An archive is refused as a whole, with the place, if it is damaged,
+    comes from a newer release, or has a run that exists already. Each goes into the cell that the ids of its runs name.
+    Without an archive, list them."""
     from hai_flow.runtime.retention import archive as archives
 
     url = to or _policy(retention).archive

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 CellOption = Annotated[
     list[str] | None,
-    typer.Option("--cell", metavar="NAME", help="A cell in which its threads begin, also `home`; several for several."),
+    typer.Option(
+        "--cell", metavar="NAME", help="A cell in which the tenant's threads begin, or `home`; may be repeated."
+    ),
 ]
 
 app = app_of(
@@ -39,7 +41,7 @@ app = app_of(
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _; it stays.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _; it can't be changed.")],
     cell: CellOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,

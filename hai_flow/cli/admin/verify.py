@@ -29,12 +29,12 @@ def verify(
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only runs of this tenant.")] = None,
     late: Annotated[
         str | None,
-        typer.Option("--late", metavar="SECONDS", help="Also runs that wait longer than this for a worker."),
+        typer.Option("--late", metavar="SECONDS", help="Report runs that have waited longer than this for a worker."),
     ] = None,
     pace: Annotated[
-        str | None, typer.Option("--pace", metavar="RUNS", help="Look at no more runs than this in a second.")
+        str | None, typer.Option("--pace", metavar="RUNS", help="Maximum number of runs to read in a second.")
     ] = None,
-    no_decide: Annotated[bool, typer.Option("--no-decide", help="Do not make decisions again: quicker.")] = False,
+    no_decide: Annotated[bool, typer.Option("--no-decide", help="Do not repeat decisions, which is faster.")] = False,
     cell: CellOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,

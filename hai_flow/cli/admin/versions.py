@@ -38,7 +38,7 @@ def publish(
     unrehearsed: Annotated[
         str | None,
         typer.Option(
-            "--unrehearsed", metavar="REASON", help="Without the rehearsal that the server demands; recorded."
+            "--unrehearsed", metavar="REASON", help="Publish without the required rehearsal; the reason is recorded."
         ),
     ] = None,
 ) -> None:
@@ -131,7 +131,7 @@ RetiredArgument = Annotated[
 
 
 def retire(version: RetiredArgument, remote: ActingOptions) -> None:
-    """Let no run, child or fork begin with a version any more. Those that have begun go on."""
+    """Take a version out of use: no run, child or fork begins with it any more. Runs that have begun continue."""
     _retire(version, "retire", "is retired: nothing begins with it any more", remote)
 
 
@@ -177,12 +177,12 @@ def diff(
     remote: RemoteOptions,
     old: Annotated[
         str | None,
-        typer.Argument(metavar="OLD", help="NAME@VERSION at a server, or a file; of --against a folder, too."),
+        typer.Argument(metavar="OLD", help="NAME@VERSION of a server, or a file; with --against also a folder."),
     ] = None,
-    new: Annotated[str | None, typer.Argument(metavar="NEW", help="The same of the newer one.")] = None,
+    new: Annotated[str | None, typer.Argument(metavar="NEW", help="The newer version, in the same form.")] = None,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="GIT_REF", help="Compare files with a commit of Git, in Markdown."),
+        typer.Option("--against", metavar="GIT_REF", help="Compare files with this Git commit, in Markdown."),
     ] = None,
 ) -> None:
     """The changes of a version: steps that were added, removed, moved or edited. Files are compared here.

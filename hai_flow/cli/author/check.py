@@ -21,9 +21,11 @@ MANY_FILES: Final = 500
 def validate(
     files: FilesArgument,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"findings": [...]}.')] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Mend in the files what is only misspelt.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Apply certain fixes, such as of misspellings, to the files.")
+    ] = False,
     no_import: Annotated[
-        bool, typer.Option("--no-import", help="Run no code of the project: only read the source of its tools.")
+        bool, typer.Option("--no-import", help="Run no code of the project; only read its source.")
     ] = False,
 ) -> None:
     """Check workflows offline: every mistake at once, with file, line and column."""

@@ -24,14 +24,17 @@ from hai_flow.errors import DefinitionError, Finding
 Format: TypeAlias = Literal["mermaid", "svg", "json"]  # hai_flow.graph's, which is imported only to draw
 _SUFFIXES: Final[dict[str, Format]] = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".md": "mermaid"}
 
-OutOption = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write here, not to the terminal.")]
+OutOption = Annotated[
+    Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file instead of the terminal.")
+]
 TemplateOption = Annotated[
     TemplateName | None, typer.Option("--template", help=f"What to begin with, unless it is a recipe: {DEFAULT}.")
 ]
 RecipeOption = Annotated[
-    str | None, typer.Option("--recipe", metavar="[RECIPE]", help="A whole workflow; without a name, their list.")
+    str | None,
+    typer.Option("--recipe", metavar="[RECIPE]", help="Begin with a complete workflow; without a name, list them."),
 ]
-FormatOption = Annotated[Format | None, typer.Option("--format", help="Default: as --out ends, else mermaid.")]
+FormatOption = Annotated[Format | None, typer.Option("--format", help="Default: by the ending of --out, else mermaid.")]
 
 
 OWN_TOOLS: Final = (
@@ -51,12 +54,16 @@ def new(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="The workflow's name: a-z, 0-9, _ and -. A recipe has one.", show_default=False
+            metavar="NAME",
+            help="The workflow's name: a-z, 0-9, _ and -. Default with --recipe: the recipe's.",
+            show_default=False,
         ),
     ] = None,
     template: TemplateOption = None,
     recipe: RecipeOption = None,
-    folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to write it.")] = Path("workflows"),
+    folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The folder for the files.")] = Path(
+        "workflows"
+    ),
 ) -> None:
     """Begin a workflow: NAME.flow.yaml, and its tests beside it in NAME.test.yaml. It is valid as it is.
 
@@ -161,9 +168,9 @@ def _write(path: Path, text: str) -> None:
 
 def fmt(
     files: FilesArgument,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if anything would be.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if a file would change.")] = False,
 ) -> None:
-    """Write workflows in their one form: keys in order, bare expressions, quoted holes. Comments stay."""
+    """Format workflows: keys in order, bare expressions, quoted holes. Comments stay."""
     from hai_flow.authoring.formatting import format_source
 
     changed = 0
@@ -202,7 +209,9 @@ def graph(
     workflow: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|NAME[@N]", help="A file, -, or what a server has.", autocompletion=completion.workflows
+            metavar="FILE|NAME[@N]",
+            help="A file, - for standard input, or a workflow of a server.",
+            autocompletion=completion.workflows,
         ),
     ],
     form: FormatOption = None,
@@ -247,7 +256,7 @@ def _emit(text: str, out: Path | None) -> None:
 
 
 def schema(
-    tests: Annotated[bool, typer.Option("--tests", help="Of *.test.yaml instead.")] = False,
+    tests: Annotated[bool, typer.Option("--tests", help="The schema of *.test.yaml instead.")] = False,
     out: OutOption = None,
 ) -> None:
     """The JSON Schema of workflows, for editors (`# yaml-language-server: $schema=FILE`)."""
@@ -274,7 +283,7 @@ def grammar(out: OutOption = None) -> None:
 
 def skill(
     folder: Annotated[
-        Path, typer.Option("-o", "--out", metavar="DIR", help="The skill's folder, which is written anew.")
+        Path, typer.Option("-o", "--out", metavar="DIR", help="The folder for the skill, which is replaced.")
     ],
 ) -> None:
     """Write the skill with which agents write workflows: a manual, the grammar, and patterns with tests."""

@@ -37,27 +37,32 @@ def play(
         list[str] | None, typer.Argument(help="Test files (*.test.yaml), or folders of them. Default: this folder.")
     ] = None,
     keyword: Annotated[
-        str | None, typer.Option("-k", metavar="NAME", help="Only cases whose file or name holds this text.")
+        str | None, typer.Option("-k", metavar="NAME", help="Only cases whose file or name contains this text.")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for each case.")] = False,
     record: Annotated[
         bool,
-        typer.Option("--record", help="Ask services and models really for what is not mocked, and keep their answers."),
+        typer.Option(
+            "--record", help="Call the real services and models for effects without a mock, and record their answers."
+        ),
     ] = False,
     coverage: Annotated[
-        bool, typer.Option("--coverage", help="Name the steps, branches and answers that no test takes.")
+        bool, typer.Option("--coverage", help="List the steps, branches and answers that no test covers.")
     ] = False,
     pictures: Annotated[
         Path | None,
-        typer.Option("--pictures", metavar="FOLDER", help="With --coverage: draw each workflow, with what is missed."),
+        typer.Option(
+            "--pictures", metavar="FOLDER", help="With --coverage: draw each workflow, with uncovered steps marked."
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Run again whenever a file is saved, until Ctrl+C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"cases": [...], "findings": [...], ...}.')] = False,
     server: Annotated[
-        str | None, typer.Option("--server", metavar="URL", help="Where published workflows (name@version) are.")
+        str | None, typer.Option("--server", metavar="URL", help="The server of published workflows (name@version).")
     ] = None,
     database: Annotated[
-        str | None, typer.Option("--database", metavar="DSN", help="The database that they are in, instead.")
+        str | None,
+        typer.Option("--database", metavar="DSN", help="The database of published workflows, instead of a server."),
     ] = None,
 ) -> None:
     """Run the tests of workflows: the real engine in memory, effects mocked, time passing only as the test says."""

@@ -45,7 +45,7 @@ def mcp(
     server: ServerOption = None,
     act_as: ActAsOption = None,
     patience: Annotated[
-        float, typer.Option("--patience", min=0, help="Seconds to try again while no server answers.")
+        float, typer.Option("--patience", min=0, help="Seconds to retry while no server answers.")
     ] = PATIENCE_SECONDS,
 ) -> None:
     """The MCP server over standard input and output, for clients that start one (docs/protocols/mcp.md).

@@ -20,7 +20,7 @@ app = app_of(
 @app.command("list")
 def list_absences(
     remote: ActingOptions,
-    everybody: Annotated[bool, typer.Option("--all", help="Those of all people of the tenant; for admins.")] = False,
+    everybody: Annotated[bool, typer.Option("--all", help="Absences of all people of the tenant, for admins.")] = False,
 ) -> None:
     """The absences that are not over: yours, and those whose delegate you are, or with --all those of all
     people."""
@@ -44,18 +44,19 @@ def list_absences(
 @app.command()
 def add(
     first_day: Annotated[str, typer.Argument(metavar="FROM", help="The first day: 2026-12-21.")],
-    last_day: Annotated[str, typer.Argument(metavar="UNTIL", help="The last day, which still counts: 2027-01-03.")],
+    last_day: Annotated[str, typer.Argument(metavar="UNTIL", help="The last day, included: 2027-01-03.")],
     remote: ActingOptions,
     delegate: Annotated[
-        str | None, typer.Option("--delegate", metavar="USER", help="Who decides meanwhile; without it, nobody does.")
+        str | None,
+        typer.Option("--delegate", metavar="USER", help="The delegate who decides meanwhile. Default: nobody."),
     ] = None,
     person: Annotated[
-        str | None, typer.Option("--of", metavar="USER", help="Who is away, if not you; for admins.")
+        str | None, typer.Option("--of", metavar="USER", help="The absent person, if not you; for admins.")
     ] = None,
-    zone: Annotated[str, typer.Option("--zone", help="The timezone of the days, like Europe/Berlin.")] = "UTC",
-    note: Annotated[str | None, typer.Option("--note", help="Why; both of you see it.")] = None,
+    zone: Annotated[str, typer.Option("--zone", help="The time zone of the days, such as Europe/Berlin.")] = "UTC",
+    note: Annotated[str | None, typer.Option("--note", help="The reason, which both of you see.")] = None,
 ) -> None:
-    """Enter that you are away from one day to another, and your delegate meanwhile."""
+    """Enter the days on which you are away, and your delegate."""
     body: dict[str, Json] = {"first_day": first_day, "last_day": last_day, "zone": zone}
     body |= {
         name: value for name, value in (("delegate", delegate), ("person", person), ("note", note)) if value is not None
@@ -71,11 +72,11 @@ def add(
 
 @app.command()
 def end(
-    absence: Annotated[str, typer.Argument(metavar="ABSENCE", help="Its id.")],
+    absence: Annotated[str, typer.Argument(metavar="ABSENCE", help="The absence's id.")],
     remote: ActingOptions,
 ) -> None:
-    """End an absence at once, or take back one that has not begun: yours, one whose delegate you are, or as an
-    admin anybody's."""
+    """End an absence at once, or cancel one that has not begun: yours, one whose delegate you are, or as an admin
+    anybody's."""
 
     remote.ask(lambda api: api.delete(f"/v1/absences/{absence}"))
     print_result({"id": absence, "ended": True}, remote.as_json, f"{absence} has ended.", "green")

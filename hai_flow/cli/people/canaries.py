@@ -19,7 +19,7 @@ app = app_of(name="canary", lists="Seeded questions that have to be refused; wit
 def list_canaries(
     remote: ActingOptions,
     since: Annotated[
-        str, typer.Option("--since", metavar="DURATION", help="Those that were seeded within it: 12h, 30d.")
+        str, typer.Option("--since", metavar="DURATION", help="Only canaries seeded within this time: 12h, 30d.")
     ] = "30d",
 ) -> None:
     """The canaries, and what has become of them. For admins and auditors."""
@@ -37,31 +37,37 @@ def list_canaries(
 @app.command()
 def seed(
     remote: ActingOptions,
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow whose question it looks like.")],
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The path of its question: pay, each[web]/pay.")],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it has to be refused; told afterwards.")],
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow whose question is imitated.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The path of the question: pay, each[web]/pay.")],
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why it has to be refused; shown after the decision.")
+    ],
     arguments: Annotated[
         str | None, typer.Option("--arguments", metavar="JSON", help="The arguments of the call, all of them.")
     ] = None,
     evidence: Annotated[
-        str | None, typer.Option("--evidence", metavar="JSON", help="Of an approve: what is decided on.")
+        str | None, typer.Option("--evidence", metavar="JSON", help="The evidence, for an `approve`.")
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--form", metavar="JSON", help="In place of a form that is filled in from its run.")
+        str | None, typer.Option("--form", metavar="JSON", help="Replaces a form that is filled in from the run.")
     ] = None,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="The question in one line.")] = None,
     message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Markdown below the title.")] = None,
     summary: Annotated[
-        str | None, typer.Option("--summary", metavar="TEXT", help="In place of one that is filled in from its run.")
+        str | None, typer.Option("--summary", metavar="TEXT", help="Replaces a summary that is filled in from the run.")
     ] = None,
     requester: Annotated[
-        str | None, typer.Option("--requester", metavar="WHO", help="Who seems to ask. Default: who asked last.")
+        str | None,
+        typer.Option(
+            "--requester", metavar="WHO", help="The requester to show. Default: that of the imitated question."
+        ),
     ] = None,
     within: Annotated[
-        str | None, typer.Option("--within", metavar="DURATION", help="Ask at some moment within it: 8h. Default: now.")
+        str | None,
+        typer.Option("--within", metavar="DURATION", help="Ask at a random moment within this time: 8h. Default: now."),
     ] = None,
 ) -> None:
-    """Ask people a question that they have to refuse. Whoever approves it lets nothing begin. For admins."""
+    """Ask people a question that they have to refuse. An approval has no effect. For admins."""
     texts = {"title": title, "message": message, "summary": summary, "requester": requester, "within": within}
     body: dict[str, Json] = {"workflow": workflow, "path": path, "reason": reason}
     body |= {name: value for name, value in texts.items() if value is not None}

@@ -32,7 +32,7 @@ def list_accounts(remote: ActingOptions) -> None:
 
 @app.command()
 def connect(
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel of the deployment, like `slack`.")],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel of the deployment, such as `slack`.")],
     remote: ActingOptions,
 ) -> None:
     """Get a code that connects your account in a chat to you. Send it to the app there within ten minutes."""
@@ -46,7 +46,7 @@ def connect(
 
 @app.command()
 def disconnect(
-    account: Annotated[str, typer.Argument(metavar="ID", help="The id of the account, as `list` shows it.")],
+    account: Annotated[str, typer.Argument(metavar="ID", help="The account's id, from `list`.")],
     remote: ActingOptions,
 ) -> None:
     """Disconnect an account of yours at once."""

@@ -20,7 +20,7 @@ from hai_flow.values import Json
 
 
 def pendings(remote: RemoteOptions, limit: LimitOption = 50) -> None:
-    """The questions that wait for people, newest first, and how to answer them."""
+    """List the open questions, newest first, with commands that answer them."""
 
     async def work(api: Server) -> list[Json]:
         listed = await api.items("/v1/pendings", limit)
@@ -77,19 +77,25 @@ async def _with_files(api: Server, pending: str, values: Json) -> Json:
 
 def decide(
     pending: Annotated[
-        str, typer.Argument(metavar="PENDING", help="The pending's id.", autocompletion=completion.pendings)
+        str, typer.Argument(metavar="PENDING", help="The question's id.", autocompletion=completion.pendings)
     ],
     remote: ActingOptions,
     decision: Annotated[
         str | None, typer.Argument(metavar="DECISION", help="approve, reject, or another of its options.")
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")] = None,
-    values: Annotated[str | None, typer.Option("--values", metavar="JSON", help="The form's; @PATH: a file.")] = None,
-    edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Arguments of a call, changed.")] = None,
-    result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="A frontend tool's result.")] = None,
-    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why the tool gives no result.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="The reason, which is recorded.")] = None,
+    values: Annotated[
+        str | None, typer.Option("--values", metavar="JSON", help="The values of the form; @PATH uploads a file.")
+    ] = None,
+    edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Changed arguments of the call.")] = None,
+    result: Annotated[
+        str | None, typer.Option("--result", metavar="JSON", help="The result of a frontend tool.")
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", metavar="TEXT", help="Why the frontend tool has no result.")
+    ] = None,
     on_behalf_of: Annotated[
-        str | None, typer.Option("--for", metavar="USER", help="Somebody who has delegated to you.")
+        str | None, typer.Option("--for", metavar="USER", help="The person who has delegated to you.")
     ] = None,
 ) -> None:
     """Answer a question to people: approve or reject, fill in a form, or give a frontend tool's result."""

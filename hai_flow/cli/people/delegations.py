@@ -20,7 +20,9 @@ _NOT_THERE = ("delegation_unknown", "right_missing")
 @app.command("list")
 def list_delegations(
     remote: ActingOptions,
-    everybody: Annotated[bool, typer.Option("--all", help="Those of all people of the tenant; for admins.")] = False,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Delegations of all people of the tenant, for admins.")
+    ] = False,
 ) -> None:
     """The delegations that have not ended: from you and to you, or with --all those of everybody."""
 
@@ -45,7 +47,7 @@ def list_delegations(
 
 @app.command()
 def end(
-    delegation: Annotated[str, typer.Argument(metavar="DELEGATION", help="Its id.")],
+    delegation: Annotated[str, typer.Argument(metavar="DELEGATION", help="The delegation's id.")],
     remote: ActingOptions,
 ) -> None:
     """End a delegation at once: one from you or to you, or as an admin anybody's."""

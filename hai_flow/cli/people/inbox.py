@@ -18,12 +18,14 @@ from hai_flow.values import Json
 
 def inbox(
     remote: ActingOptions,
-    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only of this workflow.")] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Only those in whose words this stands.")] = None,
-    decided: Annotated[bool, typer.Option("--decided", help="What you have decided instead.")] = False,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", metavar="NAME", help="Only questions of this workflow.")
+    ] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Only questions that contain this text.")] = None,
+    decided: Annotated[bool, typer.Option("--decided", help="Your decisions instead.")] = False,
     limit: LimitOption = 50,
 ) -> None:
-    """The questions that ask you, the next deadline first, and why you may not decide some of them."""
+    """List the questions to you, the next deadline first, with the reason if you may not decide one."""
     options: dict[str, Json] = {"workflow": workflow, "text": text}
     filters = {name: value for name, value in options.items() if value is not None}
     if decided and filters:
@@ -62,13 +64,12 @@ def _show_decided(item: Json) -> None:
 
 
 def delegate(
-    to: Annotated[str, typer.Argument(metavar="USER", help="Who decides instead of you: user:bob.")],
-    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 2w, 3d, 12h.")],
+    to: Annotated[str, typer.Argument(metavar="USER", help="The delegate: user:bob.")],
+    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="The duration: 2w, 3d, 12h.")],
     remote: ActingOptions,
-    note: Annotated[str | None, typer.Option("--note", help="Why; both of you see it.")] = None,
+    note: Annotated[str | None, typer.Option("--note", help="The reason, which both of you see.")] = None,
 ) -> None:
-    """Let somebody else decide the questions that ask you, while you are away, with the roles and groups that you have
-    now."""
+    """Let somebody else decide for you for some time, with the roles and groups that you have now."""
     until = datetime.now(UTC) + parse_duration(lasts, "--for")
     body: dict[str, Json] = {"to": to, "until": until.isoformat()}
     if note is not None:

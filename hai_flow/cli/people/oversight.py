@@ -19,17 +19,17 @@ _SHARES = ("approved", "refused", "other", "edited", "expired", "withdrawn", "by
 def oversight(
     remote: ActingOptions,
     since: Annotated[
-        str, typer.Option("--since", metavar="DURATION", help="Questions that were asked within it: 12h, 30d.")
+        str, typer.Option("--since", metavar="DURATION", help="Only questions asked within this time: 12h, 30d.")
     ] = "30d",
     by: Annotated[
-        str | None, typer.Option("--by", metavar="workflow|tool", help="What they are grouped by. Default: workflow.")
+        str | None, typer.Option("--by", metavar="workflow|tool", help="The grouping. Default: workflow.")
     ] = None,
     under: Annotated[
-        int, typer.Option("--under", metavar="SECONDS", min=1, max=3600, help="A vote in less time counts as quick.")
+        int, typer.Option("--under", metavar="SECONDS", min=1, max=3600, help="A faster vote counts as quick.")
     ] = 10,
-    mine: Annotated[bool, typer.Option("--mine", help="How you decide yourself.")] = False,
+    mine: Annotated[bool, typer.Option("--mine", help="Your own figures.")] = False,
     person: Annotated[
-        str | None, typer.Option("--person", metavar="WHO", help="How this person decides: user:ann. For auditors.")
+        str | None, typer.Option("--person", metavar="WHO", help="The figures of this person (user:ann), for auditors.")
     ] = None,
 ) -> None:
     """How people decide approvals: how long they take, and what is approved, refused, edited or expired.

@@ -20,8 +20,8 @@ app = app_of(name="receipt", help="Signed receipts of decisions.")
 
 @app.command()
 def get(
-    pending: Annotated[str, typer.Argument(metavar="PENDING", help="The question: its id.")],
-    to: Annotated[Path | None, typer.Option("-o", "--to", metavar="FILE", help="Write it there.")] = None,
+    pending: Annotated[str, typer.Argument(metavar="PENDING", help="The question's id.")],
+    to: Annotated[Path | None, typer.Option("-o", "--to", metavar="FILE", help="Write to this file.")] = None,
     server: ServerOption = None,
 ) -> None:
     """Fetch the receipt of a decision from a server, byte for byte."""
@@ -41,7 +41,7 @@ def get(
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The receipt.")],
     key: Annotated[
-        Path, typer.Option("--key", metavar="FILE", help="Public keys: what GET /.well-known/jwks.json gave.")
+        Path, typer.Option("--key", metavar="FILE", help="The public keys, from GET /.well-known/jwks.json.")
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -71,7 +71,7 @@ def verify(
 
 @app.command()
 def key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="HAI_FLOW_RECEIPT_KEYS of all processes.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of HAI_FLOW_RECEIPT_KEYS.")],
 ) -> None:
     """Make a key in front of those of the file, which are retired: what they signed can still be verified."""
     from hai_flow import signing

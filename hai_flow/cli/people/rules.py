@@ -22,7 +22,7 @@ app = app_of(
 @app.command("list")
 def list_rules(
     remote: ActingOptions,
-    over: Annotated[bool, typer.Option("--all", help="Also those that hold no more.")] = False,
+    over: Annotated[bool, typer.Option("--all", help="Include rules that are no longer valid.")] = False,
 ) -> None:
     """The standing rules, and how often each was used."""
 
@@ -45,7 +45,7 @@ def list_rules(
 
 @app.command()
 def show(
-    rule: Annotated[str, typer.Argument(metavar="RULE", help="Its id.")],
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="The rule's id.")],
     remote: ActingOptions,
 ) -> None:
     """A rule: what it says, who approved it, and its last uses."""
@@ -56,8 +56,8 @@ def show(
 @app.command()
 def propose(
     pending: Annotated[str, typer.Argument(metavar="QUESTION", help="The question whose decision becomes a rule.")],
-    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it holds: 30d, 2w.")],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for those who approve it.")],
+    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="The period of validity: 30d, 2w.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, for its approvers.")],
     remote: ActingOptions,
     when: Annotated[
         str | None, typer.Option("--when", metavar="CEL", help="A condition over the arguments: args.amount <= 100.")
@@ -66,20 +66,20 @@ def propose(
         str | None,
         typer.Option("--arguments", metavar="JSON", help='Bounds by argument: {"amount": {"max": 100}}.'),
     ] = None,
-    never: Annotated[bool, typer.Option("--never", help="Refuse such calls, in place of approving them.")] = False,
+    never: Annotated[bool, typer.Option("--never", help="Refuse such calls instead of approving them.")] = False,
     every_workflow: Annotated[
-        bool, typer.Option("--every-workflow", help="Also in runs of other workflows with this tool.")
+        bool, typer.Option("--every-workflow", help="Apply also to other workflows with this tool.")
     ] = False,
-    uses: Annotated[int | None, typer.Option("--uses", help="How often it may be used.")] = None,
+    uses: Annotated[int | None, typer.Option("--uses", help="Maximum number of uses.")] = None,
     every: Annotated[
-        str | None, typer.Option("--every", metavar="DURATION", help="The uses are counted anew after so long.")
+        str | None, typer.Option("--every", metavar="DURATION", help="The period after which uses are counted anew.")
     ] = None,
     approvers: Annotated[
-        list[str] | None, typer.Option("--from", metavar="SELECTOR", help="Who approves it: role:finance.")
+        list[str] | None, typer.Option("--from", metavar="SELECTOR", help="The approvers: role:finance.")
     ] = None,
-    quorum: Annotated[int | None, typer.Option("--quorum", help="How many of them.")] = None,
+    quorum: Annotated[int | None, typer.Option("--quorum", help="The number of approvers.")] = None,
 ) -> None:
-    """Propose that calls like a decided one are always approved, or never. Others are asked to approve that."""
+    """Propose that calls like a decided one are always approved, or never. Others have to approve the rule."""
     until = datetime.now(UTC) + parse_duration(lasts, "--for")
     body: dict[str, Json] = {
         "pending_id": pending,
@@ -106,9 +106,9 @@ def propose(
 
 @app.command()
 def revoke(
-    rule: Annotated[str, typer.Argument(metavar="RULE", help="Its id.")],
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="The rule's id.")],
     remote: ActingOptions,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which is recorded.")] = "",
 ) -> None:
     """End a rule at once: people are asked again."""
 

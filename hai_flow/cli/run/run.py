@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def run(
     file: Annotated[
-        str, typer.Argument(metavar="FILE|NAME[@N]", help="A file, - for standard input, or what a server has.")
+        str, typer.Argument(metavar="FILE|NAME[@N]", help="A file, - for standard input, or a workflow of a server.")
     ],
     given: Annotated[
         list[str] | None, typer.Option("--input", "-i", metavar="KEY=VALUE", help="One input; may be repeated.")
@@ -41,18 +41,17 @@ def run(
     given_json: Annotated[
         str | None, typer.Option("--input-json", metavar="JSON", help="The inputs as one JSON object.")
     ] = None,
-    thread: Annotated[
-        str | None, typer.Option("--thread", metavar="ID", help="The conversation it belongs to.")
-    ] = None,
+    thread: Annotated[str | None, typer.Option("--thread", metavar="ID", help="The thread of the run.")] = None,
     server: Annotated[
-        str | None, typer.Option("--server", metavar="URL", help="Let this server perform it, instead of this process.")
+        str | None,
+        typer.Option("--server", metavar="URL", help="Let this server perform the run, instead of this process."),
     ] = None,
     data_dir: DataDirOption = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Let a server perform it, and return as soon as it is started.")
+        bool, typer.Option("--detach", help="Let a server perform the run, and return when it has started.")
     ] = False,
     act_as: ActAsOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only how it stands at the end, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the final state, as JSON.")] = False,
 ) -> None:
     """Start a workflow, follow it and answer it here. By its name, a server performs it.
 

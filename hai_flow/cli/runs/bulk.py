@@ -7,10 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
-from hai_flow.cli import completion
 from hai_flow.cli.client.rest import ActingOptions, Server
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import ReasonOption
+from hai_flow.cli.options import OfWorkflowOption, ReasonOption, StatusesOption
 from hai_flow.cli.terminal import note, print_json, say
 from hai_flow.values import Json
 
@@ -21,28 +20,32 @@ AT_ONCE: Final = 50  # runs of one request; progress is shown after each
 def bulk(
     action: Annotated[str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(ACTIONS)}.")],
     remote: ActingOptions,
-    status: Annotated[
-        list[str] | None,
-        typer.Option("--status", help="Only these; may be repeated.", autocompletion=completion.statuses),
+    status: StatusesOption = None,
+    workflow: OfWorkflowOption = None,
+    version: Annotated[int | None, typer.Option("--version", min=1, help="Only runs of this version.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only runs of this queue.")] = None,
+    started_by: Annotated[
+        str | None, typer.Option("--started-by", metavar="WHO", help="Only runs that this principal started.")
     ] = None,
-    workflow: Annotated[
-        str | None, typer.Option("--workflow", help="Only this one's.", autocompletion=completion.workflows)
+    created_after: Annotated[
+        str | None, typer.Option("--created-after", metavar="TIME", help="Only runs created at or after this time.")
     ] = None,
-    version: Annotated[int | None, typer.Option("--version", min=1, help="Only of this version.")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue.")] = None,
-    started_by: Annotated[str | None, typer.Option("--started-by", metavar="WHO", help="Only theirs.")] = None,
-    created_after: Annotated[str | None, typer.Option("--created-after", metavar="TIME", help="Since then.")] = None,
-    created_before: Annotated[str | None, typer.Option("--created-before", metavar="TIME", help="Before.")] = None,
-    error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="Those that failed with it.")] = None,
+    created_before: Annotated[
+        str | None, typer.Option("--created-before", metavar="TIME", help="Only runs created before this time.")
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", metavar="CODE", help="Only runs that failed with this code.")
+    ] = None,
     expect: Annotated[
-        int | None, typer.Option("--expect", min=0, metavar="N", help="How many these are; without it they are listed.")
+        int | None,
+        typer.Option(
+            "--expect", min=0, metavar="N", help="The expected number of runs; without it they are only listed."
+        ),
     ] = None,
     reason: ReasonOption = "",
 ) -> None:
-    """Pause, resume, stop or retry the runs that match all options; without --expect only list them.
-
-    Nothing is done where there are more or fewer than expected. Exits with 1 if one was refused.
-    """
+    """Pause, resume, stop or retry the runs that match all options; without --expect only list them. Nothing is done if
+    their number differs from --expect. Exits with 1 if a run was refused."""
     if action not in ACTIONS:
         raise UsageError(f"expected one of {', '.join(ACTIONS)}, found {action!r}.")
     options: dict[str, Json] = {

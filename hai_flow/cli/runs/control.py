@@ -55,11 +55,12 @@ def skip(
     run: RunArgument,
     step: StepArgument,
     remote: ActingOptions,
-    output: Annotated[str | None, typer.Option("--output", metavar="JSON", help="In place of its own.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="JSON", help="The output of the skipped step. Default: null.")
+    ] = None,
     reason: ReasonOption = "",
 ) -> None:
-    """Go on behind a step that waits or has failed; the step does nothing more, and counts as skipped, not as
-    approved."""
+    """Continue a run after a step that waits or has failed; the step counts as skipped, not as approved."""
     body = {"step": step, "output": None if output is None else parse_json(output, "--output"), "reason": reason}
     answered = _ask_server(run, "skip", body, remote)
     if not remote.as_json:
@@ -89,7 +90,7 @@ POLL_SECONDS: Final = 0.25
 
 def jump(
     run: RunArgument,
-    duration: Annotated[str, typer.Argument(metavar="DURATION", help="How much time passes: 2d, 1h30m, PT5M.")],
+    duration: Annotated[str, typer.Argument(metavar="DURATION", help="The time that passes: 2d, 1h30m, PT5M.")],
     remote: ActingOptions,
 ) -> None:
     """Let time pass at once for the waits of a run: deadlines, escalations, timers. For runs of a `dev` server."""

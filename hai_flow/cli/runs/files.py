@@ -27,10 +27,10 @@ def files() -> None:
 
 @app.command()
 def put(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to upload.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to upload.")],
     remote: ActingOptions,
     media_type: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="Its media type. Default: by its name.")
+        str | None, typer.Option("--type", metavar="TYPE", help="The media type. Default: by the file's name.")
     ] = None,
 ) -> None:
     """Upload a file; print the id by which input, answers and messages refer to it."""
@@ -47,7 +47,9 @@ def put(
 @app.command()
 def get(
     id: Annotated[str, typer.Argument(metavar="ID", help="The file's id, or its sha256.")],
-    to: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write here; default: stdout.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write to this file. Default: standard output.")
+    ] = None,
     act_as: ActAsOption = None,
     server: ServerOption = None,
 ) -> None:

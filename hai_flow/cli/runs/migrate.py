@@ -18,16 +18,18 @@ def migrate(
         str, typer.Argument(metavar="NAME", help="The workflow whose runs move.", autocompletion=completion.workflows)
     ],
     remote: ActingOptions,
-    old: Annotated[str | None, typer.Option("--from", metavar="VERSION", help="The version that they have.")] = None,
-    new: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="The version that they move to.")] = None,
+    old: Annotated[str | None, typer.Option("--from", metavar="VERSION", help="Their current version.")] = None,
+    new: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="Their new version.")] = None,
     chosen: Annotated[
         list[str] | None,
-        typer.Option("--run", metavar="RUN", help="Only this one; may be repeated.", autocompletion=completion.runs),
+        typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.", autocompletion=completion.runs),
     ] = None,
     mapping: Annotated[
-        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A step that is called otherwise; repeatable.")
+        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="The new name of a step; may be repeated.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would move, and why not.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the runs that can move, and the obstacles of others.")
+    ] = False,
 ) -> None:
     """Move runs of a workflow to another version of it, from the step at which they stand.
 

@@ -21,7 +21,7 @@ ScheduleArgument = Annotated[
     str,
     typer.Argument(
         metavar="SCHEDULE",
-        help="Its id, the beginning of it, or the workflow's name if it has one.",
+        help="The schedule's id, its beginning, or the name of a workflow with one schedule.",
         autocompletion=completion.schedules,
     ),
 ]

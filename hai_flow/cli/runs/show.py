@@ -11,14 +11,13 @@ from urllib.parse import quote
 import typer
 
 from hai_flow import addresses
-from hai_flow.cli import completion
 from hai_flow.cli.client.eligible import NO_ROLES, roles_of_source
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import RemoteOptions, Server, server_url
 from hai_flow.cli.commands import app_of
 from hai_flow.cli.console import Cell, Styled
 from hai_flow.cli.errors import Problem
-from hai_flow.cli.options import LimitOption, RunArgument
+from hai_flow.cli.options import LimitOption, OfWorkflowOption, RunArgument, StatusesOption
 from hai_flow.cli.runs.follow import TRACE, Narrator
 from hai_flow.cli.runs.history import list_questions_below
 from hai_flow.cli.runs.migrate import migrate
@@ -62,13 +61,8 @@ app.command()(migrate)
 def runs(
     context: typer.Context,
     remote: RemoteOptions,
-    status: Annotated[
-        list[str] | None,
-        typer.Option("--status", help="Only these; may be repeated.", autocompletion=completion.statuses),
-    ] = None,
-    workflow: Annotated[
-        str | None, typer.Option("--workflow", help="Only this one's.", autocompletion=completion.workflows)
-    ] = None,
+    status: StatusesOption = None,
+    workflow: OfWorkflowOption = None,
     limit: LimitOption = 20,
 ) -> None:
     """List runs, newest first; `runs migrate` moves runs to another version of their workflow."""
@@ -288,8 +282,8 @@ def _show_steps(run: Json, events: list[Json], source: str) -> None:
 def events(
     run: RunArgument,
     remote: RemoteOptions,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
-    after: Annotated[int, typer.Option("--after", min=0, help="Only the events after this number.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the run until it ends.")] = False,
+    after: Annotated[int, typer.Option("--after", min=0, help="Only events after this number.")] = 0,
 ) -> None:
     """The events of a run; with --json one event a line."""
     write = write_line if remote.as_json else Narrator(out(), stamps=True).show

@@ -12,13 +12,13 @@ from hai_flow.cli.options import RunArgument, parse_json
 from hai_flow.cli.terminal import print_json, program, say
 from hai_flow.values import Json
 
-DataOption = Annotated[str | None, typer.Option("--data", metavar="JSON", help="What the event says.")]
-IdOption = Annotated[str | None, typer.Option("--id", help="The same one again changes nothing.")]
+DataOption = Annotated[str | None, typer.Option("--data", metavar="JSON", help="The event's data.")]
+IdOption = Annotated[str | None, typer.Option("--id", help="The event's id: sending it again has no further effect.")]
 
 
 def signal(
     run: RunArgument,
-    type: Annotated[str, typer.Argument(metavar="TYPE", help="The event that its `wait_for` names.")],
+    type: Annotated[str, typer.Argument(metavar="TYPE", help="The event's type, as in `wait_for`.")],
     remote: RemoteOptions,
     data: DataOption = None,
     id: IdOption = None,
@@ -40,12 +40,12 @@ def signal(
 
 
 def send(
-    type: Annotated[str, typer.Argument(metavar="TYPE", help="The event that triggers and `wait_for` name.")],
+    type: Annotated[str, typer.Argument(metavar="TYPE", help="The event's type, as in triggers and `wait_for`.")],
     remote: RemoteOptions,
     data: DataOption = None,
     id: IdOption = None,
 ) -> None:
-    """Send an event to all: to runs that wait for it, and to the workflows that it starts."""
+    """Send an event to all runs that wait for it, and to the workflows that it starts."""
     body = _body(type, data, id)
 
     sent = remote.ask_and_print(lambda api: api.post("/v1/events", body))

@@ -22,13 +22,17 @@ from hai_flow.values import Json
 
 _MOMENT = "an event's number, a time, or step:PATH"
 
-AtOption = Annotated[int | None, typer.Option("--at", min=1, metavar="SEQ", help="Behind this event (see `marks`).")]
+AtOption = Annotated[
+    int | None, typer.Option("--at", min=1, metavar="SEQ", help="Continue after this event (see `marks`).")
+]
 FromOption = Annotated[str | None, typer.Option("--from", metavar="MOMENT", help=f"Since when: {_MOMENT}.")]
 ToOption = Annotated[str | None, typer.Option("--to", metavar="MOMENT", help=f"Until when: {_MOMENT}.")]
-InputOption = Annotated[str | None, typer.Option("--input", metavar="JSON", help="Another input, all of it.")]
-StateOption = Annotated[str | None, typer.Option("--state", metavar="JSON", help="Other values of variables.")]
+InputOption = Annotated[
+    str | None, typer.Option("--input", metavar="JSON", help="A new input, which replaces the whole.")
+]
+StateOption = Annotated[str | None, typer.Option("--state", metavar="JSON", help="New values of variables.")]
 VersionOption = Annotated[str | None, typer.Option("--version", metavar="N", help="Another version of the workflow.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")]
 
 
 # --- looking back -----------------------------------------------------------------------------------------------------
@@ -37,7 +41,9 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what wou
 def replay(
     run: RunArgument,
     remote: RemoteOptions,
-    speed: Annotated[float, typer.Option("--speed", min=0.001, help="How much faster than it was.")] = 10.0,
+    speed: Annotated[
+        float, typer.Option("--speed", min=0.001, help="The speed, as a multiple of the original.")
+    ] = 10.0,
     gap: Annotated[float, typer.Option("--gap", min=0.0, max=60.0, help="The longest pause, in seconds.")] = 2.0,
     from_: FromOption = None,
     to: ToOption = None,
@@ -66,7 +72,7 @@ def replay(
 
 
 def marks(run: RunArgument, remote: RemoteOptions) -> None:
-    """The moments at which a run waited or a step began: whether it can be forked there, or why not."""
+    """List the moments at which a run waited or a step began, and whether it can be forked there."""
 
     async def work(api: Server) -> tuple[str, Json]:
         run_id = await api.run_id(run)
@@ -132,17 +138,17 @@ def fork(
     run: RunArgument,
     remote: ActingOptions,
     at: AtOption = None,
-    step: Annotated[str | None, typer.Option("--step", metavar="STEP", help="In front of this step.")] = None,
+    step: Annotated[str | None, typer.Option("--step", metavar="STEP", help="Continue before this step.")] = None,
     input: InputOption = None,
     state: StateOption = None,
     version: VersionOption = None,
     mapping: Annotated[
-        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A step that is called otherwise; repeatable.")
+        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="The new name of a step; may be repeated.")
     ] = None,
     reason: ReasonOption = "",
     dry_run: DryRunOption = False,
 ) -> None:
-    """Go on from an earlier moment of a run, in a new run; the thread's active run is stopped first."""
+    """Continue from an earlier moment of a run in a new run; the thread's active run is stopped first."""
     if (at is None) == (step is None):
         raise UsageError(f"expected one of --at and --step; `{program()} marks RUN` lists the moments.")
     body: dict[str, Json] = {"at": at, "step": step, "version": version, "reason": reason or None}
@@ -165,7 +171,7 @@ def rerun(
     reason: ReasonOption = "",
     dry_run: DryRunOption = False,
 ) -> None:
-    """Repeat a run from one of its steps on, in a new run: a fork in front of that step."""
+    """Repeat a run from one of its steps in a new run: a fork before that step."""
     fork(run, remote, None, step, input, state, version, None, reason, dry_run)
 
 

@@ -52,7 +52,7 @@ def dev(
         typer.Option("--workflows", help="The folder to load and watch. Default: ./workflows, else the examples."),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Start a run that waits for you.")] = False,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Open nothing in a browser.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the console in a browser.")] = False,
 ) -> None:
     """Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when you save them."""
     settings = load_settings(

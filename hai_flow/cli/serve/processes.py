@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hai_flow.runtime.cells import Cells
 
 ConcurrencyOption = Annotated[
-    int | None, typer.Option("--concurrency", min=1, max=10_000, help="The most attempts performed at a time.")
+    int | None, typer.Option("--concurrency", min=1, max=10_000, help="Maximum number of attempts at a time.")
 ]
 
 
@@ -107,20 +107,20 @@ def worker(
     concurrency: ConcurrencyOption = None,
     cells: Annotated[
         str | None,
-        typer.Option("--cells", metavar="NAMES", help="Only the runs of these cells, by commas. Default: of all."),
+        typer.Option(
+            "--cells", metavar="NAMES", help="Perform only the runs of these cells, separated by commas. Default: all."
+        ),
     ] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Perform nothing: show the workers that there are, as a server tells.")
+        bool, typer.Option("--status", help="Perform nothing: list the deployment's workers, from a server.")
     ] = False,
-    server: Annotated[str | None, typer.Option("--server", help="Of --status: the server's URL.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Of --status: write JSON.")] = False,
+    server: Annotated[str | None, typer.Option("--server", help="With --status: the server's URL.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --status: print JSON.")] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Perform runs: claim the runs that are due, and call tools. Start as many workers as you want.
-
-    Without --queue (and HAI_FLOW_QUEUES) those of the queue `default`: a run of a workflow with another `queue` waits
-    for a worker that serves it.
-    """
+    """Perform runs: claim the runs that are due, and call tools. Start as many workers as you want. Without --queue
+    (and HAI_FLOW_QUEUES) a worker serves the queue `default` only: a run of a workflow with another `queue` waits for a
+    worker of that queue."""
     if status:
         from hai_flow.cli.serve.workers import show_workers
 
