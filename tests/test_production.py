@@ -8,11 +8,15 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
+import click
 import httpx2
 import pytest
+import typer
 
+from hai_flow.cli import app
 from hai_flow.embedded import find_binaries
 from hai_flow.settings import SECRET, describe, variables_of_files
 from tests.support.commands import ROOT, SECONDS_MAX, environment, run, started
@@ -67,11 +71,29 @@ def test_what_readyz_says_is_what_it_can_say() -> None:
     assert named == set(re.findall(r'Rejected\(\s*503, "(\w+)"', function))
 
 
-def test_the_commands_are_commands_of_hai_flow() -> None:
-    named = set(re.findall(r"\bhai-flow ([a-z]+)\b", GUIDE))
-    assert named >= {"serve", "worker", "migrate", "publish", "runs", "stop"}
-    for command in sorted(named):
-        assert run(command, "--help").returncode == 0
+def _walk(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Each command by its words, with the options that it and the commands above it have."""
+    yield words, {name for option in command.params for name in option.opts} | {"--help"}
+    if hasattr(command, "list_commands"):  # a group, of the click that typer brings along or of another
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from _walk(command.get_command(context, name), *words, name)
+
+
+def test_every_command_and_option_that_a_page_names_exists() -> None:
+    options = {("help",): set()} | dict(_walk(typer.main.get_command(app)))
+    absent: list[str] = []
+    for page in PAGES:
+        lines = re.findall(r"(?:^[ $]*|`)hai-flow ([a-z][^\n`#]*)", page.read_text(), re.MULTILINE)
+        for line in lines if page.parent.name != "decisions" else ():  # they tell of the time when they were made
+            line = line.partition(" | ")[0]
+            named = tuple(word.partition("|")[0] for word in line.split()[:2])
+            words = next((each for each in (named, named[:1]) if each in options), ())
+            present = options[words] | options[words[:1]] if words else set()
+            absent += (
+                [f"{page.name}: {line}"] if not words or set(re.findall(r"(?<![\w-])--[a-z-]+", line)) - present else []
+            )
+    assert absent == []
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -138,6 +139,22 @@ def test_few_routes_are_open_to_everybody() -> None:
         "/chat/{address:path}",  # and this one for that of a platform
         "/.well-known/oauth-protected-resource/mcp",  # the issuers, for clients that have no token yet
     }
+
+
+def test_every_route_that_a_page_names_exists() -> None:
+    """A page may name the beginning of a path, or a file of the console."""
+    known = [
+        (each.method, each.path, re.compile(re.sub(r"{[^}]*}", "[^ ]+", each.path))) for each in rights_page.routes()
+    ]
+    absent: list[str] = []
+    for page in [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/protocols").glob("*.md")]:
+        for method, path in re.findall(r"\b(GET|POST|PUT|PATCH|DELETE) (/[^\s`?\",'\\]+)", page.read_text()):
+            path = path.removesuffix("...").rstrip("/.,;:)")
+            if not path.startswith("/console/") and not any(
+                method == each and (full.startswith(path) or pattern.fullmatch(path)) for each, full, pattern in known
+            ):
+                absent.append(f"{page.name}: {method} {path}")
+    assert absent == []
 
 
 def test_the_page_of_routes_and_roles_is_current() -> None:
