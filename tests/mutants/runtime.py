@@ -70,16 +70,16 @@ fanout.bug(
     "a ring forgets what it has just taken in",
     ("while self.bytes > bytes_max and len(self.pieces) > 1:", "while self.bytes > bytes_max:"),
 )
-fanout.bug("a place is given news that are no longer all", ("newest[0] != seq or newest[1] != end", "newest[0] != seq"))
-fanout.bug("a place is given the news of another place", ("newest[0] != seq or newest[1] != end", "newest[1] != end"))
+fanout.bug("a place is given news that are no longer all", ("        self.newest = None\n        self.pieces", "        self.pieces"))
+fanout.bug("a place is given the news of another place", ("if news is None or news.after != self.seq:", "if news is None:"))
 fanout.bug(
     "news are made for each follower anew",
-    ("if newest is None or newest[0] != seq or newest[1] != end:", "if True:"),
+    ("if news is None or news.after != self.seq:", "if True:"),
     by=f"{_FANOUT}::test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them",
 )
 fanout.bug(
     "a stream goes on behind its end",
-    ("_news(pieces[:last], last=last is not None)", "_news(pieces, last=False)"),
+    ("_news(pieces[:last], last=last is not None, after=seq)", "_news(pieces, last=False, after=seq)"),
     by=f"{_FANOUT}::test_a_follower_resumes_after_every_seq_without_gap_or_repetition",
 )
 fanout.bug(
@@ -102,7 +102,7 @@ fanout.bug(
 )
 fanout.bug(
     "an encoder that fails leaves its followers waiting",
-    ("                ring.broken = True\n", ""),
+    ("                ring.break_off()\n", ""),
     by=f"{_FANOUT}::test_an_encoder_that_fails_ends_its_own_streams_and_no_commit",
 )
 fanout.bug(

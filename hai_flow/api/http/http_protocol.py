@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from typing import Any, Final
 
@@ -175,10 +176,12 @@ class _Connection:
     receives is dropped. The next request on the connection, should one come early, waits as it does for any response.
     """
 
-    __slots__ = ("_cycle", "_protocol", "_written")
+    __slots__ = ("_cycle", "_protocol", "_transport", "_written", "flow")
 
     def __init__(self, protocol: Protocol, cycle: RequestResponseCycle) -> None:
         self._protocol = protocol
+        self._transport = protocol.transport
+        self.flow = protocol.flow
         self._cycle = cycle
         self._written = 0
 
@@ -195,30 +198,29 @@ class _Connection:
         self._cycle.message_event = _NOBODY_WAITS
 
     def write(self, data: bytes) -> None:
-        self._send(b"%x\r\n%b\r\n" % (len(data), data))
+        chunk = _encode_chunk(data)
+        self._written += len(chunk)
+        self._transport.write(chunk)
 
     def buffered(self) -> int:
-        return self._protocol.transport.get_write_buffer_size()
+        return self._transport.get_write_buffer_size()
 
     def taken(self) -> int:
         return self._written - self.buffered()
 
-    @property
-    def paused(self) -> bool:
-        return self._protocol.flow.write_paused
-
     def finish(self) -> None:
-        self._send(b"0\r\n\r\n")
+        self._transport.write(b"0\r\n\r\n")
         self._protocol.outlet = None
         self._cycle.response_complete = True
         if self._cycle.keep_alive:
             self._protocol.on_response_complete()
         else:
-            self._protocol.transport.close()
+            self._transport.close()
 
     def abort(self) -> None:
-        self._protocol.transport.abort()
+        self._transport.abort()
 
-    def _send(self, data: bytes) -> None:
-        self._written += len(data)
-        self._protocol.transport.write(data)
+
+@functools.lru_cache(1)  # the followers of a ring get the same part, one after the other
+def _encode_chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)

@@ -31,8 +31,16 @@ CONNECTION: Final = "hai_flow.connection"  # the scope's extension that is the r
 LOOKS: Final = 6  # at a connection, in the time after which it counts as stalled
 
 
+class Flow(Protocol):
+    """The state of a connection, which each piece for each follower looks at."""
+
+    write_paused: bool
+
+
 class ResponseConnection(Protocol):
-    """The connection of a request whose response has begun."""
+    """The connection of a request whose response has begun. `flow`: whether so much is kept that no more should come."""
+
+    flow: Flow
 
     def take_over(self, outlet: Outlet) -> None:
         """From now on the outlet writes the body. The server calls its `lost` when the connection ends, and its
@@ -49,11 +57,6 @@ class ResponseConnection(Protocol):
 
     def taken(self) -> int:
         """A number that grows whenever some of the kept bytes are on their way."""
-        ...
-
-    @property
-    def paused(self) -> bool:
-        """Whether so much is kept that no more should come."""
         ...
 
     def finish(self) -> None:
@@ -210,7 +213,7 @@ class Outlet:
     """
 
     __slots__ = (
-        "_closed", "_connection", "_farewell", "_keep_alive", "_keepalive_seconds", "_loop", "_moved_at",
+        "_closed", "_connection", "_farewell", "_flow", "_keep_alive", "_keepalive_seconds", "_loop", "_moved_at",
         "_place", "_stall_seconds", "_taken", "_term", "_timer", "_wrote_at",
     )  # fmt: skip
 
@@ -219,6 +222,7 @@ class Outlet:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection = connection
+        self._flow = connection.flow
         self._place = place
         self._keep_alive = stream.keep_alive
         self._keepalive_seconds = stream.keepalive_seconds
@@ -237,7 +241,7 @@ class Outlet:
     def resume(self) -> None:
         """Write everything new, in one piece. Nothing is written while the connection is paused: it calls this again
         when it takes bytes."""
-        if self._connection.paused:
+        if self._flow.write_paused:
             return
         try:
             news = self._place.take()
@@ -248,7 +252,8 @@ class Outlet:
         if news.last:
             self._finish(news.data)
         elif news.data:
-            self._write(news.data)
+            self._connection.write(news.data)
+            self._wrote_at = self._loop.time()
 
     def on_disconnect(self) -> None:
         """The client is gone, or was cut off. May be called again."""
@@ -256,10 +261,6 @@ class Outlet:
         self._timer.cancel()
         self._place.leave()
         closed()
-
-    def _write(self, data: bytes) -> None:
-        self._connection.write(data)
-        self._wrote_at = self._loop.time()
 
     def _finish(self, data: bytes) -> None:
         if data:
@@ -281,7 +282,8 @@ class Outlet:
             self.on_disconnect()
             return
         if self._keep_alive and not buffered and now - self._wrote_at >= self._keepalive_seconds:
-            self._write(self._keep_alive)
+            self._connection.write(self._keep_alive)
+            self._wrote_at = now
         self._timer = self._loop.call_later(self._next_look(), self._look)
 
     def _look_now(self) -> None:

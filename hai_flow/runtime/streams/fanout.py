@@ -66,11 +66,13 @@ class Lagging(Exception):
 
 
 class FollowerBatch(NamedTuple):
-    """Everything new for the followers at one place, made once for all of them. `last`: the stream ends with it."""
+    """Everything new for the followers after the event `after`, made once for all of them. `last`: the stream ends with
+    it."""
 
     pieces: Sequence[StreamItem]
     data: bytes
     last: bool
+    after: int
 
 
 @dataclass(slots=True, eq=False)
@@ -88,14 +90,10 @@ class _Ring:
     broken: bool = False  # its encoder failed, or the log can't be read on: its followers must come back
     _notifying: Iterator[RingSubscription] | None = None
     _again: bool = False
-    _newest: tuple[int, int, FollowerBatch] | None = None  # the piece that was taken last: its two ends, and it
-
-    @property
-    def end(self) -> int:
-        """The seq that the next event will have."""
-        return self.first_seq + len(self.pieces)
+    newest: FollowerBatch | None = None  # what was taken last, as long as nothing has come since
 
     def append(self, piece: StreamItem, bytes_max: int) -> None:
+        self.newest = None
         self.pieces.append(piece)
         self.bytes += len(piece.data)
         while self.bytes > bytes_max and len(self.pieces) > 1:
@@ -107,12 +105,14 @@ class _Ring:
         skip = seq + 1 - self.first_seq
         if skip < 0 or self.broken:
             raise Lagging
-        newest, end = self._newest, self.end
-        if newest is None or newest[0] != seq or newest[1] != end:
-            pieces = list(islice(self.pieces, skip, None))
-            last = next((n for n, piece in enumerate(pieces, 1) if piece.terminal), None)
-            newest = self._newest = seq, end, _news(pieces[:last], last=last is not None)
-        return newest[2]
+        pieces = list(islice(self.pieces, skip, None))
+        last = next((n for n, piece in enumerate(pieces, 1) if piece.terminal), None)
+        self.newest = _news(pieces[:last], last=last is not None, after=seq)
+        return self.newest
+
+    def break_off(self) -> None:
+        """Its followers must come back."""
+        self.broken, self.newest = True, None
 
     def wake(self) -> None:
         """Call all places soon: there is something new."""
@@ -173,14 +173,16 @@ class RingSubscription:
         ring = self._ring
         if ring is None:
             return _NO_NEWS
-        try:
-            news = ring.after(self.seq)
-        except Lagging:
-            self.drop()
-            raise
+        news = ring.newest
+        if news is None or news.after != self.seq:
+            try:
+                news = ring.after(self.seq)
+            except Lagging:
+                self.drop()
+                raise
         if news.pieces:
             self.seq += len(news.pieces)
-            if self._last is not None and news.last:
+            if news.last and self._last is not None:
                 return _news([*news.pieces[:-1], self._last(news.pieces[-1])], last=True)
         elif self._fanout.closing.is_set() and not ring.feed.encoding:  # else its encoder is ahead of its pieces
             return _news([_farewell(ring.encoder, ring.dialect)], last=True)
@@ -429,7 +431,7 @@ class Fanout(Service):
             if isinstance(encoded, Exception):  # a dialect's fault ends its own streams, and nothing else
                 log.error("encoding_failed", run_id=str(feed.run_id), encoding=ring.dialect.encoding, exc_info=encoded)
                 del feed.rings[key]
-                ring.broken = True
+                ring.break_off()
             else:
                 for piece in encoded:
                     ring.append(piece, self.config.ring_bytes_max)
@@ -483,7 +485,7 @@ class Fanout(Service):
         """Nothing more can be shown of this run here: its streams say their farewell, each with its cursor."""
         rings, feed.rings = list(feed.rings.values()), {}
         for ring in rings:
-            ring.broken = True
+            ring.break_off()
             ring.wake()
         feed.moved.set()  # followers that still read the log find out alone
         feed.moved = asyncio.Event()
@@ -637,8 +639,8 @@ def _farewell(encoder: Encoder, dialect: Dialect) -> StreamItem:
     return item_without_number(dialect, encoder.farewell("The server is closing; reconnect to go on."))
 
 
-def _news(pieces: Sequence[StreamItem], *, last: bool = False) -> FollowerBatch:
-    return FollowerBatch(pieces, b"".join([piece.data for piece in pieces]), last)
+def _news(pieces: Sequence[StreamItem], *, last: bool = False, after: int = 0) -> FollowerBatch:
+    return FollowerBatch(pieces, b"".join([piece.data for piece in pieces]), last, after)
 
 
 _NO_NEWS: Final = _news(())
