@@ -27,9 +27,11 @@ from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 
-_NEEDS: dict[type, str] = {Http: "http", Llm: "llm", AgentTurn: "llm"}
-_TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http_tool", A2ATool: "a2a"}
-_WORDS = {kind: kind.removesuffix("_tool") for kind in _TOOLS.values()}
+_KINDS: dict[type, str] = {
+    PythonTool: "python", McpTool: "mcp", HttpTool: "http_tool", A2ATool: "a2a",
+    Http: "http", Llm: "llm", AgentTurn: "llm",
+}  # fmt: skip
+_WORDS = {kind: kind.removesuffix("_tool") for kind in _KINDS.values()}
 
 
 class RunnersMissing(DefinitionError):
@@ -75,14 +77,12 @@ def _find_document_step(plan: Plan, step: Step) -> Step:
 def find_runner_kind(step: Step) -> str | None:
     """The kind of runner that performs the step's effect: python, mcp, http, http_tool, a2a or llm; None: none."""
     verb = step.verb
-    if isinstance(verb, Call):
-        return find_tool_kind(verb.tool)
-    return _NEEDS.get(type(verb))
+    return _KINDS.get(type(verb.tool if isinstance(verb, Call) else verb))
 
 
 def find_tool_kind(tool: Tool) -> str | None:
     """The kind of runner that performs calls of `tool`; None: a frontend does."""
-    return _TOOLS.get(type(tool))
+    return _KINDS.get(type(tool))
 
 
 def _iter_needed_runners(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:

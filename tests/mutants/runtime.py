@@ -70,8 +70,13 @@ fanout.bug(
     "a ring forgets what it has just taken in",
     ("while self.bytes > bytes_max and len(self.pieces) > 1:", "while self.bytes > bytes_max:"),
 )
-fanout.bug("a place is given news that are no longer all", ("        self.newest = None\n        self.pieces", "        self.pieces"))
-fanout.bug("a place is given the news of another place", ("if news is None or news.after != self.seq:", "if news is None:"))
+fanout.bug(
+    "a place is given news that are no longer all",
+    ("        self.newest = None\n        self.pieces", "        self.pieces"),
+)
+fanout.bug(
+    "a place is given the news of another place", ("if news is None or news.after != self.seq:", "if news is None:")
+)
 fanout.bug(
     "news are made for each follower anew",
     ("if news is None or news.after != self.seq:", "if True:"),

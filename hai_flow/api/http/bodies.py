@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import inspect
 import json
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hai_flow import values
 from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.load_shedding import BodyRoom
-from hai_flow.api.permissions.principals import get_principal, rights_for
+from hai_flow.api.permissions.principals import get_principal, is_check, rights_for
 from hai_flow.definition.names.durations import SHORTEST, NotADuration, milliseconds
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
@@ -179,22 +180,32 @@ class Bodies:
 
 class CheckedRoute(APIRoute):
     """A route that identifies the caller, then reads and checks its JSON body, if it takes one, before FastAPI parses
-    it. What the route returns is written as JSON at once, beside the loop if it is large."""
+    it. It calls the checks of its connection by itself, and what it returns is written as JSON at once, beside the loop
+    if it is large."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint = self.dependant.call
+        declared = self.dependant
+        checks = [each.call for each in declared.dependencies if each.call is not None and is_check(each.call)]
+        others = [each for each in declared.dependencies if each.call not in checks]
         plain = self.response_field is None and isinstance(self.response_class, DefaultPlaceholder)
         if plain and inspect.iscoroutinefunction(endpoint) and not hasattr(endpoint, _WRITES):
             self.dependant.call = _write_results(endpoint)
             self.response_class = Default(_JsonOrText)
+        self.dependant = dataclasses.replace(declared, dependencies=others)
         handle = super().get_route_handler()
+        self.dependant = declared
         takes_body = self.body_field is not None
-        asks = rights_for(self.dependant) != ()
+        asks = rights_for(declared) != ()
 
         async def checked(request: Request) -> Response:
             if asks:  # before anything of the body is read
                 await get_principal(request)
-            return await handle(await _check_body(request) if takes_body else request)
+            if takes_body:
+                request = await _check_body(request)
+            for check in checks:
+                await check(request)
+            return await handle(request)
 
         return checked
 

@@ -38,7 +38,7 @@ class Flow(Protocol):
 
 
 class ResponseConnection(Protocol):
-    """The connection of a request whose response has begun. `flow`: whether so much is kept that no more should come."""
+    """The connection of a request whose response has begun. `flow` says whether no more should come just now."""
 
     flow: Flow
 

@@ -197,6 +197,18 @@ def read_once(dependency: _Dependency) -> _Dependency:
     return dependency
 
 
+def check_connection(dependency: _Dependency) -> _Dependency:
+    """A dependency, as `read_once` has it, that gives a route nothing and looks at nothing but the connection. A route
+    calls it by itself: FastAPI would search each part of the request for parameters that it does not have."""
+    setattr(dependency, _CHECK, True)
+    return read_once(dependency)
+
+
+def is_check(dependency: Callable[..., Any]) -> bool:
+    """Whether it is a `check_connection`."""
+    return hasattr(dependency, _CHECK)
+
+
 @read_once
 async def get_principal(connection: HTTPConnection) -> Principal:
     """The caller. The identity finds them once for each request; it reads HAI-Act-As, too (`ACT_AS_PARAMETER`). Raises
@@ -213,6 +225,7 @@ async def get_principal(connection: HTTPConnection) -> Principal:
 
 
 _CALLER: Final = "hai_flow.caller"  # the key of a request's scope that holds the principal
+_CHECK: Final = "checks_connection"
 RIGHTS: Final = "needed_rights"  # the attribute of a route's dependency that holds them
 
 
@@ -220,7 +233,7 @@ def requires(*rights: Right, like: tuple[str, str] | None = None) -> Any:
     """The dependency of a route whose caller needs at least one of `rights`. `like`: the method and path of the route
     that it is another name of."""
 
-    @read_once
+    @check_connection
     async def check(connection: HTTPConnection) -> None:
         principal = await get_principal(connection)
         if not any(principal.may(right) for right in rights):

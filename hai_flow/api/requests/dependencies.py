@@ -14,7 +14,7 @@ from hai_flow.api.auth.tickets import PARAMETER
 from hai_flow.api.base import peers
 from hai_flow.api.http.bodies import JSON, YAML, demand_media_type, read_body
 from hai_flow.api.mcp_resource import base_of
-from hai_flow.api.permissions.principals import NOBODY, Principal, get_principal, read_once
+from hai_flow.api.permissions.principals import NOBODY, Principal, check_connection, get_principal, read_once
 from hai_flow.api.requests.access import Access
 from hai_flow.cells import HOME, TenantCells
 from hai_flow.definition.names.wording import suggestion
@@ -95,7 +95,7 @@ async def get_workflow_body(request: Request) -> bytes:
     return body
 
 
-@read_once
+@check_connection
 async def refuse_unknown_parameters(request: HTTPConnection) -> None:
     """Refuse query parameters that an operation under `/v1/` does not have: if a misspelt one were ignored, the client
     would get an answer to another question. Raises Rejected 422.
