@@ -7,7 +7,7 @@ from hai_flow.definition.plan import FrontendTool, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.pendings.open import call_shown_before, new_pending_id, open_pending
+from hai_flow.engine.pendings.open import new_pending_id, open_pending
 from hai_flow.engine.pendings.policies import fill_duration
 from hai_flow.engine.pendings.selectors import REQUESTER
 from hai_flow.engine.pendings.votes import Rules
@@ -28,11 +28,12 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
         return _show_only(draft, step, tool, args)
     rules = Rules(from_=(REQUESTER,), deadline=fill_duration(draft, step, tool.deadline, {}))
     _record_start(draft, step, args)
-    if call_shown_before(draft, step) is None:
+    id = new_pending_id(draft, step)
+    if id not in draft.state.tool_calls:  # else its model has shown it
         foretell(draft, step, tool)
-        show_call(draft, step, new_pending_id(draft, step), tool.name, args, "frontend")
+        show_call(draft, step, id, tool.name, args, "frontend")
     schema = tool.result.raw if tool.result is not None else None
-    open_pending(draft, step, "tool", rules, tool=tool.name, args=args, schema=schema)
+    open_pending(draft, step, "tool", rules, id=id, tool=tool.name, args=args, schema=schema)
     return None
 
 

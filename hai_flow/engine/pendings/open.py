@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from hai_flow import values
 from hai_flow.definition.plan import Call, FrontendTool, Step, Template
 from hai_flow.definition.schemas.schemas import compile_schema
@@ -22,33 +24,29 @@ from hai_flow.engine.steps.tool_calls import model_call
 from hai_flow.values import Json
 
 _ASKED: Final = ("ask", "approve", "gate")
+_BLANK: Final = PendingState(e.PendingOpened(at=0, id="", path="", kind="ask", digest=""))
+"""A question without an answer."""
 
 
 def open_pending(
-    draft: Draft, step: Step, kind: str, rules: Rules, /, *, roots: dict[str, Json] | None = None, **shown: Any
-) -> None:
-    """Open the pending and start its clock; or escalate at once, where its first stage can't be decided. `roots`: what
-    expressions of the question read beside the names of the step. Raises `Raised`: it is not asked."""
-    stages = (rules, *rules.escalations)
-    blank = PendingState(e.PendingOpened(at=draft.now, id="", path=step.path, kind="ask", digest=""))
-    faults = [votes.impossible(stage, blank) for stage in stages]
+    draft: Draft, step: Step, kind: str, rules: Rules, /, *, id: str | None = None,
+    roots: dict[str, Json] | None = None, **shown: Any,
+) -> None:  # fmt: skip
+    """Open the pending and start its clock; or escalate at once, where its first stage can't be decided. `id`: its
+    `new_pending_id`, where the caller has it. `roots`: what expressions of the question read beside the names of the
+    step. Raises `Raised`: it is not asked."""
+    faults = [votes.impossible(stage, _BLANK) for stage in (rules, *rules.escalations)]
     if all(faults):
         raise Raised("approval.impossible", f"{step.path}: nobody can decide: {faults[0]}.")
     if kind in _ASKED:
         demand_wanted(draft, step, kind, roots or {})
     due = None if rules.deadline is None else rules.find_due(draft.now, rules.deadline)
-    id = new_pending_id(draft, step)
-    fields: dict[str, Any] = {
-        "id": id,
-        "path": step.path,
-        "kind": kind,
-        "deadline": due,
-        "policy": votes.to_json(rules),
-        **shown,
-    }
-    opened = e.PendingOpened(at=draft.now, digest="", **fields)
+    opened = e.PendingOpened(
+        at=draft.clock, turn=draft.turn, id=id or new_pending_id(draft, step), path=step.path, kind=kind, digest="",
+        deadline=due, policy=votes.to_json(rules), **shown,
+    )  # fmt: skip
     draft.pure_steps += 1
-    draft.emit(e.PendingOpened, **{**fields, "digest": digest(draft.state.sha256, draft.state.run_id, opened)})
+    draft.add(replace(opened, digest=digest(draft.state.sha256, draft.state.run_id, opened)))
     event = find_event(step) if kind in _ASKED else None
     if event is not None:
         wait_for_event.await_withdrawal(draft, step, event)
@@ -60,11 +58,11 @@ def open_pending(
 
 def new_pending_id(draft: Draft, step: Step) -> str:
     count = draft.state.steps[step.path].asked if step.path in draft.state.steps else 0
-    call = call_shown_before(draft, step)
+    call = _call_shown_before(draft, step)
     return pending_id(draft.state.run_id, step.path, count) if call is None else call.id
 
 
-def call_shown_before(draft: Draft, step: Step) -> ToolCallState | None:
+def _call_shown_before(draft: Draft, step: Step) -> ToolCallState | None:
     """The call that the step hands to a client, where that has seen it while a model wrote it and was not asked yet."""
     if not isinstance(step.verb, Call) or not isinstance(step.verb.tool, FrontendTool):
         return None

@@ -8,7 +8,7 @@ with the principal. So its members cannot be listed, only recognised.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hai_flow.engine.commands import Principal
@@ -120,9 +120,11 @@ def list_matching_selectors(selectors: Iterable[str], principal: Principal, worl
     return tuple(each for each in selectors if _matches(each, holdings, world))
 
 
-def list_excluding_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+def list_excluding_selectors(selectors: Collection[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors of an exclusion that `principal` falls under: itself, the person it votes for, one of those by whom
     the vote came to it, or any of them by what they hold beside that."""
+    if not selectors:
+        return ()
     people = (principal, voting_person(principal))
     if principal.through:
         people = (*people, _read_people_between(principal.through))

@@ -118,8 +118,7 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
         code = "vote.agent" if fault.code == OF_AN_AGENT else "pending_forbidden"
         others = "" if fault.code in (NOT_ASKED, NOT_PICKED) else f" {describe_deciders(pending)}"
         raise Rejected(403, code, f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.{others}")
-    spent = votes.voters(pending.votes).intersection(votes.ids_of_voter(by))
-    if spent:
+    if pending.votes and (spent := votes.voters(pending.votes).intersection(votes.ids_of_voter(by))):
         raise Rejected(
             403,
             "vote_final",

@@ -66,7 +66,7 @@ def is_short(id: str) -> bool:
 @lru_cache(maxsize=4096)
 def call_prefix(run_id: str) -> str:
     """How the ids of a run's pendings and tool calls begin. The rest is the same in every run."""
-    return f"call_{_encode_base32(UUID(run_id).bytes)}_"
+    return f"call_{_encode_base32(bytes.fromhex(run_id.replace('-', '')))}_"
 
 
 @lru_cache(maxsize=4096)

@@ -14,6 +14,7 @@ _NO: Final = None
 
 Rows: TypeAlias = Sequence[tuple[int, Entry]]
 Arrays: TypeAlias = Iterable[Any]
+Records: TypeAlias = Sequence[tuple[Any, ...]]
 
 
 def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[str]) -> Arrays:
@@ -24,17 +25,13 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
             _build_single_move(moved[0], parts) if SINGLE + "moved" in parts else _build_moved_arrays(moved, parts)
         )
     rows = list(enumerate((*moved, *born), 1))
-    for part in CHILDREN:
+    for part in (*CHILDREN, "audit"):
         if part in parts:
-            yield from _values(_CHILD_ARRAYS[part](rows), part, parts)
-    if "audit" in parts:
-        yield from _values(_build_audit_arrays(rows), "audit", parts)
+            records, count = _CHILDREN[part]
+            yield from records(rows)[0] if SINGLE + part in parts else _columns(records(rows), count)
     if "births" in parts:
-        yield from _values(build_born_arrays(born, len(moved) + 1, parts), "births", parts)
-
-
-def _values(arrays: Arrays, part: str, parts: frozenset[str]) -> Arrays:
-    return [array[0] for array in arrays] if SINGLE + part in parts else arrays
+        arrays = build_born_arrays(born, len(moved) + 1, parts)
+        yield from (array[0] for array in arrays) if SINGLE + "births" in parts else arrays
 
 
 def _build_single_move(entry: Entry, parts: frozenset[str]) -> Arrays:
@@ -88,75 +85,67 @@ def _list_seldom_columns(moved: Sequence[Entry], parts: frozenset[str]) -> Itera
         yield [None if heir is None else heir.leaves for heir in heirs]
 
 
-def _build_command_arrays(rows: Rows) -> Arrays:
-    records = [(i, e.run_id, c.command_id, c.body_sha, c.outcome) for i, e in rows if e.commands for c in e.commands]
-    return _columns(records, 5)
+def _list_commands(rows: Rows) -> Records:
+    return [(i, e.run_id, c.command_id, c.body_sha, c.outcome) for i, e in rows if e.commands for c in e.commands]
 
 
-def _build_pending_arrays(rows: Rows) -> Arrays:
-    records = [
+def _list_pendings(rows: Rows) -> Records:
+    return [
         (i, p.id, p.status, p.path, p.digest, p.deadline, p.body, p.asks, p.kind, p.words)
         for i, e in rows
         if e.pendings
         for p in e.pendings
     ]
-    return _columns(records, 10)
 
 
-def _build_vote_arrays(rows: Rows) -> Arrays:
-    records = [
+def _list_votes(rows: Rows) -> Records:
+    return [
         (i, v.pending_id, v.principal, v.body, v.decision, v.on_behalf_of) for i, e in rows if e.votes for v in e.votes
     ]
-    return _columns(records, 6)
 
 
-def _build_outbox_arrays(rows: Rows) -> Arrays:
-    records = [(i, n, o.kind, o.target, o.body) for i, e in rows if e.outbox for n, o in enumerate(e.outbox)]
-    return _columns(records, 5)
+def _list_outbox(rows: Rows) -> Records:
+    return [(i, n, o.kind, o.target, o.body) for i, e in rows if e.outbox for n, o in enumerate(e.outbox)]
 
 
-def _build_turn_start_arrays(rows: Rows) -> Arrays:
+def _list_turn_starts(rows: Rows) -> Records:
     turns = [(i, t) for i, e in rows if e.turns for t in e.turns if t.first is not None]
-    return _columns([(i, t.n, t.wire_run_id, t.body_sha, t.first, t.last) for i, t in turns], 6)
+    return [(i, t.n, t.wire_run_id, t.body_sha, t.first, t.last) for i, t in turns]
 
 
-def _build_turn_end_arrays(rows: Rows) -> Arrays:
-    return _columns([(i, t.n, t.last) for i, e in rows if e.turns for t in e.turns if t.first is None], 3)
+def _list_turn_ends(rows: Rows) -> Records:
+    return [(i, t.n, t.last) for i, e in rows if e.turns for t in e.turns if t.first is None]
 
 
-def _build_message_arrays(rows: Rows) -> Arrays:
-    return _columns([(i, m.n, m.id, m.role, m.body, m.position) for i, e in rows if e.messages for m in e.messages], 6)
+def _list_messages(rows: Rows) -> Records:
+    return [(i, m.n, m.id, m.role, m.body, m.position) for i, e in rows if e.messages for m in e.messages]
 
 
-def _build_audit_arrays(rows: Rows) -> Arrays:
-    records = [
+def _list_audit(rows: Rows) -> Records:
+    return [
         (i, a.id, a.act, a.subject, a.digest, a.commitment, a.principal, a.salt, a.body)
         for i, e in rows if e.audit for a in e.audit
     ]  # fmt: skip
-    return _columns(records, 9)
 
 
-_CHILD_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
-    "commands": _build_command_arrays,
-    "pendings": _build_pending_arrays,
-    "votes": _build_vote_arrays,
-    "outbox": _build_outbox_arrays,
-    "opened_turns": _build_turn_start_arrays,
-    "ended_turns": _build_turn_end_arrays,
-    "messages": _build_message_arrays,
+_CHILDREN: Final[Mapping[str, tuple[Callable[[Rows], Records], int]]] = {
+    "commands": (_list_commands, 5),
+    "pendings": (_list_pendings, 10),
+    "votes": (_list_votes, 6),
+    "outbox": (_list_outbox, 5),
+    "opened_turns": (_list_turn_starts, 6),
+    "ended_turns": (_list_turn_ends, 3),
+    "messages": (_list_messages, 6),
+    "audit": (_list_audit, 9),
+    "log": (lambda rows: [(i, e.events) for i, e in rows], 2),
 }
+"""The rows of each part of a commit that has some beside the runs, and how many columns they have."""
 
 
-def _log_arrays(rows: Rows) -> Arrays:
-    return _columns([(i, e.events) for i, e in rows], 2)
-
-
-PIECE_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
-    "log": _log_arrays,
-    **_CHILD_ARRAYS,
-    "audit": _build_audit_arrays,
-}
-"""The arrays of a commit in pieces, by the part that writes them (`commit_statement.PIECES`)."""
+def build_piece_arrays(part: str, rows: Rows) -> Arrays:
+    """The arrays of a commit in pieces (`commit_statement.PIECES`), for the part."""
+    records, count = _CHILDREN[part]
+    return _columns(records(rows), count)
 
 
 def _sparse(column: list[Any]) -> list[Any] | None:

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from hai_flow.store.commit.commit_arrays import PIECE_ARRAYS, arguments, build_born_arrays
+from hai_flow.store.commit.commit_arrays import arguments, build_born_arrays, build_piece_arrays
 from hai_flow.store.commit.commit_sql import (
     ENDED,
     PIECES,
@@ -233,7 +233,7 @@ class _Pieces:
     async def _write(self, rows: list[_Row]) -> None:
         winners = _columns([(i, entry.run_id, entry.n) for i, entry in rows], 3)
         for part in PIECES:
-            columns = list(PIECE_ARRAYS[part](rows))
+            columns = list(build_piece_arrays(part, rows))
             if any(columns):
                 for statement in render_children(part):
                     await self._connection.execute(statement, self.db_now, *winners, *columns)
