@@ -154,8 +154,8 @@ admission.bug(
 admission.bug(
     "somebody votes twice",
     (
-        "    spent = votes.voters(pending.votes).intersection(votes.ids_of_voter(by))\n",
-        "    spent: set[str] = set()\n",
+        "if pending.votes and (spent := votes.voters(pending.votes).intersection(votes.ids_of_voter(by))):",
+        "if spent := set[str]():",
     ),
 )
 admission.bug(

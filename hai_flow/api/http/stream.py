@@ -31,7 +31,7 @@ CONNECTION: Final = "hai_flow.connection"  # the scope's extension that is the r
 LOOKS: Final = 6  # at a connection, in the time after which it counts as stalled
 
 
-class Flow(Protocol):
+class WriteFlow(Protocol):
     """The state of a connection, which each piece for each follower looks at."""
 
     write_paused: bool
@@ -40,7 +40,7 @@ class Flow(Protocol):
 class ResponseConnection(Protocol):
     """The connection of a request whose response has begun. `flow` says whether no more should come just now."""
 
-    flow: Flow
+    flow: WriteFlow
 
     def take_over(self, outlet: Outlet) -> None:
         """From now on the outlet writes the body. The server calls its `lost` when the connection ends, and its
