@@ -582,6 +582,9 @@ class AskedAnew(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     number: int = 1
 
 
+QuestionKind: TypeAlias = Literal["tool", "ask", "approve", "gate", "doubt"]
+
+
 class PendingOpened(Event, frozen=True):
     """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content
     (docs/language.md#people).
@@ -598,7 +601,7 @@ class PendingOpened(Event, frozen=True):
 
     id: str
     path: str
-    kind: Literal["tool", "ask", "approve", "gate", "doubt"]
+    kind: QuestionKind
     digest: str
     title: str | None = None
     message: str | None = None

@@ -29,7 +29,7 @@ _BLANK: Final = PendingState(e.PendingOpened(at=0, id="", path="", kind="ask", d
 
 
 def open_pending(
-    draft: Draft, step: Step, kind: str, rules: Rules, /, *, id: str | None = None,
+    draft: Draft, step: Step, kind: e.QuestionKind, rules: Rules, /, *, id: str | None = None,
     roots: dict[str, Json] | None = None, **shown: Any,
 ) -> None:  # fmt: skip
     """Open the pending and start its clock; or escalate at once, where its first stage can't be decided. `id`: its
