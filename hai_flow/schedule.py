@@ -141,6 +141,8 @@ def remedy_of_cron(cron: str) -> str | None:
     aws = re.fullmatch(r"cron\((.*)\)", cron.strip())
     if aws is not None and len(aws[1].split()) == 6:  # the last one is the year
         return f"write `{' '.join(aws[1].replace('?', '*').split()[:5])}`"
+    if fields and (zone := re.fullmatch(r"(?:CRON_)?TZ=(\S+)", fields[0])):
+        return f"write `{' '.join(fields[1:])}`, and `timezone: {zone[1]}` beside it"
     if len(fields) == 6:
         return f"leave the seconds out: `{' '.join(fields[1:]).replace('?', '*')}`"
     if len(fields) != 5:

@@ -203,7 +203,14 @@ class Parts:
         """`text` as a duration: milliseconds, or a template where it is one whole hole or counts working days."""
         key = next((part for part in reversed(at) if isinstance(part, str)), "")
         if is_hole(text) and names is not None:
-            return self.template(text, at, names, text=True)
+            template = self.template(text, at, names, text=True)
+            if (kind := find_other_kind(text, template, names)) is not None:
+                number = shorten(text.strip()[3:-2].strip())
+                hint = f"; give it a unit: ${{{{ string(int({number})) + 's' }}}}" if kind == "a number" else ""
+                self.reader.error(
+                    at, "duration.invalid", f"`{key}`: expected a duration such as 10m, found {kind}{hint}"
+                )
+            return template
         if (days := count_working_days(text)) is not None:
             if working and 1 <= days <= WORKING_DAYS_MAX:
                 return Constant(text.strip())
@@ -378,6 +385,20 @@ def texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from texts(item, (*at, index))
+
+
+def find_other_kind(text: str, template: CompiledTemplate, names: Names) -> str | None:
+    """The type of a hole that never gives text, in words; None: it may give text."""
+    look = names.find_type(text)
+    schema = None if look is None or look.optional else look.schema
+    kind = template.type_before_text if look is None else schema.get("type") if isinstance(schema, Mapping) else None
+    return _NO_TEXT.get(kind) if isinstance(kind, str) else None
+
+
+_NO_TEXT: Final = {
+    "number": "a number", "integer": "a number", "boolean": "true or false", "array": "a list", "object": "a mapping",
+    "null": "null",
+}  # fmt: skip
 
 
 def is_literal(value: Json) -> bool:

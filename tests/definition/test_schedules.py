@@ -37,6 +37,7 @@ def findings(body: str) -> list[tuple[str, str]]:
         ("0 0 * * ?", "error", "`0 0 * * *`"),
         ("0 0 12 * * ?", "error", "leave the seconds out: `0 12 * * *`"),
         ("cron(0 12 * * ? *)", "error", "write `0 12 * * *`"),
+        ("TZ=UTC 0 12 * * *", "error", "write `0 12 * * *`, and `timezone: UTC` beside it"),
         ("@hourly", "error", "write `0 * * * *`"),
         ("@weekly", "error", "write `0 0 * * 0`"),
         ("@reboot", "error", "begins with no process"),

@@ -65,15 +65,23 @@ class CompiledTemplate:
                     part = parts[key]
                 case _:
                     return None
-        return (
-            _JSON_TYPES.get(part.program.result_type.lower().partition("<")[0]) if isinstance(part, _CelHole) else None
-        )
+        return _type_of(part)
+
+    @property
+    def type_before_text(self) -> str | None:
+        """The JSON type of a single hole, before its value becomes text."""
+        return _type_of(self._part.parts[0]) if isinstance(self._part, _Text) and len(self._part.parts) == 1 else None
 
 
 _JSON_TYPES: Final = {
     "bool": "boolean", "double": "number", "int": "number", "uint": "number", "list": "array", "map": "object",
     "string": "string", "timestamp": "string", "duration": "string", "null": "null",
 }  # fmt: skip
+
+
+def _type_of(part: Any) -> str | None:
+    word = part.program.result_type.lower().partition("<")[0] if isinstance(part, _CelHole) else ""
+    return _JSON_TYPES.get(word)
 
 
 class _Literal(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.fields import is_literal
+from hai_flow.definition.fields import find_other_kind, is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import NULL_INSTEAD, record
 from hai_flow.definition.people.deadlines import check_times, on_deadline
@@ -52,19 +52,23 @@ def _wait(context: StepContext, draft: StepDraft, names: Names) -> plan.Wait | N
             context.reader.error(at, "wait.kind", message)
         return None
     if "until" in fields:
-        _check_instant(context, fields["until"], (*at, "until"))
-        return plan.Wait(until=context.template(fields["until"], (*at, "until"), names, text=True))
+        until = context.template(fields["until"], (*at, "until"), names, text=True)
+        _check_instant(context, fields["until"], (*at, "until"), find_other_kind(fields["until"], until, names))
+        return plan.Wait(until=until)
     duration = context.duration(fields, "for", at, names)
     return plan.Wait(for_=duration) if duration is not None else None
 
 
-def _check_instant(context: StepContext, text: str, at: Path) -> None:
-    if "${{" in text:
-        return
-    try:
-        read_rfc3339(text)
-    except ValueError:
-        message = f"expected an instant with its offset such as 2026-03-02T09:00:00Z, or a hole, found {text!r}"
+def _check_instant(context: StepContext, text: str, at: Path, kind: str | None) -> None:
+    """`kind`: the type of its hole where that never gives text."""
+    if "${{" not in text:
+        try:
+            read_rfc3339(text)
+            return
+        except ValueError:
+            kind = repr(text)
+    if kind is not None:
+        message = f"expected an instant with its offset such as 2026-03-02T09:00:00Z, or a hole, found {kind}"
         context.reader.error(at, "wait.until", message)
 
 
