@@ -133,7 +133,7 @@ class Settings:
         secret=True,
     )
     replica_lag_seconds: float = _seconds(
-        "The maximum delay at which the replica is still used. Its answers are never out of date: they are checked "
+        "Maximum delay at which the replica is still used. Its answers are never out of date: they are checked "
         "against the database.",
         10.0,
         0.1,
@@ -184,8 +184,7 @@ class Settings:
     )
     identity: str | None = _text(
         "How callers are authenticated: `keys` requires an API key; the path of a YAML file also accepts tokens of "
-        'the issuers that it lists (docs/security.md, "Authentication"). Unset: callers are not authenticated, and '
-        "everybody is `user:local`."
+        'its issuers (docs/security.md, "Authentication"). Unset: they are not, and everybody is `user:local`.'
     )
     client_certificate: str | None = _text(
         "The header in which the proxy passes on the client's certificate (Client-Cert of RFC 9440, or PEM with "
@@ -193,7 +192,7 @@ class Settings:
         "certificate (RFC 8705) is then accepted from its holder, and `/mcp` accepts no other credential.",
         None,
     )
-    session_seconds: float = _seconds("The maximum duration of a browser's session.", 8 * 3600.0, 1.0, 30 * 86400.0)
+    session_seconds: float = _seconds("Maximum duration of a browser's session.", 8 * 3600.0, 1.0, 30 * 86400.0)
     session_idle_seconds: float = _seconds(
         "The time without a request after which a browser's session ends.", 2 * 3600.0, 1.0, 30 * 86400.0
     )
@@ -224,8 +223,7 @@ class Settings:
         "all",
     )
     hai_aliases: tuple[str, ...] = _names(
-        "Further paths for HAI's POST in addition to /awp, separated by commas, optionally with a workflow: "
-        "/chat,/task=plan."
+        "Further paths for HAI's POST beside /awp, separated by commas, optionally with a workflow: /chat,/task=plan."
     )
 
     tools: tuple[str, ...] = _names(
@@ -252,8 +250,7 @@ class Settings:
         "2025-11-25",
     )
     secrets_file: Path | None = _path(  # noqa: RUF009
-        "A YAML file that gives the source of each secret and the hosts to which workflows may send it "
-        '(docs/security.md, "Secrets").'
+        'A YAML file with the source of each secret and the hosts that may get it (docs/security.md, "Secrets").'
     )
     secrets_command: tuple[str, ...] = _command(
         "A command that supplies secrets that neither the environment nor the file has: it gets the name as its last "
@@ -286,33 +283,31 @@ class Settings:
         "A PEM file of certificate authorities that `http` steps and MCP tools trust in addition to the well-known "
         "ones."
     )
-    http_bytes_max: int = _whole(
-        "The maximum bytes of the response to one `http` step or MCP call.", _MIB, _KIB, 64 * _MIB
-    )
+    http_bytes_max: int = _whole("Maximum bytes of the response to one `http` step or MCP call.", _MIB, _KIB, 64 * _MIB)
     files: str | None = _text(
         "The store for the bytes of files: a URL that fsspec supports (file:///srv/files, s3://bucket/files), the "
         "same for all processes; install hai-flow[files] and the package that fsspec needs for it. Unset: PostgreSQL.",
         secret=True,
     )
-    file_bytes_max: int = _whole("The maximum bytes of one file.", 64 * _MIB, 1, 1024 * _MIB)
+    file_bytes_max: int = _whole("Maximum bytes of one file.", 64 * _MIB, 1, 1024 * _MIB)
     files_keep_seconds: float = _seconds(
         "How long a file is kept to which no run refers.", 7 * 86400.0, 60.0, 3650 * 86400.0
     )
     publish: bool = _switch(
-        "1 allows callers of this server's API to publish workflows. A workflow decides which tools are called with "
-        "which arguments, so publishers can then do everything that the tools can. `dev` accepts workflows on "
-        "loopback without it."
+        "1 allows callers of this API to publish workflows. A workflow decides which tools are called with which "
+        "arguments, so publishers can do everything that the tools can. `dev` accepts workflows on loopback without "
+        "it."
     )
     rehearsal_hours: int = _whole(
-        "The maximum age of the rehearsal (`hai-flow backtest --keep`) that is required to publish a new version of a"
-        " workflow that has runs; 0 requires none.",
+        "Maximum age of the rehearsal (`hai-flow backtest --keep`) that is required to publish a new version of a "
+        "workflow that has runs; 0 requires none.",
         0,
         0,
         8760,
     )
     rehearsal_days: int = _whole("The number of days whose runs the rehearsal must cover.", 30, 1, 3650)
     rehearsal_differences: int = _whole(
-        "The maximum number of these runs that may differ or could not be decided again.", 0, 0, 1_000_000
+        "Maximum number of these runs that may differ or could not be decided again.", 0, 0, 1_000_000
     )
 
     # -- performing runs
@@ -321,9 +316,9 @@ class Settings:
         "The queues whose runs a worker performs, separated by commas; NAME=N for at most N attempts at once, * for "
         'every queue (docs/operations.md, "Queues"). Unset: `default`; in dev and run, every queue.'
     )
-    concurrency: int = _whole("The maximum number of attempts that one worker performs at a time.", 512, 1, 10_000)
+    concurrency: int = _whole("Maximum number of attempts that one worker performs at a time.", 512, 1, 10_000)
     lease_seconds: float = _seconds(
-        "How long a worker keeps its claims without a heartbeat; afterwards other workers take its runs over.",
+        "How long a worker keeps its claims without a heartbeat; then others take its runs over.",
         30.0,
         1.0,
         3600.0,
@@ -335,15 +330,13 @@ class Settings:
         1200.0,
     )
     poll_seconds: float = _seconds(
-        "The interval at which processes look for work and news that no notification announced. Polls are "
-        "authoritative.",
+        "The interval of polls for work and news without a notification. Polls are authoritative.",
         1.0,
         0.01,
         60.0,
     )
     turn_linger_seconds: float = _seconds(
-        "A run that only waits for a timer keeps its turn open if the timer is due within this time; otherwise the "
-        "turn ends.",
+        "A run that waits only for a timer keeps its turn open if it is due within this time; else the turn ends.",
         30.0,
         0.0,
         3600.0,
@@ -361,35 +354,33 @@ class Settings:
     # -- bounds of one run
 
     run_waits_max: int = _whole(
-        "The maximum number of answers, events, times and child runs for which one run waits at once; a step that "
-        "would wait for one more fails (limit.waits).",
+        "Maximum number of answers, events, times and child runs for which one run waits at once; a step that would "
+        "wait for one more fails (limit.waits).",
         1000,
         1,
         100_000,
     )
     run_events_max: int = _whole(
-        "The maximum number of events in one run's log; a run that reaches it fails (limit.log), with a warning at 80"
-        " %. Its cleanup has another quarter.",
+        "Maximum number of events in one run's log; a run that reaches it fails (limit.log), with a warning at 80 %. "
+        "Its cleanup has another quarter.",
         250_000,
         100,
         10_000_000,
     )
-    run_bytes_max: int = _whole(
-        "The maximum bytes of one run's log, with the same consequences.", 50 * _MIB, 64 * _KIB, 1024 * _MIB
-    )
+    run_bytes_max: int = _whole("Maximum bytes of one run's log, likewise.", 50 * _MIB, 64 * _KIB, 1024 * _MIB)
 
     # -- writing the log
 
     tool_connections: int = _whole(
-        "The maximum number of transactions of tools (`context.transaction()`) that one worker has open at a time. "
-        "Each needs a connection to the database; further ones wait.",
+        "Maximum number of transactions of tools (`context.transaction()`) that one worker has open at a time. Each "
+        "needs a connection to the database; further ones wait.",
         8,
         1,
         1000,
     )
-    lanes: int = _whole("The maximum number of commits that one process has in progress at a time.", 2, 1, 16)
-    batch_entries_max: int = _whole("The maximum number of runs in one commit.", 256, 1, 10_000)
-    batch_bytes_max: int = _whole("The maximum bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
+    lanes: int = _whole("Maximum number of commits that one process has in progress at a time.", 2, 1, 16)
+    batch_entries_max: int = _whole("Maximum number of runs in one commit.", 256, 1, 10_000)
+    batch_bytes_max: int = _whole("Maximum bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
     chunk_flush_seconds: float = _seconds(
         "How long streamed text is collected before it is committed and shown while more than 20 answers stream at "
         "once; with fewer answers the time is shorter, and a single one is not delayed. 0 commits each piece.",
@@ -398,7 +389,7 @@ class Settings:
         5.0,
     )
     cache_bytes_max: int = _whole(
-        "The maximum bytes of run states kept in memory; 0 keeps none and loads each from the log.",
+        "Maximum bytes of run states kept in memory; 0 keeps none and loads each from the log.",
         64 * _MIB,
         0,
         64 * 1024 * _MIB,
@@ -406,96 +397,90 @@ class Settings:
 
     # -- requests and streams
 
-    request_bytes_max: int = _whole("The maximum bytes of a request's body.", _MIB, _KIB, 256 * _MIB)
+    request_bytes_max: int = _whole("Maximum bytes of a request's body.", _MIB, _KIB, 256 * _MIB)
     bodies_bytes_max: int = _whole(
-        "The maximum bytes of all request bodies that are being read or processed, half of them for clients of one "
+        "Maximum bytes of all request bodies that are being read or processed, half of them for clients of one "
         "address. A single body is always accepted.",
         64 * _MIB,
         _KIB,
         64 * 1024 * _MIB,
     )
     head_seconds: float = _seconds(
-        "The maximum time until the head of a request is complete, from the start of the connection or of the head.",
+        "Maximum time until the head of a request is complete, from the start of the connection or of the head.",
         15.0,
         0.05,
         3600.0,
     )
-    body_seconds: float = _seconds("The maximum time for a request's body in all.", 60.0, 0.05, 3600.0)
+    body_seconds: float = _seconds("Maximum time for a request's body in all.", 60.0, 0.05, 3600.0)
     body_stall_seconds: float = _seconds(
         "The time without any progress after which a request's body is given up.", 10.0, 0.05, 3600.0
     )
     connections_max: int = _whole(
-        "The maximum number of connections of one process. It is lower if the limit of open files (ulimit -n) "
-        "requires that: the process raises this limit as far as allowed, and reserves some files for other purposes.",
+        "Maximum number of connections of one process. It is lower if the limit of open files (ulimit -n) requires "
+        "that: the process raises this limit as far as allowed, and reserves some files for other purposes.",
         10_000,
         1,
         1_000_000,
     )
     connections_peer_max: int = _whole(
-        "The maximum number of connections from one address, and never more than three quarters of all. The address "
-        "is the connection's own, so all clients behind one reverse proxy share it.",
+        "Maximum number of connections from one address, and never more than three quarters of all. The address is "
+        "the connection's own, so all clients behind one reverse proxy share it.",
         5000,
         1,
         1_000_000,
     )
     streams_max: int = _whole(
-        "The maximum number of open streams of one process. Streams that only follow may use three quarters of them; "
-        "the rest is reserved for requests that start or answer something.",
+        "Maximum number of open streams of one process. Streams that only follow may use three quarters of them; the "
+        "rest is reserved for requests that start or answer something.",
         3000,
         1,
         1_000_000,
     )
     streams_peer_max: int = _whole(
-        "The maximum number of open streams of one address, with the same reservation. All loopback clients have one "
+        "Maximum number of open streams of one address, with the same reservation. All loopback clients have one "
         "address; so have all clients behind a reverse proxy whose X-Forwarded-For is not trusted (docs/security.md).",
         1500,
         1,
         1_000_000,
     )
     refusals_peer_max: int = _whole(
-        "The maximum number of wrong credentials from one address in a minute. Further ones get 429; a valid "
-        "credential is still accepted.",
+        "Maximum number of wrong credentials from one address in a minute. More get 429; a valid one is accepted.",
         60,
         1,
         1_000_000,
     )
     decisions_max: int = _whole(
-        "The maximum number of answers to questions by one principal in a minute; twenty times as many from one "
-        "address.",
+        "Maximum number of answers to questions by one principal in a minute; twenty times as many from one address.",
         600,
         1,
         1_000_000,
     )
     rule_approvals: int = _whole(
-        "The minimum number of people who approve a standing rule, whatever its workflow requires; the proposer is "
-        "not one of them.",
+        "Minimum number of people, other than the proposer, who approve a standing rule, whatever its workflow says.",
         1,
         1,
         50,
     )
-    rule_days_max: int = _whole("The maximum number of days for which a standing rule is valid.", 90, 1, 3650)
+    rule_days_max: int = _whole("Maximum number of days for which a standing rule is valid.", 90, 1, 3650)
     tenant_runs_per_minute: int = _whole(
-        "The maximum number of runs that one tenant starts in a minute; 0: no limit. Requests beyond this and the "
-        "next three limits get 429.",
+        "Maximum number of runs that a tenant starts in a minute; 0: no limit. Beyond this and the next three: 429.",
         0,
         0,
         1_000_000,
     )
     tenant_open_runs_max: int = _whole(
-        "The maximum number of runs of one tenant that have not ended; 0: no limit.", 0, 0, 10_000_000
+        "Maximum number of runs of one tenant that have not ended; 0: no limit.", 0, 0, 10_000_000
     )
     tenant_followers_max: int = _whole(
-        "The maximum number of streams of one tenant that only follow, in one process; 0: no limit.", 0, 0, 1_000_000
+        "Maximum number of streams of one tenant that only follow, in one process; 0: no limit.", 0, 0, 1_000_000
     )
     tenant_log_bytes_max: int = _whole(
-        "The maximum bytes of all logs of one tenant, checked every minute; 0: no limit.", 0, 0, 2**62
+        "Maximum bytes of all logs of one tenant, checked every minute; 0: no limit.", 0, 0, 2**62
     )
-    messages_max: int = _whole("The maximum number of messages of history in a request.", 500, 1, 100_000)
-    keepalive_seconds: float = _seconds(
-        "The time of silence after which a stream sends a keep-alive.", 15.0, 0.1, 300.0
-    )
+    messages_max: int = _whole("Maximum number of messages of history in a request.", 500, 1, 100_000)
+    keepalive_seconds: float = _seconds("The silence after which a stream sends a keep-alive.", 15.0, 0.1, 300.0)
     follower_stall_seconds: float = _seconds(
-        "The time after which a follower that reads nothing is disconnected; it may reconnect with its cursor.",
+        "The time after which a follower that reads nothing is disconnected. It may reconnect.",
         15.0,
         0.1,
         600.0,

@@ -10,9 +10,7 @@ from hai_flow.cli.errors import UsageError
 
 
 def lsp(
-    no_import: Annotated[
-        bool, typer.Option("--no-import", help="Run no code of the project; only read its source.")
-    ] = False,
+    no_import: Annotated[bool, typer.Option("--no-import", help="Run no project code; only read its source.")] = False,
 ) -> None:
     """The language server for editors, over standard input and output (docs/editors.md)."""
     try:

@@ -23,9 +23,9 @@ def sign_in(
     principal: Annotated[str, typer.Argument(metavar="WHO", help="The person who signs in: user:ann.")],
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", help="A role of the person, or owner; may be repeated. Default: decider."),
+        typer.Option("--role", help="A role, or owner; may be repeated. Default: decider."),
     ] = None,
-    group: Annotated[list[str] | None, typer.Option("--group", help="A group of the person; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option("--group", help="A group; may be repeated.")] = None,
     tenant: TenantOption = DEFAULT_TENANT,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,

@@ -43,9 +43,7 @@ def list_records(
     remote: RemoteOptions,
     by: Annotated[str | None, typer.Option("--by", metavar="WHO", help="Only acts of this principal.")] = None,
     act: Annotated[str | None, typer.Option("--act", help="Only this act: run.started, pending.answered, ...")] = None,
-    run: Annotated[
-        str | None, typer.Option("--run", help="Only acts on this run.", autocompletion=completion.runs)
-    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only for this run.", autocompletion=completion.runs)] = None,
     limit: LimitOption = 50,
 ) -> None:
     """The recorded acts with their principals, newest first, as a server shows them to an auditor."""

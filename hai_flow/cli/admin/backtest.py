@@ -52,9 +52,7 @@ def backtest(
     limit: Annotated[
         int, typer.Option("--limit", min=0, max=10_000, help="Maximum number of runs to show for each result.")
     ] = 20,
-    tenant: Annotated[
-        str, typer.Option("--tenant", metavar="NAME", help="The tenant of the recorded runs.")
-    ] = "default",
+    tenant: Annotated[str, typer.Option("--tenant", metavar="NAME", help="The tenant of these runs.")] = "default",
     cell: CellOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,

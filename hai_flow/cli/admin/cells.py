@@ -76,11 +76,11 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _.")],
     schema: Annotated[
         str | None,
-        typer.Option("--schema", metavar="NAME", help="The cell's schema. Default: cell_NUMBER; none with --url."),
+        typer.Option("--schema", metavar="NAME", help="The schema. Default: cell_NUMBER; none with --url."),
     ] = None,
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="VARIABLE", help="The variable that holds the URL of the cell's own database."),
+        typer.Option("--url", metavar="VARIABLE", help="The variable with the URL of its database."),
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:

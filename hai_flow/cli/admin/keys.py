@@ -39,10 +39,8 @@ TenantOption = Annotated[str, typer.Option("--tenant", metavar="NAME", help="The
 @app.command()
 def create(
     principal: Annotated[str, typer.Argument(metavar="WHO", help="The principal of the key: user:ann, service:ci.")],
-    role: Annotated[list[str] | None, typer.Option("--role", help="A role of the principal; may be repeated.")] = None,
-    group: Annotated[
-        list[str] | None, typer.Option("--group", help="A group of the principal; may be repeated.")
-    ] = None,
+    role: Annotated[list[str] | None, typer.Option("--role", help="A role; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option("--group", help="A group; may be repeated.")] = None,
     speaks_for: Annotated[
         list[str] | None,
         typer.Option(

@@ -29,7 +29,7 @@ def verify(
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only runs of this tenant.")] = None,
     late: Annotated[
         str | None,
-        typer.Option("--late", metavar="SECONDS", help="Report runs that have waited longer than this for a worker."),
+        typer.Option("--late", metavar="SECONDS", help="Report runs that wait longer for a worker."),
     ] = None,
     pace: Annotated[
         str | None, typer.Option("--pace", metavar="RUNS", help="Maximum number of runs to read in a second.")

@@ -37,9 +37,7 @@ def publish(
     remote: RemoteOptions,
     unrehearsed: Annotated[
         str | None,
-        typer.Option(
-            "--unrehearsed", metavar="REASON", help="Publish without the required rehearsal; the reason is recorded."
-        ),
+        typer.Option("--unrehearsed", metavar="REASON", help="Skip the required rehearsal; recorded."),
     ] = None,
 ) -> None:
     """Publish workflows under the name and version that they declare. A published version never changes: raise its
@@ -177,12 +175,12 @@ def diff(
     remote: RemoteOptions,
     old: Annotated[
         str | None,
-        typer.Argument(metavar="OLD", help="NAME@VERSION of a server, or a file; with --against also a folder."),
+        typer.Argument(metavar="OLD", help="NAME@VERSION of a server, or a file; with --against a folder."),
     ] = None,
     new: Annotated[str | None, typer.Argument(metavar="NEW", help="The newer version, in the same form.")] = None,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="GIT_REF", help="Compare files with this Git commit, in Markdown."),
+        typer.Option("--against", metavar="GIT_REF", help="Compare with this Git commit, in Markdown."),
     ] = None,
 ) -> None:
     """The changes of a version: steps that were added, removed, moved or edited. Files are compared here.

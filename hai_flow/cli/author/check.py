@@ -21,12 +21,8 @@ MANY_FILES: Final = 500
 def validate(
     files: FilesArgument,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"findings": [...]}.')] = False,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Apply certain fixes, such as of misspellings, to the files.")
-    ] = False,
-    no_import: Annotated[
-        bool, typer.Option("--no-import", help="Run no code of the project; only read its source.")
-    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply certain fixes, as of misspellings, to files.")] = False,
+    no_import: Annotated[bool, typer.Option("--no-import", help="Run no project code; only read its source.")] = False,
 ) -> None:
     """Check workflows offline: every mistake at once, with file, line and column."""
     from hai_flow.checking.modules import ModuleFiles

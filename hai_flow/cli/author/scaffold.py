@@ -61,9 +61,7 @@ def new(
     ] = None,
     template: TemplateOption = None,
     recipe: RecipeOption = None,
-    folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The folder for the files.")] = Path(
-        "workflows"
-    ),
+    folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The target folder.")] = Path("workflows"),
 ) -> None:
     """Begin a workflow: NAME.flow.yaml, and its tests beside it in NAME.test.yaml. It is valid as it is.
 
@@ -282,9 +280,7 @@ def grammar(out: OutOption = None) -> None:
 
 
 def skill(
-    folder: Annotated[
-        Path, typer.Option("-o", "--out", metavar="DIR", help="The folder for the skill, which is replaced.")
-    ],
+    folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The skill's folder; it is replaced.")],
 ) -> None:
     """Write the skill with which agents write workflows: a manual, the grammar, and patterns with tests."""
     from hai_flow.authoring.skill import skill_files

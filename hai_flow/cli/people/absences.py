@@ -48,7 +48,7 @@ def add(
     remote: ActingOptions,
     delegate: Annotated[
         str | None,
-        typer.Option("--delegate", metavar="USER", help="The delegate who decides meanwhile. Default: nobody."),
+        typer.Option("--delegate", metavar="USER", help="The delegate meanwhile. Default: nobody."),
     ] = None,
     person: Annotated[
         str | None, typer.Option("--of", metavar="USER", help="The absent person, if not you; for admins.")

@@ -40,14 +40,12 @@ def seed(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow whose question is imitated.")],
     path: Annotated[str, typer.Argument(metavar="PATH", help="The path of the question: pay, each[web]/pay.")],
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why it has to be refused; shown after the decision.")
+        str, typer.Option("--reason", metavar="TEXT", help="Why to refuse it; shown after the decision.")
     ],
     arguments: Annotated[
         str | None, typer.Option("--arguments", metavar="JSON", help="The arguments of the call, all of them.")
     ] = None,
-    evidence: Annotated[
-        str | None, typer.Option("--evidence", metavar="JSON", help="The evidence, for an `approve`.")
-    ] = None,
+    evidence: Annotated[str | None, typer.Option("--evidence", metavar="JSON", help="An approve's evidence.")] = None,
     form: Annotated[
         str | None, typer.Option("--form", metavar="JSON", help="Replaces a form that is filled in from the run.")
     ] = None,
@@ -58,13 +56,11 @@ def seed(
     ] = None,
     requester: Annotated[
         str | None,
-        typer.Option(
-            "--requester", metavar="WHO", help="The requester to show. Default: that of the imitated question."
-        ),
+        typer.Option("--requester", metavar="WHO", help="The requester to show. Default: the real one."),
     ] = None,
     within: Annotated[
         str | None,
-        typer.Option("--within", metavar="DURATION", help="Ask at a random moment within this time: 8h. Default: now."),
+        typer.Option("--within", metavar="DURATION", help="Ask at random within this time. Default: now."),
     ] = None,
 ) -> None:
     """Ask people a question that they have to refuse. An approval has no effect. For admins."""

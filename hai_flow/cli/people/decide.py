@@ -88,12 +88,8 @@ def decide(
         str | None, typer.Option("--values", metavar="JSON", help="The values of the form; @PATH uploads a file.")
     ] = None,
     edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Changed arguments of the call.")] = None,
-    result: Annotated[
-        str | None, typer.Option("--result", metavar="JSON", help="The result of a frontend tool.")
-    ] = None,
-    error: Annotated[
-        str | None, typer.Option("--error", metavar="TEXT", help="Why the frontend tool has no result.")
-    ] = None,
+    result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="The frontend tool's result.")] = None,
+    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why the tool has no result.")] = None,
     on_behalf_of: Annotated[
         str | None, typer.Option("--for", metavar="USER", help="The person who has delegated to you.")
     ] = None,

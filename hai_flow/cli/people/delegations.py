@@ -20,9 +20,7 @@ _NOT_THERE = ("delegation_unknown", "right_missing")
 @app.command("list")
 def list_delegations(
     remote: ActingOptions,
-    everybody: Annotated[
-        bool, typer.Option("--all", help="Delegations of all people of the tenant, for admins.")
-    ] = False,
+    everybody: Annotated[bool, typer.Option("--all", help="Delegations of all people, for admins.")] = False,
 ) -> None:
     """The delegations that have not ended: from you and to you, or with --all those of everybody."""
 

@@ -40,9 +40,7 @@ def get(
 @app.command()
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The receipt.")],
-    key: Annotated[
-        Path, typer.Option("--key", metavar="FILE", help="The public keys, from GET /.well-known/jwks.json.")
-    ],
+    key: Annotated[Path, typer.Option("--key", metavar="FILE", help="Public keys, from GET /.well-known/jwks.json.")],
     as_json: JsonOption = False,
 ) -> None:
     """Verify a receipt without a server. Exits with 1 and names the part that is wrong, if one is."""

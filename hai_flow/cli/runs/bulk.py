@@ -33,14 +33,10 @@ def bulk(
     created_before: Annotated[
         str | None, typer.Option("--created-before", metavar="TIME", help="Only runs created before this time.")
     ] = None,
-    error: Annotated[
-        str | None, typer.Option("--error", metavar="CODE", help="Only runs that failed with this code.")
-    ] = None,
+    error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="Only failures with this code.")] = None,
     expect: Annotated[
         int | None,
-        typer.Option(
-            "--expect", min=0, metavar="N", help="The expected number of runs; without it they are only listed."
-        ),
+        typer.Option("--expect", min=0, metavar="N", help="The expected number. Default: only list them."),
     ] = None,
     reason: ReasonOption = "",
 ) -> None:

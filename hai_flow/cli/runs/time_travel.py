@@ -41,9 +41,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what wo
 def replay(
     run: RunArgument,
     remote: RemoteOptions,
-    speed: Annotated[
-        float, typer.Option("--speed", min=0.001, help="The speed, as a multiple of the original.")
-    ] = 10.0,
+    speed: Annotated[float, typer.Option("--speed", min=0.001, help="Speed, as a multiple of the original.")] = 10.0,
     gap: Annotated[float, typer.Option("--gap", min=0.0, max=60.0, help="The longest pause, in seconds.")] = 2.0,
     from_: FromOption = None,
     to: ToOption = None,
