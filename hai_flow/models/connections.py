@@ -109,7 +109,7 @@ class Connections:
 
         if self._pool is None and self._client is None:
             tls = httpx2.create_ssl_context()
-            if getproxies():
+            if not getproxies().keys().isdisjoint(("http", "https", "all")):
                 limits = httpx2.Limits(
                     max_connections=None, max_keepalive_connections=KEPT_MAX, keepalive_expiry=KEPT_SECONDS
                 )
