@@ -573,6 +573,7 @@ async def test_an_admin_of_the_deployment_sets_the_cells_of_new_threads_by_rest(
 # --- a cell that is away ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 async def test_a_cell_that_is_away_is_missing_in_lists_and_only_its_runs_are_503(
     postgres_server: Server, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,6 +176,7 @@ def test_a_child_that_fails_takes_its_open_question_along(http: Checked) -> None
     assert left not in [each["id"] for each in http.get("/v1/pendings").json()["items"]]
 
 
+@pytest.mark.costly
 def test_fifty_children_of_a_loop_ask_and_are_answered_in_any_order(http: Checked) -> None:
     root = start(http, "fifty", items=[f"i{n}" for n in range(50)])
     questions = asked(http, root["id"], 50)

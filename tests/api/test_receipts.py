@@ -265,6 +265,7 @@ def test_a_stranger_finds_neither_question_nor_receipt(house: House, edited: str
     assert (answer.status_code, answer.json()["code"]) == (404, "pending_unknown")
 
 
+@pytest.mark.costly
 def test_random_decisions_are_proven_by_their_receipts(house: House, tmp_path: Path) -> None:
     chance, receipts = random.Random(11), list[str]()
     for _ in range(RUNS):

@@ -266,6 +266,7 @@ def test_pages_have_no_gap_and_nothing_twice_while_runs_are_started(http: Checke
     }
 
 
+@pytest.mark.costly
 def test_open_pendings_are_listed_in_pages(http: Checked) -> None:
     run = start(http, "release")
     opened = {each["id"] for each in wait_for_pendings(http, run["id"], 2)}

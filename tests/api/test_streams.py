@@ -204,6 +204,7 @@ def no_streams(http: httpx2.Client) -> None:
     raise AssertionError(f"{open_streams(http)} streams are still open")
 
 
+@pytest.mark.costly
 def test_two_hundred_clients_that_come_and_go_leave_nothing(server: ServerProcess, http: httpx2.Client) -> None:
     client = HaiClient(server.url, workflow="cleanup")
     question = user()

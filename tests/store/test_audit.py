@@ -295,6 +295,7 @@ async def tamper(eye: Connection, chance: random.Random) -> str:
     return statement
 
 
+@pytest.mark.costly
 async def test_of_a_thousand_random_changes_a_thousand_are_found(db: Database, eye: Any) -> None:
     run_id = uuid4()
     await win(db, birth(run_id, audit=[row() for _ in range(COUNT)]))

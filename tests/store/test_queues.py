@@ -93,6 +93,7 @@ async def test_the_next_due_run_is_known_for_chosen_queues_and_all_but_some(db: 
     assert await leases.next_wake(db.engine, ["gpu", "default"], but=True) is None
 
 
+@pytest.mark.costly
 async def test_what_waits_in_other_queues_costs_a_claim_nothing(db: Database) -> None:
     """By the rows that the statements read, among as many of another queue as make a scan tempting."""
     me, gone = await worker(db), await worker(db)
