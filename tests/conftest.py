@@ -10,7 +10,7 @@ import os
 import sys
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,6 @@ from tests.support.examples import (
     CASES_MIN,
     CASES_SHARE,
     COSTLY,
-    COSTLY_MIN,
-    COSTLY_SHARE,
     QUICK,
     QUICK_MAX,
     ROWS_MIN,
@@ -35,6 +33,7 @@ from tests.support.examples import (
     SEED,
     SLOW,
     draw,
+    draw_costly,
     examples,
 )
 from tests.support.identities import KEYS
@@ -148,18 +147,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)  # of what `-k` and the like have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    stored = dict.fromkeys(item for item in items if _needs_database(item))
     costly = [item for item in items if item.get_closest_marker(COSTLY)]
+    stored = [item for item in items if _needs_database(item)]
     passed_over = set[pytest.Item]()
     if config.getoption("quick"):
         passed_over = {*stored, *costly, *(item for item in items if item.get_closest_marker(SLOW))}
-    if _is_whole(config):
-        passed_over |= _not_drawn([*stored], _table_of, ROWS_MIN, ROWS_SHARE)
         # What holds for the project as a whole lies outside of the folders, and is tried each time.
-        cases = [item for item in items if item not in passed_over and item.path.parent != TESTS and item not in stored]
-        passed_over |= _not_drawn(cases, _table_of, CASES_MIN, CASES_SHARE)
-        costly = [item for item in costly if item not in passed_over]
-        passed_over |= _not_drawn(costly, _folder_of, COSTLY_MIN, COSTLY_SHARE)
+        cases = [item for item in items if item not in passed_over and item.path.parent != TESTS]
+        if _is_whole(config):
+            passed_over |= set(cases).difference(draw(cases, _table_of, CASES_MIN, CASES_SHARE))
+    elif _is_whole(config):
+        rows = [item for item in stored if not item.get_closest_marker(COSTLY)]  # each is drawn once
+        passed_over = {*costly, *rows}.difference(
+            draw_costly(costly, _table_of, _folder_of), draw(rows, _table_of, ROWS_MIN, ROWS_SHARE)
+        )
     config.hook.pytest_deselected(items=[item for item in items if item in passed_over])
     # The long ones first: at the end, the processes wait for the last test of each.
     items[:] = sorted((item for item in items if item not in passed_over), key=lambda item: not _is_long(item))
@@ -171,18 +172,12 @@ def _is_long(item: pytest.Item) -> bool:
     return item.path.parent == TESTS or folder in OVER_DATABASES
 
 
-def _not_drawn(
-    items: list[pytest.Item], table_of: Callable[[pytest.Item], str], least: int, share: int
-) -> set[pytest.Item]:
-    return set(items).difference(draw(items, table_of, least, share))
-
-
 def _table_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _folder_of(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0].rpartition("/")[0]
+def _folder_of(table: str) -> str:
+    return table.partition("::")[0].rpartition("/")[0]
 
 
 def pytest_collection_finish() -> None:

@@ -104,6 +104,19 @@ def test_a_days_rows_are_some_of_a_large_table_and_all_of_a_small_one(
     assert draw(1) == rows
 
 
+def test_each_row_of_costly_tables_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a table of many rows stands beside many tables, as the days of both go round."""
+    rows = [(f"{folder}/{table}", n) for folder in "ab" for table in range(17) for n in range(1 + 3 * table)]
+    monkeypatch.setattr(examples, "NIGHTLY", False)
+    monkeypatch.delenv("TEST_ROWS", raising=False)
+    days = []
+    for seed in range(20_800, 20_800 + 24 * examples.COSTLY_SHARE):
+        monkeypatch.setattr(examples, "SEED", seed)
+        days.append(examples.draw_costly(rows, lambda row: row[0], lambda table: table[0]))
+    assert {row for drawn in days for row in drawn} == set(rows)
+    assert max(map(len, days)) <= len(rows) / 20
+
+
 @pytest.mark.parametrize(
     ("source", "worker", "whole"),
     [("TESTPATHS", {}, True), ("ARGS", {}, False), ("ARGS", {"whole": True}, True), ("ARGS", {"whole": False}, False)],

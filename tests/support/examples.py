@@ -1,8 +1,8 @@
 """How often something is tried that chance decides: a few times in the suite, more each night (`TEST_NIGHTLY=1`).
 
 Of tables the suite tries some rows, the next ones each day, so that every row has its turn: `TEST_SEED` repeats
-a day's, `TEST_ROWS=all` tries all. A module draws them with `sample`; `tests/conftest.py` draws those of other tables,
-and some of the costly tests of each folder (`draw`), unless somebody has named files.
+a day's, `TEST_ROWS=all` tries all. A module draws them with `sample`; `tests/conftest.py` draws those of tables over
+a database (`draw`), and some of the costly tests of each folder, unless somebody has named files.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ T = TypeVar("T")
 QUICK = "quick"
 QUICK_MAX = 20
 SUITE_MAX: Final = 30
-CASES_MIN: Final = 4  # of a table
-CASES_SHARE: Final = 8  # or one of so many, where that is more
 ROWS_MIN: Final = 1  # of a table over a database
-ROWS_SHARE: Final = 24
+ROWS_SHARE: Final = 24  # or one of so many, where that is more
+CASES_MIN: Final = 4  # of a table without one, in the inner loop
+CASES_SHARE: Final = 8
 COSTLY: Final = "costly"  # the mark of a test that takes seconds of a processor
-COSTLY_MIN: Final = 1  # of a folder
+COSTLY_MIN: Final = 1  # of the costly tables of a folder
 COSTLY_SHARE: Final = 8
 SLOW: Final = "slow"  # the mark of a test that the inner loop leaves out
 NIGHTLY: Final = bool(os.environ.get("TEST_NIGHTLY"))
@@ -48,25 +48,37 @@ def by_night(night: T, day: T) -> T:
     return night if NIGHTLY else day
 
 
-def sample(rows: Iterable[T], count: int, salt: str = "") -> list[T]:
-    """All rows in the nightly run and for mutants; in the suite `count` of them, in their order, others each day.
-    `salt`: of what the rows are, where others are drawn for each."""
+def sample(rows: Iterable[T], count: int, salt: str = "", days: int = 1) -> list[T]:
+    """All rows in the nightly run and for mutants; in the suite `count` of them, in their order, others after so many
+    `days`. `salt`: of what the rows are, where others are drawn for each."""
     every = list(rows)
     if NIGHTLY or os.environ.get("TEST_ROWS") == "all" or count >= len(every):
         return every
     places = list(range(len(every)))
     random.Random(salt).shuffle(places)
-    start = SEED * count
+    start = SEED // days * count
     return [every[place] for place in sorted(places[(start + step) % len(every)] for step in range(count))]
 
 
-def draw(rows: Iterable[T], table_of: Callable[[T], str], least: int, share: int) -> list[T]:
+def draw(rows: Iterable[T], table_of: Callable[[T], str], least: int, share: int, days: int = 1) -> list[T]:
     """The rows of all tables, as `sample` draws `least` of each, or one of `share`, where that is more."""
+    return [
+        row
+        for name, table in _group(rows, table_of).items()
+        for row in sample(table, max(least, math.ceil(len(table) / share)), salt=name, days=days)
+    ]
+
+
+def draw_costly(rows: Iterable[T], table_of: Callable[[T], str], folder_of: Callable[[str], str]) -> list[T]:
+    """Some tables of each folder, and some rows of those. A table has its turn at least once in COSTLY_SHARE days, and
+    other rows at each turn: with those of each day, some rows would never meet the days of their table."""
+    tables = _group(rows, table_of)
+    today = draw(tables, folder_of, COSTLY_MIN, COSTLY_SHARE)
+    return draw([row for name in today for row in tables[name]], table_of, ROWS_MIN, ROWS_SHARE, COSTLY_SHARE)
+
+
+def _group(rows: Iterable[T], table_of: Callable[[T], str]) -> dict[str, list[T]]:
     tables: defaultdict[str, list[T]] = defaultdict(list)
     for row in rows:
         tables[table_of(row)].append(row)
-    return [
-        row
-        for name, table in tables.items()
-        for row in sample(table, max(least, math.ceil(len(table) / share)), salt=name)
-    ]
+    return tables
