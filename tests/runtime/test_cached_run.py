@@ -15,10 +15,19 @@ from hypothesis import strategies as st
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.commit.cached_run import LOSSES_BEFORE_LOCK, STATE_OVERHEAD_BYTES, CachedRun, IllegalTransition
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.queues import Cache
 from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.commit.entries import CommandRow, CommitResult
 from hai_flow.store.runs.logs import Loaded
+from tests.support.runs import Play
 
+AGENT = """\
+tools: {web: {python: acme.web, effect: read}}
+models: {smart: {use: smart}}
+steps:
+  - {id: chat, agent: {model: smart, prompt: Do it., tools: [web.search]}}
+"""
 RUN, TENANT, ME = UUID(int=1), UUID(int=2), 7
 PLAN: Any = object()
 STATE = RunState(str(RUN), seq=3)
@@ -210,3 +219,21 @@ def test_after_three_losses_or_a_held_row_the_next_decision_locks_once() -> None
     assert not run.must_lock
     run.demand_lock()
     assert run.must_lock
+
+
+def test_conversations_of_agents_count_in_the_cache_until_their_agent_ends() -> None:
+    play = Play(AGENT)
+    call = {"id": "a", "name": "web.search", "args": "{}", "effect": "read"}
+    play.succeed("chat[0]/model", {"text": "", "calls": [call]})
+    play.succeed("chat[0]/call[web.search-1]/web.search", ["\u4e00" * 40_000])  # two bytes a character
+    cache = Cache(400_000)
+    committer = cast(Committer, SimpleNamespace(cache=cache))
+    runs = [cache.add(CachedRun(UUID(int=number), TENANT, play.state, play.plan)) for number in range(10)]
+    for run in runs:
+        assert Committer.talk(committer, run, play.plan, play.state, "chat[1]/model").exchanges[0].size > 80_000
+        assert cache.bytes == sum(each.bytes for each in cache) <= 400_000
+    assert list(cache) == runs[-4:], "the others have made room"
+    play.succeed("chat[1]/model", {"text": "Done.", "calls": []})
+    in_hand(run).advance(play.state, None, 1.0)
+    cache.weigh(run)
+    assert run.bytes == STATE_OVERHEAD_BYTES

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from sys import getsizeof
 from typing import Any, Final
 
 import msgspec
@@ -34,13 +35,15 @@ NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong
 class Exchange(msgspec.Struct, frozen=True):
     """One answer of a model, and the results of its calls by their ids, as the next request shows them to the model.
     `before`: messages that people wrote since the answer before this one, beside their decisions. `sources`: the states
-    that it was read from, by the paths of their steps (None: the step has none)."""
+    that it was read from, by the paths of their steps (None: the step has none). `size`: bytes of the results in
+    memory."""
 
     number: int  # of its iteration
     answer: Mapping[str, Json]
     results: tuple[tuple[str, str], ...]
     before: tuple[ModelMessage, ...] = ()
     sources: tuple[tuple[str, StepState | None], ...] = ()
+    size: int = 0
 
     def is_current(self, state: RunState) -> bool:
         """Whether it would be read from the state as it is: states of steps are never changed, but replaced."""
@@ -268,7 +271,8 @@ def _exchange(plan: Plan, state: RunState, iteration: str, number: int) -> Excha
         called = [call_path(plan, iteration, key) for key in keys_of(answer)]
         results = [(call["id"], _result(call, state.steps.get(path))) for call, path in zip(calls, called, strict=True)]
     sources = tuple((path, state.steps.get(path)) for path in (f"{iteration}/model", f"{iteration}/call", *called))
-    return Exchange(number, answer, tuple(results), sources=sources)
+    size = sum(getsizeof(text) for _, text in results)
+    return Exchange(number, answer, tuple(results), sources=sources, size=size)
 
 
 def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:

@@ -461,8 +461,15 @@ class CachedRun:
 
     def weigh(self) -> int:
         """Count the run by the size of its state, nearly: its last snapshot and the log since. To measure it would cost
-        as much as a snapshot; those come often enough that this is at most about twice as much. Return the growth."""
+        as much as a snapshot; those come often enough that this is at most about twice as much. The conversations of
+        its agents count too; that of an agent whose step is over is dropped. Return the growth."""
         size = STATE_OVERHEAD_BYTES + self._snapshot_bytes + self._log_bytes
+        for agent, conversation in tuple(self._talks.items()):
+            step_state = self._state.steps.get(agent)
+            if step_state is None or step_state.outcome is not None:
+                del self._talks[agent]
+            else:
+                size += sum(exchange.size for exchange in conversation.exchanges)
         growth = size - self._bytes
         self._bytes = size
         return growth

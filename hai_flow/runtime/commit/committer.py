@@ -31,6 +31,7 @@ from hai_flow.engine.decision import Decision
 from hai_flow.engine.draft import Sources, ToolSchemas, know_no_schema, pin_nothing
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.agents import Talk
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import is_large, run_beside_loop, run_by_work
@@ -227,6 +228,12 @@ class Committer(Service):
     def peek(self, run_id: UUID) -> CachedRun | None:
         """The run as this process knows it, however old that is."""
         return self.cache.get(run_id)
+
+    def talk(self, run: CachedRun, plan: Plan, state: RunState, answer: str) -> Talk:
+        """See `CachedRun.talk`. The conversation counts in the cache from now on."""
+        conversation = run.talk(plan, state, answer)
+        self.cache.weigh(run)
+        return conversation
 
     def refresh(self, run_id: UUID, tenant: UUID | None = None) -> None:
         """Load the run's tail: another process has moved it, or this one holds it and does not know it yet."""

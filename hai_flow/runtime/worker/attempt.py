@@ -34,7 +34,7 @@ from hai_flow.engine.state.ids import derive_display_call_id, derive_model_call_
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.state.tracing import TracePosition, derive_attempt_place, place_of
-from hai_flow.engine.steps.agents import call_path
+from hai_flow.engine.steps.agents import Talk, call_path
 from hai_flow.engine.steps.still import find_gate_behind_loss, find_gate_to_check
 from hai_flow.engine.steps.tool_calls import build_prediction, display_name, encode_grown_piece, encode_grown_start
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
@@ -73,9 +73,12 @@ LONG_LOG_EVENTS: Final = 25_000  # a run with a longer log commits its text as s
 
 
 class Reporting(Protocol):
-    """The door for the text and the progress of attempts, and the database's clock (`Committer`)."""
+    """The door for the text and the progress of attempts, their conversations, and the database's clock
+    (`Committer`)."""
 
     def stream(self, run: CachedRun, chunks: Iterable[Streamed]) -> None: ...
+
+    def talk(self, run: CachedRun, plan: Plan, state: RunState, answer: str) -> Talk: ...
 
     def now_ms(self) -> int: ...
 
@@ -271,7 +274,7 @@ class RunningAttempt:
                     registry.offered, from_disk=plan.from_disk, workflow=plan.name, tenant=attempt.tenant, pins=pins
                 )
                 recall = partial(self._stage.answer_of, partial(self._stage.thread_messages.before, run))
-                conversation = partial(run.talk, plan, run.state, path)
+                conversation = partial(self._stage.committer.talk, run, plan, run.state, path)
                 attempt = msgspec.structs.replace(attempt, talk=conversation, recall=recall, offered=offered)
             output = await registry.runner_of(step).perform(attempt, self)
             if self.transaction is not None:
