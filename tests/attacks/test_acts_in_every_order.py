@@ -26,6 +26,7 @@ from hai_flow.runtime.retention.policy import Retention
 from hai_flow.runtime.retention.prune import Pruned, Pruning
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
+from hai_flow.store.people import rules
 from hai_flow.store.postgres.database import SETTINGS, Deadlines, Session, connect
 from tests.attacks.test_two_acts_at_once import all_at_rest, has_paid, is_now
 from tests.runtime.conftest import Connection, runtimes_over
@@ -513,6 +514,27 @@ async def test_an_answer_under_a_freeze_is_paid_once_and_after_the_thaw(
         await world.verify()
 
     assert await in_every_order(world, monkeypatch, held, other, check, begin=world.begin) >= 2
+
+async def test_a_freeze_that_its_process_can_not_read_back_is_in_force_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is committed: who is told to send it again has frozen twice, and one thaw is not enough."""
+    await world.publish()
+    await world.begin()
+    list_tools, failures = rules.list_tools, [OSError("no way")]
+
+    async def list_sometimes(connection: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await list_tools(connection)
+
+    monkeypatch.setattr(rules, "list_tools", list_sometimes)
+    frozen = await freeze(world, world.http[0])
+    assert (frozen.status_code, failures) == (201, [])
+    assert (await world.approve(world.http[0])).status_code == 200
+    assert not await has_paid(world.http[0], world.run)
+    assert (await world.http[0].post(f"/v1/freezes/{frozen.json()['id']}/thaw")).status_code == 200
+    await until(lambda: is_now(world.http[0], world.run, "finished"))
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------

@@ -95,6 +95,15 @@ class Freezes(Service):
         else:
             self.note_version(due.freezes)
 
+    async def obey(self) -> None:
+        """Take in what was just committed. Where that can't be read now, nothing begins in this process until it is: the
+        act has succeeded, and whoever is told otherwise repeats it."""
+        try:
+            await self.read()
+        except FAILURES as error:
+            log.warning("freezes_not_read", error=str(error) or repr(error))
+            self.note_version(self._newest + 1)
+
     async def _start(self) -> None:
         await self.read()
         self._keep(self._run, "freezes")

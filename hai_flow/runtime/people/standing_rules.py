@@ -286,7 +286,7 @@ class StandingRules(Service):
             details = {"voters": [voter.id for voter in voters], "digest": row.digest, "why": refusal}
             record = new_row(act, by, details, subject=f"rule:{row.id}")
             await audit.write(connection, tenant, [record], run_id=message.run_id)
-        await self._committer.freezes.read()
+        await self._committer.freezes.obey()
         self._committer.hints.add_tenant(tenant)
 
 

@@ -105,7 +105,7 @@ async def thaw(freeze_id: str, access: CurrentAccess) -> dict[str, Any]:
 async def _obey(access: Access) -> None:
     """Let this process know at once; the others hear of it from their next commit or pulse."""
     for runtime in access.cells.runtimes():
-        await runtime.freezes.read()
+        await runtime.freezes.obey()
     access.hint_lists()
 
 

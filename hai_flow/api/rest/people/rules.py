@@ -191,7 +191,7 @@ async def revoke_rule(rule_id: str, body: RevocationBody, access: CurrentAccess)
             await seat.record(connection, "rule.revoked", subject=f"rule:{row.id}", **details)
     await access.repeat()
     for cell in access.everywhere:
-        await cell.runtime.freezes.read()
+        await cell.runtime.freezes.obey()
         ended = await store.find_rule(cell.pool, access.tenant, row.id)
         if ended is not None and ended.ended_at is None:
             raise Rejected(503, "cell_away", "one of the tenant's cells did not hear of it: send the request again.")
