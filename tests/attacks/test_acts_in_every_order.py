@@ -515,6 +515,7 @@ async def test_an_answer_under_a_freeze_is_paid_once_and_after_the_thaw(
 
     assert await in_every_order(world, monkeypatch, held, other, check, begin=world.begin) >= 2
 
+
 async def test_a_freeze_that_its_process_can_not_read_back_is_in_force_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

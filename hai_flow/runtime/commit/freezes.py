@@ -96,8 +96,8 @@ class Freezes(Service):
             self.note_version(due.freezes)
 
     async def obey(self) -> None:
-        """Take in what was just committed. Where that can't be read now, nothing begins in this process until it is: the
-        act has succeeded, and whoever is told otherwise repeats it."""
+        """Take in what was just committed. Where that can't be read now, nothing begins in this process until it is:
+        the act has succeeded, and whoever is told otherwise repeats it."""
         try:
             await self.read()
         except FAILURES as error:
