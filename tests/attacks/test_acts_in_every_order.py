@@ -20,6 +20,7 @@ import pytest
 import pytest_asyncio
 
 from hai_flow.api.app import create_app
+from hai_flow.api.requests.access import Access
 from hai_flow.runtime.ops.verify import VerifiedRuns, Verifying, verify
 from hai_flow.runtime.retention.archive import Archive, restore
 from hai_flow.runtime.retention.policy import Retention
@@ -665,3 +666,20 @@ async def test_an_elicitation_that_two_people_answer_at_once_has_one_answer(
 
     acts = (elicit, decide) if which.startswith("the client") else (decide, elicit)
     assert await in_every_order(world, monkeypatch, *acts, check, begin=begin) >= 2
+
+
+async def test_a_call_over_mcp_whose_wait_the_database_ends_names_its_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is stored: who is told that nothing is known, and has no key for it, starts another one."""
+    await world.publish()
+    caller = Caller(httpx2.Client(), {})
+
+    async def lose_connection(*_: object) -> None:
+        raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+
+    monkeypatch.setattr(Access, "state", lose_connection)
+    body = caller.request("tools/call", {"name": world.name, "arguments": {}})
+    caller.answered = await world.http[0].post("/mcp", **body)
+    run = caller.message()["result"]["structuredContent"]["run_id"]
+    await until(lambda: is_now(world.http[0], run, "waiting"))

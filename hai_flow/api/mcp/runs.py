@@ -28,6 +28,7 @@ from hai_flow.errors import Rejected, describe_findings
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.store.catalog.workflows import WorkflowSummary
+from hai_flow.store.postgres.error_classes import FAILURES, passing
 from hai_flow.wire.dialects.dialect import list_misplaced_members
 from hai_flow.wire.mcp import Question, RunView, result_of
 
@@ -100,7 +101,8 @@ async def settle(
     is_enough: Callable[[RunView], bool] = lambda run: run.is_at_rest, known: RunView | None = None,
 ) -> tuple[Access, RunView]:  # fmt: skip
     """The run as soon as nothing more happens of its own accord (or `is_enough`), at most so many seconds later. Where
-    the server has no place for one more follower, the run as it is now. `known`: the run as it was read just now."""
+    the server has no place for one more follower, the run as it is now; where the database goes away, as it was at
+    first. `known`: the run as it was read just now."""
     access, run = await look(access, run_id) if known is None else (access, known)
     if is_enough(run) or seconds <= 0:
         return access, run
@@ -111,8 +113,13 @@ async def settle(
             await progress(news[1])
         return news
 
-    news = await access.wait_until(run.state, seconds, look_again, lambda news: is_enough(news[1]))
-    return news or await look(access, run_id)
+    try:
+        news = await access.wait_until(run.state, seconds, look_again, lambda news: is_enough(news[1]))
+        return news or await look(access, run_id)
+    except FAILURES as error:
+        if not passing(error):
+            raise
+        return access, run  # who started it here is told its id: without that they would start another one
 
 
 async def settle_or(
