@@ -28,6 +28,7 @@ from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import Entry
 from hai_flow.store.messaging.hints import OWN
+from hai_flow.store.runs import logs
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialects.dialect import Dialect, Profile
 from hai_flow.wire.dialects.log import LOG, LogEncoder
@@ -581,3 +582,33 @@ def test_changes_of_the_state_are_encoded_beside_the_loop_for_masks() -> None:
     assert masked.is_slow_to_encode(changed)
     assert not whole.is_slow_to_encode(changed)
     assert not masked.is_slow_to_encode((e.TimerFired(at=1, path="pause", kind="wait"),))
+
+
+async def test_a_load_in_flight_is_nobody_s_who_asks_behind_a_commit(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    real, loads, go_on = logs.load_run_at, 0, asyncio.Event()
+
+    async def counted(*given: Any) -> Any:
+        nonlocal loads
+        loads += 1
+        loaded = await real(*given)
+        await go_on.wait()
+        return loaded
+
+    monkeypatch.setattr(logs, "load_run_at", counted)
+    first = asyncio.create_task(state_of(runtime, run_id))
+    await until(lambda: loads)
+    await nudge(runtime, run_id, 0)
+    later = [asyncio.create_task(state_of(runtime, run_id)) for _ in range(100)]
+    await until(lambda: runtime.fanout._states._next)
+    go_on.set()
+    before, behind = await first, await asyncio.gather(*later)
+    assert {each.status for each in behind} == {"paused"}
+    assert (loads, before.seq + 1) == (2, behind[0].seq)
+    following = [asyncio.create_task(anext(follow(runtime, state))) for state in (before, behind[0])]
+    assert [piece.seq for piece in await following[0]] == [behind[0].seq]
+    await terminate(runtime, run_id)
+    assert (await following[1])[0].seq == behind[0].seq + 1

@@ -8,6 +8,7 @@ loop. One that can take nothing just now is behind when it comes back. Rules (do
 * nothing is shown that is not committed; after an unknown outcome nothing is published, it is read;
 * a feed accepts only what begins right after its head; anything else makes it read, once for all followers;
 * a follower attaches first and then reads the log up to the feed's head, so nothing falls between;
+* followers that come at once share a load and a read that begin after all of them have asked;
 * an encoder starts from a state at any seq and is a function of (state, event): its bytes can be shared;
 * a ring forgets its oldest pieces beyond its size; a slower follower is closed and comes back with its cursor.
 """
@@ -21,7 +22,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -32,6 +33,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Unreadable
 from hai_flow.primitives.beside_loop import WORK_FOR, run_beside_loop, run_by_size
 from hai_flow.runtime.base.service import Service, wait_at_most
+from hai_flow.runtime.base.single_flight import Together
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.hints import RunNotice
@@ -48,9 +50,12 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 READ_ROWS: Final = 200
+DECODED_FOR_ALL_BYTES: Final = 256 * 1024  # of a page of the log: its events take some times as much
 LEAVES_WITHIN_SECONDS: Final = 1.0  # a follower that leaves waits so long for the answer that it has asked for
 NOTIFIED_IN_COMMIT: Final = 4  # followers that are notified before anything else happens, where that is all to notify
 NOTIFIED_AT_ONCE: Final = 200  # followers in one turn of the loop: some milliseconds, in which nothing else happens
+
+_LogPage: TypeAlias = list[tuple[logs.LogRow, Sequence[e.Event] | None]]
 
 
 class FanoutConfig(msgspec.Struct, frozen=True):
@@ -314,6 +319,11 @@ class Fanout(Service):
         self.committer = committer
         self.config = config or FanoutConfig()
         self._feeds: dict[UUID, _Feed] = {}
+        # Many come back at once where a server has restarted: for each of them, the state and the log are the same.
+        self._states: Together[tuple[Pool, UUID, UUID, int], RunState | None] = Together(
+            lambda key: state_at(database, key[1], key[2], key[3], key[0])
+        )
+        self._pages: Together[tuple[UUID, int], _LogPage] = Together(lambda key: self._read_page(*key))
         self._hinted: set[UUID] = set()
         self._wake = asyncio.Event()
         self._woke = False  # a ring has been woken in this turn of the loop, before its end
@@ -521,8 +531,11 @@ class Fanout(Service):
     async def state_at(
         self, tenant: UUID, run_id: UUID, seq: int, reads: Pool | None = None, history: History | None = None
     ) -> RunState | None:
-        """See the function `state_at`."""
-        return await state_at(self.database, tenant, run_id, seq, reads, history)
+        """See the function `state_at`. Those who ask at once share the state; the caller decides how much of it each
+        may see."""
+        if history is not None:
+            return await state_at(self.database, tenant, run_id, seq, reads, history)
+        return await self._states.get((reads or self.database.api, tenant, run_id, seq))
 
     def follow(
         self,
@@ -557,10 +570,10 @@ class Fanout(Service):
             while unsure or feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
                 unsure = False
                 moved = feed.moved
-                rows = await self._log_behind(run_id, seq)
+                rows = await self._pages.get((run_id, seq))
                 read: list[StreamItem] = []
-                for row in rows:
-                    read += await run_by_size(len(row.events), _read_row, encoder, row, seq, run_id, dialect)
+                for row, events in rows:
+                    read += await run_by_size(len(row.events), _read_row, encoder, row, events, seq, run_id, dialect)
                     seq = read[-1].seq if read else seq
                     if read and read[-1].terminal:
                         yield read if last is None else [*read[:-1], last(read[-1])]
@@ -580,6 +593,13 @@ class Fanout(Service):
                         self._read_later(feed)
                         await moved.wait()
             following.place = RingSubscription(self, self._ring(feed, dialect, profile, encoder, seq), seq, last)
+
+    async def _read_page(self, run_id: UUID, seq: int) -> _LogPage:
+        """Rows of the log after `seq`, with their events where these are few enough for all who asked at once."""
+        rows = await self._log_behind(run_id, seq)
+        if sum(len(row.events) for row in rows) > DECODED_FOR_ALL_BYTES:
+            return [(row, None) for row in rows]
+        return [(row, await run_by_size(len(row.events), e.decode_events, row.events)) for row in rows]
 
     async def _log_behind(self, run_id: UUID, seq: int) -> list[logs.LogRow]:
         async with self.database.api.acquire() as connection:
@@ -650,10 +670,12 @@ def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Di
     return item_of_event(dialect, encoder.encode(event), seq, run_id)
 
 
-def _read_row(encoder: Encoder, row: logs.LogRow, seq: int, run_id: UUID, dialect: Dialect) -> list[StreamItem]:
-    """The pieces of a row's events behind `seq`, up to a terminal one."""
+def _read_row(
+    encoder: Encoder, row: logs.LogRow, events: Sequence[e.Event] | None, seq: int, run_id: UUID, dialect: Dialect
+) -> list[StreamItem]:
+    """The pieces of a row's `events` (None: to be decoded) behind `seq`, up to a terminal one."""
     pieces: list[StreamItem] = []
-    for each in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
+    for each in (e.decode_events(row.events) if events is None else events)[seq + 1 - row.first_seq :]:
         pieces.append(_piece(encoder, seq + len(pieces) + 1, each, run_id, dialect))
         if pieces[-1].terminal:
             break

@@ -13,6 +13,7 @@ the session. BEGIN, SET, the statement and COMMIT would be four trips.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -35,26 +36,27 @@ CROSS JOIN LATERAL (SELECT asked.* FROM (
 """
 
 
+@dataclass(frozen=True, slots=True)
 class Reads:
-    """The requests of one tenant read with this in place of a pool: queries alone, each a transaction of its own."""
+    """The requests of one tenant read with this in place of a pool: queries alone, each a transaction of its own. Two
+    of the same database and tenant are equal: requests that ask the same at once share the answer."""
 
-    def __init__(self, database: Database, tenant: UUID) -> None:
-        self._database = database
-        self._tenant = str(tenant)
+    database: Database
+    tenant: UUID
 
     async def fetch(self, query: str, *given: Any) -> list[asyncpg.Record]:
-        pool = await self._database.make_row_secured_pool()
-        return await pool.fetch(wrap_in_role(query, len(given)), *given, self._tenant)
+        pool = await self.database.make_row_secured_pool()
+        return await pool.fetch(wrap_in_role(query, len(given)), *given, str(self.tenant))
 
     async def fetchrow(self, query: str, *given: Any) -> asyncpg.Record | None:
         """The first row of the query; None: there is no row."""
-        pool = await self._database.make_row_secured_pool()
-        return await pool.fetchrow(wrap_in_role(query, len(given)), *given, self._tenant)
+        pool = await self.database.make_row_secured_pool()
+        return await pool.fetchrow(wrap_in_role(query, len(given)), *given, str(self.tenant))
 
     async def fetchval(self, query: str, *given: Any) -> Any:
         """The first value of its first row."""
-        pool = await self._database.make_row_secured_pool()
-        return await pool.fetchval(wrap_in_role(query, len(given)), *given, self._tenant)
+        pool = await self.database.make_row_secured_pool()
+        return await pool.fetchval(wrap_in_role(query, len(given)), *given, str(self.tenant))
 
 
 _STANDS: Final = f"""
