@@ -191,7 +191,7 @@ fanout.bug(
 )
 fanout.bug(
     "a stream that is resumed in the middle of a commit begins with the whole of it",
-    ("in e.decode_events(row.events)[seq + 1 - row.first_seq :]:", "in e.decode_events(row.events):"),
+    ("if events is None else events)[seq + 1 - row.first_seq :]:", "if events is None else events):"),
     by=f"{_FANOUT}::test_a_follower_resumes_after_every_seq_without_gap_or_repetition",
 )
 fanout.bug(
