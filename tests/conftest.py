@@ -64,7 +64,7 @@ LOG_PROCESSORS = [
 ]
 structlog.configure(processors=LOG_PROCESSORS)
 
-# A client reads all certificate authorities when it is made: 20 ms, thousands of times. None of ours speaks TLS.
+# A client reads all certificate authorities when it is made: 20 ms, thousands of times. Few of ours speak TLS.
 vars(httpcore2)["default_ssl_context"] = cache(httpcore2.default_ssl_context)
 
 # A client that is given no time: its own five seconds are less than a busy machine needs for an OpenAPI document.

@@ -72,7 +72,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "doctor": "Check the databases of all cells, the identity and the limits as `serve` and `worker` would "
     "find them here.",
     "audit": "Who did what, and the proof that nobody changed it.",
-    "forget": "Erase a person: a pseudonym replaces their id, and their texts are removed.",
+    "forget": "Erase a person: a pseudonym replaces their id, and their texts outside of chains are removed.",
     "verify": "Check every run's integrity against its log.",
     "chaos": "Break a deployment on purpose, and see whether it keeps its promises.",
     "prune": "Merge the logs of ended runs, and archive and remove threads that ended long enough ago, by "

@@ -32,6 +32,7 @@ from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.includes import Used
 from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
+from hai_flow.primitives.hosts import place_fault
 from hai_flow.primitives.titles import TITLE_CHARS_MAX
 from hai_flow.values import Json
 
@@ -270,7 +271,9 @@ class Declarations(Parts):
         self._check_provider(fields.get("provider", ""), (*at, "provider"))
         address = fields.get("base_url")
         if isinstance(address, str) and not address.startswith("${{") and not _is_address(address):
-            message = "expected an address that begins with https:// or http://; write all of it"
+            message = (
+                place_fault(address) or "expected an address that begins with https:// or http://; write all of it"
+            )
             self.reader.refuse((*at, "base_url"), "model.base_url", message)
         fallback = tuple(fields.get("fallback", ()))
         self.fallbacks += [(self.reader, each, (*at, "fallback", n)) for n, each in enumerate(fallback)]
@@ -670,7 +673,8 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     plain = parts.username is None and not parts.query and not parts.fragment
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain and "${{" not in text
+    is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    return is_web and plain and "${{" not in text and place_fault(text) is None
 
 
 def check_model(reader: Reader, models: Mapping[str, Any], name: str, at: Path) -> bool:

@@ -7,6 +7,7 @@ import contextlib
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from functools import lru_cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies
 
@@ -19,6 +20,8 @@ from hai_flow.primitives.unpacking import NotUnpacked, unpack
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 REST_SECONDS: Final = 0.2  # for what a server sends behind the mark of its end, so that its connection can be kept
@@ -107,17 +110,22 @@ class Connections:
         """The response to the request. Raises OSError, and httpx2.HTTPError behind a proxy."""
         import httpx2
 
+        if url.username or url.password:
+            pair = b64encode(f"{url.username}:{url.password}".encode()).decode()
+            headers = {**headers, "authorization": f"Basic {pair}"}
+        _check_headers(headers)
         if self._pool is None and self._client is None:
-            tls = httpx2.create_ssl_context()
             if not getproxies().keys().isdisjoint(("http", "https", "all")):
                 limits = httpx2.Limits(
                     max_connections=None, max_keepalive_connections=KEPT_MAX, keepalive_expiry=KEPT_SECONDS
                 )
                 timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-                self._client = httpx2.AsyncClient(verify=tls, timeout=timeout, limits=limits, follow_redirects=False)
+                self._client = httpx2.AsyncClient(
+                    verify=_make_tls(), timeout=timeout, limits=limits, follow_redirects=False,
+                    cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+                )  # fmt: skip
             else:
-                tls.set_alpn_protocols(["http/1.1"])
-                self._pool = HttpPool(tls)
+                self._pool = HttpPool(_make_tls)
         if self._client is not None:
             async with self._client.stream("POST", url, content=content, headers=headers) as answer:
                 names = {name.lower(): value for name, value in answer.headers.items()}
@@ -145,17 +153,32 @@ def _origin(url: httpx2.URL) -> ServerOrigin:
     return ServerOrigin(url.raw_host.decode(), url.port or (443 if secure else 80), secure)
 
 
-def _request(url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> bytes:
-    """A POST as it is sent. Raises StepError for a key that no header can carry."""
-    if url.username or url.password:
-        pair = b64encode(f"{url.username}:{url.password}".encode()).decode()
-        headers = {**headers, "authorization": f"Basic {pair}"}
+def _make_tls() -> ssl.SSLContext:
+    import httpx2
+
+    try:
+        context = httpx2.create_ssl_context()
+    except OSError as error:
+        raise faults.not_configured(
+            f"the certificates that TLS trusts can't be read ({error}): do SSL_CERT_FILE and SSL_CERT_DIR name a file "
+            "and a folder that exist?"
+        ) from None
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Raises StepError for a key that no header can carry."""
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
             raise faults.not_configured(
                 f"the header `{name}` can't be sent: expected letters, digits and signs of ASCII in it, and no line "
                 "break. Is the secret that it is made of whole, and without a line's end?"
             )
+
+
+def _request(url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> bytes:
+    """A POST as it is sent."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     target, host = url.raw_path.decode(), url.netloc.decode()
     return f"POST {target} HTTP/1.1\r\nhost: {host}\r\n{lines}content-length: {len(content)}\r\n\r\n".encode() + content

@@ -12,7 +12,7 @@ import select
 import socket
 from asyncio.staggered import staggered_race
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10.0
 KEPT_SECONDS: Final = 60.0  # an idle connection stays open for the next request
 KEPT_MAX: Final = 64
-HEAD_BYTES_MAX: Final = 100 * 1024
+HEAD_BYTES_MAX: Final = 100 * 1024  # also of what stands between chunks and behind the last one
 _BUFFER_BYTES_MAX: Final = 256 * 1024  # of a body that nobody reads yet
 _NEXT_ADDRESS_SECONDS: Final = 0.25  # until the next address of a host is tried beside the one before (RFC 8305)
 
@@ -46,10 +46,12 @@ class HttpAnswer(NamedTuple):
 
 
 class HttpPool:
-    """Connections by origin. `tls` makes the context of all of them."""
+    """Connections by origin. `make_tls` makes the context of those that need one, once."""
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
-        self._tls = tls
+    def __init__(self, make_tls: Callable[[], ssl.SSLContext]) -> None:
+        self._make_tls = make_tls
+        self._tls: ssl.SSLContext | None = None
+        self._is_closed = False
         self._idle: dict[ServerOrigin, list[_KeptConnection]] = {}
 
     async def ask(self, origin: ServerOrigin, request: bytes) -> tuple[_KeptConnection, HttpAnswer]:
@@ -64,14 +66,15 @@ class HttpPool:
 
     def give_back(self, connection: _KeptConnection) -> None:
         """Keep the connection for the next request, or close it where the response was not read to its end."""
-        if not connection.is_reusable or sum(map(len, self._idle.values())) >= KEPT_MAX:
+        if self._is_closed or not connection.is_reusable or sum(map(len, self._idle.values())) >= KEPT_MAX:
             connection.abort()
             return
         connection.expiry = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._expire, connection)
         self._idle.setdefault(connection.origin, []).append(connection)
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections, and those in use when they are given back."""
+        self._is_closed = True
         idle, self._idle = self._idle, {}
         for connection in (each for group in idle.values() for each in group):
             connection.abort()
@@ -94,13 +97,14 @@ class HttpPool:
         return None
 
     async def _connect(self, origin: ServerOrigin) -> _KeptConnection:
-        loop, tls = asyncio.get_running_loop(), self._tls if origin.secure else None
-        name = origin.host if origin.secure else None
+        loop, name = asyncio.get_running_loop(), origin.host if origin.secure else None
+        if origin.secure and self._tls is None:
+            self._tls = self._make_tls()
         async with asyncio.timeout(CONNECT_SECONDS):
             tcp = await _open_socket(origin)
             try:
                 _, connection = await loop.create_connection(
-                    partial(_KeptConnection, origin), sock=tcp, ssl=tls, server_hostname=name
+                    partial(_KeptConnection, origin), sock=tcp, ssl=self._tls if name else None, server_hostname=name
                 )
             except BaseException:
                 tcp.close()
@@ -108,7 +112,7 @@ class HttpPool:
         return connection
 
 
-_Addresses: TypeAlias = Sequence[tuple[Any, Any, int, str, Any]]
+_Address: TypeAlias = tuple[Any, Any, int, str, Any]
 
 
 async def _open_socket(origin: ServerOrigin) -> socket.socket:
@@ -116,15 +120,27 @@ async def _open_socket(origin: ServerOrigin) -> socket.socket:
     before, as one of them may be cut off."""
     loop = asyncio.get_running_loop()
     try:
-        addresses: _Addresses = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        addresses: Sequence[_Address] = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise OSError(f"no host can be called {origin.host!r}: {error}") from None
+    if len(addresses) == 1:
+        return await _open_one(*addresses[0])
     first = [each for each in addresses if each[0] == addresses[0][0]]
     others = [each for each in addresses if each[0] != addresses[0][0]]
     ordered = [each for pair in zip(first, others, strict=False) for each in pair]
     ordered += [*first[len(others) :], *others[len(first) :]]
-    attempts = [partial(_open_one, *each) for each in ordered]
-    tcp, _, errors = await staggered_race(attempts, _NEXT_ADDRESS_SECONDS)
+    opened, tcp = list[socket.socket](), None
+
+    async def attempt(address: _Address) -> socket.socket:
+        opened.append(await _open_one(*address))
+        return opened[-1]
+
+    try:
+        tcp, _, errors = await staggered_race([partial(attempt, each) for each in ordered], _NEXT_ADDRESS_SECONDS)
+    finally:  # also where this task is cancelled while the race ends
+        for each in opened:
+            if each is not tcp:
+                each.close()
     if tcp is None:
         raise next((each for each in errors if isinstance(each, OSError)), OSError("it has no address"))
     return tcp
@@ -153,7 +169,7 @@ class _KeptConnection(asyncio.Protocol):
         self._error: OSError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._chunks: deque[bytes] = deque()
-        self._buffered = self._head_bytes = self._status = 0
+        self._buffered = self._framing_bytes = self._status = 0
         self._headers: dict[str, str] = {}
         self._is_paused = self._is_complete = self._keeps = False
 
@@ -192,7 +208,7 @@ class _KeptConnection(asyncio.Protocol):
             lenient_spaces_after_chunk_size=True,
             lenient_chunked_length=True,
         )
-        self._parser, self._status, self._headers, self._head_bytes = parser, 0, {}, 0
+        self._parser, self._status, self._headers, self._framing_bytes = parser, 0, {}, 0
         self._is_complete = self._keeps = False
         self._transport.write(request)
         while not self._status:
@@ -233,19 +249,22 @@ class _KeptConnection(asyncio.Protocol):
         if self._parser is None or self._is_complete:  # nothing was asked
             self._fail(OSError("the server has sent what nobody asked for"))
             return
-        if not self._status:
-            self._head_bytes += len(data)
+        self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(OSError(f"its answer is not HTTP: {error}"))
-        if not self._status and self._head_bytes > HEAD_BYTES_MAX:
-            self._fail(OSError(f"the head of its answer is longer than {HEAD_BYTES_MAX // 1024} KiB"))
+        if not self._is_complete and self._framing_bytes > HEAD_BYTES_MAX:
+            self._fail(OSError(f"the head or the end of its answer is longer than {HEAD_BYTES_MAX // 1024} KiB"))
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         names = self._headers
-        if self._status and "content-length" not in names and "chunked" not in names.get("transfer-encoding", ""):
+        if (
+            self._status
+            and "content-length" not in names
+            and "chunked" not in names.get("transfer-encoding", "").lower()
+        ):
             self._is_complete = True  # the end of the connection is that of the body
         if self._error is None:
             is_known = isinstance(exc, OSError)
@@ -260,7 +279,8 @@ class _KeptConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self._is_complete:  # a second answer
             self._fail(OSError("the server has answered twice"))
-        self._headers = {}
+        else:
+            self._headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._status:  # behind the body
@@ -278,6 +298,7 @@ class _KeptConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         if self._is_complete or not self._status:
             return
+        self._framing_bytes = 0  # of what has come since the last byte of the body
         self._chunks.append(body)
         self._buffered += len(body)
         if self._buffered > _BUFFER_BYTES_MAX and not self._is_paused:

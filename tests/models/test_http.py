@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import socket
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import httpcore2
 import pytest
 
 from hai_flow.errors import StepError
+from hai_flow.models import http
 from hai_flow.models.chat import ChatReader
 from hai_flow.models.connections import Connections
 from hai_flow.models.event_stream import StreamReader
 from hai_flow.models.http import HEAD_BYTES_MAX
 from hai_flow.models.vocabulary import Alive, Finish, Text
+from tests.support.certificates import make_identity
 
 BODY = (
     b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
@@ -24,20 +31,34 @@ OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = b"content-length: %d\r\n\r\n" % len(BODY)
 CHUNKED = b"transfer-encoding: chunked\r\n"
 CHUNKS = b"%x\r\n%s\r\n%x ;a=b\r\n%s\r\n0\r\n\r\n" % (30, BODY[:30], len(BODY) - 30, BODY[30:])
+PACKED = gzip.compress(BODY)
+GZIP = b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%s" % (len(PACKED), PACKED)
+ENDLESS = b"y" * 10 * HEAD_BYTES_MAX  # more than is read at once
+PIECE = b"%x\r\n%s\r\n" % (BODY.index(b"\n\n") + 2, BODY[: BODY.index(b"\n\n") + 2])
 CLOSES = True
 
 
+class Served(NamedTuple):
+    """The address of a server, an entry for each connection to it, and the head of each request."""
+
+    url: str
+    opened: list[asyncio.Task[Any] | None]
+    heads: list[bytes]
+
+
 @asynccontextmanager
-async def serving(answer: bytes, *, closes: bool, bitwise: bool = False) -> AsyncIterator[tuple[str, list[Any]]]:
-    """A server that answers each request with these bytes; its address, and an entry for each connection."""
-    opened: list[asyncio.Task[Any] | None] = []
+async def serving(
+    answer: bytes, *, closes: bool, bitwise: bool = False, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Served]:
+    """A server that answers each request with these bytes."""
+    opened, heads = list[asyncio.Task[Any] | None](), list[bytes]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         opened.append(asyncio.current_task())
         try:
             while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+                heads.append(await reader.readuntil(b"\r\n\r\n"))
+                await reader.readexactly(int(heads[-1].lower().partition(b"content-length: ")[2].split()[0]))
                 for each in [bytes([each]) for each in answer] if bitwise else [answer]:
                     writer.write(each)
                     await writer.drain()
@@ -48,8 +69,9 @@ async def serving(answer: bytes, *, closes: bool, bitwise: bool = False) -> Asyn
         finally:
             writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", opened
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
+        scheme = "http" if tls is None else "https"
+        yield Served(f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", opened, heads)
     await asyncio.gather(*filter(None, opened))
 
 
@@ -69,6 +91,7 @@ async def asked(connections: Connections, url: str, key: str = "k") -> list[Any]
         ((OK + LENGTH).replace(b"\r\n", b"\n") + BODY, not CLOSES, 1),
         (OK + LENGTH + BODY + OK + LENGTH + BODY, not CLOSES, 2),
         (OK + LENGTH + BODY + b"junk", not CLOSES, 2),
+        ((OK + GZIP) * 2, not CLOSES, 2),
         (OK + b"connection: close\r\n" + LENGTH + BODY, not CLOSES, 2),
         (OK + LENGTH + BODY, CLOSES, 2),
         (OK + b"\r\n" + BODY, CLOSES, 2),
@@ -80,11 +103,11 @@ async def test_an_answer_is_read_and_its_connection_is_kept(
     answer: bytes, closes: bool, opened: int, bitwise: bool
 ) -> None:
     connections = Connections()
-    async with serving(answer, closes=closes, bitwise=bitwise) as (url, times):
+    async with serving(answer, closes=closes, bitwise=bitwise) as (url, opened_by_client, _):
         for _ in range(2):
             assert await asked(connections, url) == [Text("Hi"), Finish("stop")]
         await connections.close()
-    assert len(times) == opened
+    assert len(opened_by_client) == opened
 
 
 @pytest.mark.parametrize(
@@ -97,16 +120,29 @@ async def test_an_answer_is_read_and_its_connection_is_kept(
         (OK + LENGTH + BODY[:60], "llm.truncated", "broke off"),
         (OK + CHUNKED + b"\r\n" + CHUNKS[:60], "llm.truncated", "broke off"),
         (OK + CHUNKED + b"\r\nzz\r\n", "llm.truncated", "broke off"),
+        (OK + CHUNKED.title() + b"\r\nff\r\n" + BODY[:30], "llm.truncated", "broke off"),
+        (b"HTTP/1.1 500 x\r\n" + CHUNKED + b"\r\n2\r\n{}\r\n0\r\nx: " + ENDLESS, "llm.unavailable", "answered 500"),
     ],
 )
 async def test_what_is_no_answer_is_a_fault(answer: bytes, code: str, words: str) -> None:
-    async with serving(answer, closes=CLOSES) as (url, _):
+    async with serving(answer, closes=not answer.endswith(ENDLESS)) as (url, _, _), asyncio.timeout(10):
         with pytest.raises(StepError, match=words) as raised:
             await asked(connections := Connections(), url)
         await connections.close()
     assert raised.value.code == code
 
 
+@pytest.fixture(params=[False, True], ids=["direct", "proxy"])
+def behind_proxy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the environment names a proxy: port 9, until a test names another."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    if request.param:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("behind_proxy")
 @pytest.mark.parametrize("key", ["sk-1\n", "sk-1\r\nx: y", "sk-ä"])
 async def test_a_key_that_no_header_can_carry_is_refused_unshown(key: str) -> None:
     with pytest.raises(StepError, match="the header `authorization` can't be sent") as raised:
@@ -114,12 +150,102 @@ async def test_a_key_that_no_header_can_carry_is_refused_unshown(key: str) -> No
     assert (raised.value.code, "sk-" in raised.value.message) == ("llm.not_configured", False)
 
 
+async def test_cookies_are_not_sent_with_later_calls(behind_proxy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = Connections()
+    async with serving(OK + b"set-cookie: sid=abc\r\n" + LENGTH + BODY, closes=CLOSES) as served:
+        if behind_proxy:
+            monkeypatch.setenv("http_proxy", served.url.removesuffix("/v1"))
+        for _ in range(2):
+            url = "http://nowhere.example/v1" if behind_proxy else served.url
+            assert await asked(connections, url) == [Text("Hi"), Finish("stop")]
+        await connections.close()
+    assert [b"cookie" in head.lower() for head in served.heads] == [False, False]
+
+
+def read_authorities_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests share a context (tests/conftest.py)."""
+    monkeypatch.setattr(httpcore2, "default_ssl_context", vars(httpcore2)["default_ssl_context"].__wrapped__)
+
+
+@pytest.mark.parametrize(("host", "words"), [("127.0.0.1", None), ("localhost", "certificate verify failed")])
+async def test_a_server_shows_a_certificate_for_its_name(
+    host: str, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity, tls = make_identity(tmp_path), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(identity.certificate, identity.key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(identity.authority))
+    read_authorities_anew(monkeypatch)
+    connections = Connections()
+    async with serving(OK + LENGTH + BODY, closes=not CLOSES, tls=tls) as served:
+        url = served.url.replace("127.0.0.1", host)
+        if words is None:
+            assert [await asked(connections, url) for _ in range(2)] == [[Text("Hi"), Finish("stop")]] * 2
+        else:
+            with pytest.raises(StepError, match=words):
+                await asked(connections, url)
+        await connections.close()
+    assert len(served.opened) == (words is None)
+
+
+async def test_certificates_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    read_authorities_anew(monkeypatch)
+    with pytest.raises(StepError, match="SSL_CERT_FILE") as raised:
+        await asked(Connections(), "https://127.0.0.1:9/v1")
+    assert raised.value.code == "llm.not_configured"
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["abandoned", "closed in use"])
+async def test_a_connection_whose_answer_is_not_whole_ends_with_its_call(is_closed: bool) -> None:
+    connections, reader = Connections(), StreamReader(ChatReader())
+    async with serving(OK + CHUNKED + b"\r\n" + PIECE, closes=not CLOSES) as served:
+        async with aclosing(connections.ask(served.url, "/chat", {}, {"messages": []}, reader)) as pieces:
+            assert await anext(pieces) == Text("Hi")
+            if is_closed:
+                await connections.close()
+        task = served.opened[0]
+        assert task is not None
+        await asyncio.wait_for(task, 10)
+
+
+async def test_a_closed_pool_keeps_no_connection() -> None:
+    connections, reader = Connections(), StreamReader(ChatReader())
+    async with serving(OK + LENGTH + BODY, closes=not CLOSES) as served:
+        async with aclosing(connections.ask(served.url, "/chat", {}, {"messages": []}, reader)) as pieces:
+            await anext(pieces)
+            await connections.close()
+            assert [each async for each in pieces][-1] == Finish("stop")
+        task = served.opened[0]
+        assert task is not None
+        await asyncio.wait_for(task, 10)
+
+
+async def test_a_cancelled_connect_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The race of two addresses is cancelled in the moment in which one has won."""
+    opened = list[socket.socket]()
+
+    async def open_one(*address: Any) -> socket.socket:
+        opened.append(socket.socket())
+        task.cancel()
+        return opened[-1]
+
+    address = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 9))
+    addresses = asyncio.get_running_loop().create_future()
+    addresses.set_result([address, address])
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lambda *_, **__: addresses)
+    monkeypatch.setattr(http, "_open_one", open_one)
+    task = asyncio.create_task(http._open_socket(http.ServerOrigin("two.example", 9, False)))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [each.fileno() for each in opened] == [-1]
+
+
 async def test_behind_a_proxy_the_request_goes_to_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(OK + LENGTH + BODY, closes=CLOSES) as (url, times):
+    async with serving(OK + LENGTH + BODY, closes=CLOSES) as (url, opened, _):
         monkeypatch.setenv("http_proxy", url.removesuffix("/v1"))
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         connections = Connections()
         assert await asked(connections, "http://nowhere.example/v1") == [Text("Hi"), Finish("stop")]
         await connections.close()
-    assert len(times) == 1
+    assert len(opened) == 1

@@ -10,6 +10,7 @@ _CORPUS: Final = "tests/foreign/test_foreign.py"
 _MEANT: Final = f"{_CORPUS}::test_an_answer_is_read_as_it_is_meant"
 _CUT: Final = f"{_CORPUS}::test_an_answer_that_is_cut_anywhere_into_pieces_is_the_same_answer"
 _DIALECTS: Final = "tests/models/test_dialects.py"
+_HTTP: Final = "tests/models/test_http.py"
 _CONVERSATIONS: Final = "tests/models/test_conversations.py"
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -307,6 +308,42 @@ connections.bug(
     "a key goes wherever a server redirects",
     ("_origin(target) == _origin(url):", "target:"),
     by=f"{_DIALECTS}::test_a_redirect_is_followed_within_the_origin_and_told_beyond_it",
+)
+connections.bug(
+    "a server may show anybody's certificate",
+    ('context.set_alpn_protocols(["http/1.1"])', "context.check_hostname = False"),
+    by=f"{_HTTP}::test_a_server_shows_a_certificate_for_its_name",
+)
+connections.bug(
+    "cookies of a server go along with later calls, behind a proxy",
+    ("CookieJar(DefaultCookiePolicy(allowed_domains=[]))", "CookieJar()"),
+    by=f"{_HTTP}::test_cookies_are_not_sent_with_later_calls",
+)
+http = Room("hai_flow/models/http.py")
+http.bug(
+    "https is sent in clear",
+    ("ssl=self._tls if name else None, server_hostname=name", "ssl=None"),
+    by=f"{_HTTP}::test_a_server_shows_a_certificate_for_its_name",
+)
+http.bug(
+    "a connection in the middle of its answer takes the next request",
+    ("self._is_closed or not connection.is_reusable or", "self._is_closed or"),
+    by=f"{_HTTP}::test_a_connection_whose_answer_is_not_whole_ends_with_its_call",
+)
+http.bug(
+    "a pool that is closed keeps connections",
+    ("        self._is_closed = True", "        pass"),
+    by=f"{_HTTP}::test_a_closed_pool_keeps_no_connection",
+)
+http.bug(
+    "the end of an answer may be endless",
+    ("if not self._is_complete and self._framing_bytes", "if not self._status and self._framing_bytes"),
+    by=f"{_HTTP}::test_what_is_no_answer_is_a_fault",
+)
+http.bug(
+    "an address that is found while nobody waits any more stays open",
+    ("            if each is not tcp:", "            if False:"),
+    by=f"{_HTTP}::test_a_cancelled_connect_leaves_no_socket",
 )
 conversation = Room("hai_flow/models/conversation.py")
 conversation.bug(

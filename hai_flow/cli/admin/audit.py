@@ -156,8 +156,8 @@ def forget(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase a person: a pseudonym replaces their id, and their texts are removed. The audit stays verifiable. The logs
-    of runs are not changed."""
+    """Erase a person: a pseudonym replaces their id, and their texts outside of chains are removed. The audit stays
+    verifiable. The logs of runs are not changed."""
     from hai_flow.primitives.signs import list_spellings
     from hai_flow.store.identity import erasure
 

@@ -37,7 +37,7 @@ def publish(
     remote: RemoteOptions,
     unrehearsed: Annotated[
         str | None,
-        typer.Option("--unrehearsed", metavar="REASON", help="Skip the required rehearsal; recorded."),
+        typer.Option("--unrehearsed", metavar="REASON", help="Publish without the required rehearsal; recorded."),
     ] = None,
 ) -> None:
     """Publish workflows under the name and version that they declare. A published version never changes: raise its

@@ -56,7 +56,7 @@ def seed(
     ] = None,
     requester: Annotated[
         str | None,
-        typer.Option("--requester", metavar="WHO", help="The requester to show. Default: the real one."),
+        typer.Option("--requester", metavar="WHO", help="The requester to show. Default: the imitated one."),
     ] = None,
     within: Annotated[
         str | None,

@@ -107,7 +107,7 @@ def worker(
     concurrency: ConcurrencyOption = None,
     cells: Annotated[
         str | None,
-        typer.Option("--cells", metavar="NAMES", help="Only runs of these cells, by commas. Default: all."),
+        typer.Option("--cells", metavar="NAMES", help="Perform runs of these cells alone, by commas. Default: all."),
     ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Perform nothing: list the deployment's workers, from a server.")

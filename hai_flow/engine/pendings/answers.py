@@ -463,8 +463,8 @@ def _apply_edits(
     if tool is not None and tool.parameters is not None:
         _validate(opened, tool.parameters, args)
     elif schema is not None and (findings := schema.fit(args)[1]):
-        before = {fault["path"] for fault in schema.fit(values.loads(opened.args or "{}"))[1]}
-        if wrong := [fault for fault in findings if fault["path"] not in before]:
+        before = schema.fit(values.loads(opened.args or "{}"))[1]
+        if wrong := [fault for fault in findings if fault not in before]:
             raise answer_refusal(opened, "the edited arguments do not fit the tool.", wrong)
     return values.dumps(args).decode()
 

@@ -32,7 +32,7 @@ from hai_flow.errors import Finding
 from hai_flow.models.faults import not_configured
 from hai_flow.models.providers.presets import PRESETS, Preset
 from hai_flow.models.vocabulary import Endpoint, Price, Quirks
-from hai_flow.primitives.hosts import is_loopback
+from hai_flow.primitives.hosts import is_loopback, place_fault
 from hai_flow.values import Json
 
 KIND: Final = "models/v1"
@@ -128,6 +128,8 @@ class Catalogue:
                 "declare it in the deployment's catalogue (HAI_FLOW_MODELS) and name it with `use`"
             )
         url = (own or default).rstrip("/")
+        if fault := place_fault(url):
+            raise not_configured(f"`base_url` of `{model.name}`: {fault}")
         if not trusted and is_loopback(urlsplit(url).hostname or ""):
             raise not_configured(
                 f"`{model.provider}` means this machine, which a published workflow can't reach; declare it in the "
