@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 REST_SECONDS: Final = 0.2  # for what a server sends behind the mark of its end, so that its connection can be kept
 FAULT_BYTES_MAX: Final = 256 * 1024  # of an answer that is none
+FAULT_SECONDS: Final = 5.0  # for the body of such an answer, whose status says the most
 REDIRECTS_MAX: Final = 2
 _HEADERS: Final = {
     "user-agent": "hai-flow",
@@ -36,7 +37,7 @@ _HEADERS: Final = {
 
 
 class Connections:
-    """One pool of connections, which the first request opens. Nothing is tried again."""
+    """One pool of connections, which the first request opens."""
 
     def __init__(self) -> None:
         self._pool: HttpPool | None = None
@@ -68,7 +69,7 @@ class Connections:
         except (OSError, httpx2.HTTPError) as error:
             if answers:
                 raise faults.truncation_error() from None
-            raise faults.unreachable(str(error) or type(error).__name__) from None
+            raise faults.unreachable(str(error) or f"no connection within {CONNECT_SECONDS:g} s") from None
         except NotUnpacked as error:
             raise faults.unreadable(str(error)) from None
         except httpx2.InvalidURL as error:
@@ -97,35 +98,43 @@ class Connections:
                     yield response
                     return
                 if 300 <= response.status < 400:
-                    target = url.join(response.headers.get("location", ""))
-                    if response.status in (307, 308) and _origin(target) == _origin(url):
+                    target = _join(url, location := response.headers.get("location", ""))
+                    if target and response.status in (307, 308) and _origin(target) == _origin(url):
                         url = target
                         continue
-                    raise faults.redirect_error(response.status, str(target))
+                    raise faults.redirect_error(response.status, _shown(target) if target else location)
                 raise faults.fault_of_status(response.status, response.headers, await _read_error_body(response))
-        raise faults.redirect_error(307, str(url))
+        raise faults.redirect_error(307, _shown(url))
+
+    def _open(self) -> None:
+        """Raises StepError for proxies of the environment that are none."""
+        import httpx2
+
+        if getproxies().keys().isdisjoint(("http", "https", "all")):
+            self._pool = HttpPool(_make_tls)
+            return
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_MAX, keepalive_expiry=KEPT_SECONDS)
+        timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+        try:
+            self._client = httpx2.AsyncClient(
+                verify=_make_tls(), timeout=timeout, limits=limits, follow_redirects=False,
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            )  # fmt: skip
+        except (ImportError, ValueError, httpx2.InvalidURL):  # whose texts may hold the proxy's password
+            raise faults.not_configured(
+                "a proxy in `http_proxy`, `https_proxy` or `all_proxy` is none: expected an address like http://host:3128"
+            ) from None
 
     @contextlib.asynccontextmanager
     async def _send(self, url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> AsyncIterator[HttpAnswer]:
         """The response to the request. Raises OSError, and httpx2.HTTPError behind a proxy."""
-        import httpx2
 
         if url.username or url.password:
             pair = b64encode(f"{url.username}:{url.password}".encode()).decode()
             headers = {**headers, "authorization": f"Basic {pair}"}
         _check_headers(headers)
         if self._pool is None and self._client is None:
-            if not getproxies().keys().isdisjoint(("http", "https", "all")):
-                limits = httpx2.Limits(
-                    max_connections=None, max_keepalive_connections=KEPT_MAX, keepalive_expiry=KEPT_SECONDS
-                )
-                timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-                self._client = httpx2.AsyncClient(
-                    verify=_make_tls(), timeout=timeout, limits=limits, follow_redirects=False,
-                    cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-                )  # fmt: skip
-            else:
-                self._pool = HttpPool(_make_tls)
+            self._open()
         if self._client is not None:
             async with self._client.stream("POST", url, content=content, headers=headers) as answer:
                 names = {name.lower(): value for name, value in answer.headers.items()}
@@ -145,7 +154,22 @@ def _locate(base_url: str, path: str) -> httpx2.URL:
     import httpx2
 
     base = httpx2.URL(base_url)
-    return base.copy_with(path=base.path.rstrip("/") + path)  # a query of the base stays where it is
+    own, mark, query = base.raw_path.partition(b"?")  # a query of the base stays where it is, and `%2F` what it is
+    return base.copy_with(raw_path=own.rstrip(b"/") + path.encode() + mark + query)
+
+
+def _join(url: httpx2.URL, location: str) -> httpx2.URL | None:
+    """Where a redirect leads; None: to no address."""
+    import httpx2
+
+    try:
+        return url.join(location)
+    except (httpx2.InvalidURL, ValueError):
+        return None
+
+
+def _shown(url: httpx2.URL) -> str:
+    return str(url.copy_with(userinfo=b""))  # it may hold a key
 
 
 def _origin(url: httpx2.URL) -> ServerOrigin:
@@ -194,10 +218,11 @@ async def _read_error_body(response: HttpAnswer) -> Json:
 
     body = b""
     with contextlib.suppress(OSError, httpx2.HTTPError, NotUnpacked):
-        async for chunk in _unpacked(response):
-            body += chunk
-            if len(body) > FAULT_BYTES_MAX:
-                break
+        async with asyncio.timeout(FAULT_SECONDS):
+            async for chunk in _unpacked(response):
+                body += chunk
+                if len(body) > FAULT_BYTES_MAX:
+                    break
     try:
         return values.loads(body)
     except values.NotJson:
@@ -208,7 +233,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
     """Read what is left, so that the connection can be used again; one that goes on is closed."""
     import httpx2
 
-    with contextlib.suppress(OSError, httpx2.HTTPError):
+    with contextlib.suppress(OSError, httpx2.HTTPError, NotUnpacked):
         async with asyncio.timeout(REST_SECONDS):
             async for _ in chunks:
                 pass

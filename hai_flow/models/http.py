@@ -1,5 +1,6 @@
-"""HTTP/1.1 to models' servers: a request at a time on a connection, which is kept for the next one. Nothing is tried
-again. All functions raise OSError for a connection that fails, and for an answer that is not HTTP.
+"""HTTP/1.1 to models' servers: a request at a time on a connection, which is kept for the next one. A request is sent
+again only where a kept connection ends before a byte of an answer, as servers close idle ones at any moment. All
+functions raise OSError for a connection that fails, and for an answer that is not HTTP.
 
 `httptools` parses as in the servers of the API. A general client costs 40 times the instructions of this one, a quarter
 of an agent's turn.
@@ -57,12 +58,16 @@ class HttpPool:
     async def ask(self, origin: ServerOrigin, request: bytes) -> tuple[_KeptConnection, HttpAnswer]:
         """The response to a request, which is a whole one as it is sent. Call `give_back` with its connection behind
         it in any case."""
-        connection = self._find_idle(origin) or await self._connect(origin)
-        try:
-            return connection, await connection.ask(request)
-        except BaseException:
-            connection.abort()
-            raise
+        kept = self._find_idle(origin)
+        connection = kept or await self._connect(origin)
+        while True:
+            try:
+                return connection, await connection.ask(request)
+            except BaseException as error:
+                connection.abort()
+                if connection is not kept or connection.has_begun_to_answer or not isinstance(error, OSError):
+                    raise
+            connection = await self._connect(origin)
 
     def give_back(self, connection: _KeptConnection) -> None:
         """Keep the connection for the next request, or close it where the response was not read to its end."""
@@ -182,6 +187,10 @@ class _KeptConnection(asyncio.Protocol):
         return not _is_readable(transport.get_extra_info("socket").fileno())
 
     @property
+    def has_begun_to_answer(self) -> bool:
+        return self._framing_bytes > 0
+
+    @property
     def is_reusable(self) -> bool:
         """Whether the response was read to its end, and the server keeps the connection."""
         assert self._transport is not None
@@ -292,7 +301,9 @@ class _KeptConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if status >= 200 and not self._is_complete:  # before it may come hints of what will follow
+        if status < 100:
+            self._fail(OSError(f"its answer is not HTTP: there is no status {status}"))
+        elif status >= 200 and not self._is_complete:  # before it may come hints of what will follow
             self._status = status
 
     def on_body(self, body: bytes) -> None:

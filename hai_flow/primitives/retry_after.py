@@ -12,7 +12,7 @@ from typing import Final
 
 RETRY_AFTER_MAX: Final = 86_400.0
 _CHARS_MAX: Final = 100  # of the header
-_REPEATED: Final = re.compile(r"\s*(\d+)(?:\s*,\s*\1)+\s*")  # by a proxy that adds the header once more
+_SEVERAL: Final = re.compile(r"\s*\d+(?:\s*,\s*\d+)+\s*")  # of a proxy that adds its own header
 _UNIT: Final = re.compile(r"\s*s(?:ec(?:ond)?s?)?\s*\Z", re.I)  # which some servers write behind the number
 
 
@@ -20,8 +20,8 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     """After how many seconds a server wants to be asked again, if it says so. `headers` by lower-case names."""
     in_ms, header = headers.get("retry-after-ms"), headers.get("retry-after")
     header = header and header[:_CHARS_MAX]
-    if header is not None and _REPEATED.fullmatch(header):
-        header = header.partition(",")[0]
+    if header is not None and _SEVERAL.fullmatch(header):
+        header = max(header.split(","), key=int)
     if in_ms is None and header is None:
         return None
     try:

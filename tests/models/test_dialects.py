@@ -371,6 +371,7 @@ def test_tokens_that_a_gateway_reports_as_0_are_estimated(counted: tuple[int, in
         (400, {"error": {"code": "content_filter", "message": "no"}}, {}, "llm.refused", False, None),
         (400, {"error": {"message": "bad field"}}, {}, "llm.invalid_request", False, None),
         (429, {}, {"retry-after": "nan"}, "llm.rate_limited", True, None),
+        (429, {}, {"retry-after": "5, 9"}, "llm.rate_limited", True, 9.0),
         (429, {}, {"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, "llm.rate_limited", True, 0.0),
     ],
 )
@@ -446,8 +447,8 @@ async def test_a_redirect_is_followed_within_the_origin_and_told_beyond_it() -> 
 
 async def test_a_query_of_the_address_stays_behind_the_path() -> None:
     async with FakeModels(spoken(Answer("Here."))) as fake:
-        await Asking().of(Endpoint("smart", "azure", "m", f"{fake.url}?api-version=preview", "k"))
-    assert fake.asked[0].path == "/v1/chat/completions?api-version=preview"
+        await Asking().of(Endpoint("smart", "azure", "m", f"{fake.url}/a%2Fb?api-version=preview", "k"))
+    assert fake.asked[0].path == "/v1/a%2Fb/chat/completions?api-version=preview"
 
 
 async def test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined() -> None:

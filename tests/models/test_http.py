@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -35,6 +36,9 @@ PACKED = gzip.compress(BODY)
 GZIP = b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%s" % (len(PACKED), PACKED)
 ENDLESS = b"y" * 10 * HEAD_BYTES_MAX  # more than is read at once
 PIECE = b"%x\r\n%s\r\n" % (BODY.index(b"\n\n") + 2, BODY[: BODY.index(b"\n\n") + 2])
+PACKER = zlib.compressobj(wbits=31)
+FLUSHED = PACKER.compress(BODY) + PACKER.flush(zlib.Z_SYNC_FLUSH)
+UNENDED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(FLUSHED), FLUSHED)  # gzip that its server does not end
 CLOSES = True
 
 
@@ -89,6 +93,7 @@ async def asked(connections: Connections, url: str, key: str = "k") -> list[Any]
         (OK + CHUNKED + b"content-length: 3\r\n\r\n" + CHUNKS, not CLOSES, 1),
         (b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + OK + b"x: a\r\n b\r\n" + LENGTH + BODY, not CLOSES, 1),
         ((OK + LENGTH).replace(b"\r\n", b"\n") + BODY, not CLOSES, 1),
+        (OK + b"content-encoding: gzip\r\n" + CHUNKED + b"\r\n" + UNENDED, not CLOSES, 1),
         (OK + LENGTH + BODY + OK + LENGTH + BODY, not CLOSES, 2),
         (OK + LENGTH + BODY + b"junk", not CLOSES, 2),
         ((OK + GZIP) * 2, not CLOSES, 2),
@@ -122,14 +127,56 @@ async def test_an_answer_is_read_and_its_connection_is_kept(
         (OK + CHUNKED + b"\r\nzz\r\n", "llm.truncated", "broke off"),
         (OK + CHUNKED.title() + b"\r\nff\r\n" + BODY[:30], "llm.truncated", "broke off"),
         (b"HTTP/1.1 500 x\r\n" + CHUNKED + b"\r\n2\r\n{}\r\n0\r\nx: " + ENDLESS, "llm.unavailable", "answered 500"),
+        (b"HTTP/1.1 000 x\r\n" + LENGTH + BODY, "llm.unavailable", "no status 0"),
+        (b"HTTP/1.1 301 x\r\nlocation: /x\r\n\r\n", "llm.not_configured", r"to http://127[^@]*/x\. Write"),
+        (b"HTTP/1.1 307 x\r\nlocation: http://[::1\r\n\r\n", "llm.not_configured", r"to http://\[::1\. Write"),
     ],
 )
 async def test_what_is_no_answer_is_a_fault(answer: bytes, code: str, words: str) -> None:
     async with serving(answer, closes=not answer.endswith(ENDLESS)) as (url, _, _), asyncio.timeout(10):
         with pytest.raises(StepError, match=words) as raised:
-            await asked(connections := Connections(), url)
+            await asked(connections := Connections(), url.replace("//", "//user:secret@"))
         await connections.close()
     assert raised.value.code == code
+
+
+async def test_an_error_whose_body_does_not_come_is_that_of_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hai_flow.models.connections.FAULT_SECONDS", 0.01)
+    async with serving(b"HTTP/1.1 429 x\r\ncontent-length: 9\r\n\r\n{", closes=not CLOSES) as (url, _, _):
+        with pytest.raises(StepError, match="429"):
+            await asked(Connections(), url)
+
+
+async def test_a_request_on_a_kept_connection_that_ends_is_sent_again_once() -> None:
+    opened: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        for answer in [OK + LENGTH + BODY, b""] if len(opened) == 1 else [b""]:
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+            writer.write(answer)
+        writer.close()
+
+    connections = Connections()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        assert await asked(connections, url) == [Text("Hi"), Finish("stop")]
+        with pytest.raises(StepError, match="has closed the connection"):
+            await asked(connections, url)
+        await connections.close()
+    assert len(opened) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("all_proxy", "socks5://h:1"), ("http_proxy", "foo://h"), ("https_proxy", "http://[::1")],
+)
+async def test_a_proxy_that_is_none_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(StepError, match=name) as raised:
+        await asked(Connections(), "http://127.0.0.1:9/v1")
+    assert raised.value.code == "llm.not_configured"
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "proxy"])
