@@ -112,7 +112,7 @@ reading.bug("a request takes as long as it likes", ("or time.monotonic() > until
 publishing = Room("hai_flow/runtime/catalog/catalog.py", _PUBLISHING)
 publishing.bug(
     "a dev copy demands a rehearsal",
-    ("            if self.demand is not None and not dev:\n", "            if self.demand is not None:\n"),
+    ("if self.demand is not None and not dev and not unrehearsed:", "if self.demand is not None and not unrehearsed:"),
 )
 overriding = Room("hai_flow/api/rest/workflows.py", _PUBLISHING)
 overriding.bug(

@@ -26,8 +26,8 @@ triggers = Room("hai_flow/runtime/messaging/triggers.py", _UNREADABLE)
 triggers.bug(
     "a later version that only another release can read keeps this one from being published",
     (
-        "            except Unreadable:\n                return\n",
-        "            except AttributeError:\n                return\n",
+        "        except Unreadable:\n            return\n        WORK_FOR",
+        "        except AttributeError:\n            return\n        WORK_FOR",
     ),
     by=f"{_UNREADABLE}::test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published",
 )

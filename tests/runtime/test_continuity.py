@@ -134,7 +134,6 @@ async def test_a_schedule_whose_instant_has_passed_is_paused_with_the_runs(
     nightly = "triggers: [{schedule: {cron: '0 3 * * *', timezone: UTC}}]\nsteps: [{say: night}]\n"
     body = "hai: flow/v1\nname: nightly\nversion: 1\n" + nightly
     await runtime.catalog.publish(LOCAL_TENANT, body.encode())
-    await runtime.triggers.sync(LOCAL_TENANT, "nightly")
     await runtime.stop()
     await eye.execute("UPDATE schedules SET next_fire_at = now() - interval '1 hour'")
     with postgres_server.database(migrated=False) as there:

@@ -87,6 +87,27 @@ async def last_run(runtime: Runtime) -> UUID:
 # --- publication ----------------------------------------------------------------------------------------------------
 
 
+async def test_a_version_whose_triggers_can_not_be_stored_is_not_published(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the version before would be started by its schedule until somebody publishes once more."""
+    runtime = await make()
+    await publish(runtime, DAILY % "")
+    before = await schedules(runtime)
+
+    async def break_off(*_: object) -> None:
+        raise OSError("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(triggers, "replace_triggers", break_off)
+        with pytest.raises(OSError, match="away"):
+            await publish(runtime, DAILY % "", version=2)
+    stored, _ = await runtime.catalog.resolve(LOCAL_TENANT, "timed")
+    assert (stored.version, await schedules(runtime)) == (1, before)
+    await publish(runtime, DAILY % "", version=2)
+    assert (await only_schedule(runtime)).workflow != before[0].workflow
+
+
 async def test_publishing_keeps_the_triggers_of_the_latest_version(make: Make) -> None:
     runtime = await make()
     both = DAILY % "" + "  - event: {type: order.paid}\n"
@@ -618,7 +639,7 @@ async def test_fifty_schedules_at_one_hertz_through_a_death_miss_and_double_none
     with Nursery(database_url) as nursery:
         processes = [nursery.fork() for _ in range(4)]
         await until(lambda: all_registered(eye))
-        async with triggers.publication(runtime.database.api, LOCAL_TENANT, "timed") as connection:
+        async with runtime.database.api.acquire() as connection, connection.transaction():
             await connection.execute("DELETE FROM schedules")
             due = [replace(each, next_fire_at=first) for each in ticking]
             await triggers.replace_triggers(connection, LOCAL_TENANT, "timed", due, [])

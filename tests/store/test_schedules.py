@@ -35,7 +35,7 @@ def schedule(position: int = 0, *, tenant: UUID = TENANT, at: datetime | None = 
 
 async def publish(db: Database, *schedules: ScheduleRow, events: tuple[str, ...] = ()) -> None:
     rows = [EventTriggerRow(TENANT, "w", number, b"w" * 32, False, type) for number, type in enumerate(events)]
-    async with triggers.publication(db.api, TENANT, "w") as connection:
+    async with db.api.acquire() as connection, connection.transaction():
         await triggers.replace_triggers(connection, TENANT, "w", schedules, rows)
 
 

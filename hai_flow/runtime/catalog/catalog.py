@@ -67,11 +67,11 @@ _REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})
 class Catalog:
     """Finds, compiles and publishes the workflows of a server with the runners of `registry`.
 
-    `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before,
-    and after a version of it was retired or taken back into use. `channels` gives the names of the channels over which
-    people of a tenant, by its name, are notified; None: there is no file of them. `roles` gives the roles that people
-    of a tenant are known to have. `is_on_disk`: whether a document that came over the network is a file of this
-    machine, whose tools it may use.
+    `on_publication` is called with (connection, tenant, name) in the transaction of every publication, also of a
+    workflow that was published before, and where a version of it is retired or taken back into use; `on_published`
+    behind it. `channels` gives the names of the channels over which people of a tenant, by its name, are notified;
+    None: there is no file of them. `roles` gives the roles that people of a tenant are known to have. `is_on_disk`:
+    whether a document that came over the network is a file of this machine, whose tools it may use.
     """
 
     def __init__(
@@ -94,7 +94,8 @@ class Catalog:
         self._retirements: Together[tuple[Pool, UUID, bytes], bool] = Together(lambda key: workflows.is_retired(*key))
         self.checks = compiling.Checks()
         self._webhooks = asyncio.Lock()  # so that all tasks that wait for one lock take one connection
-        self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
+        self.on_publication: Callable[[Connection, UUID, str], Awaitable[None]] | None = None
+        self.on_published: Callable[[], Awaitable[None]] | None = None
         self.channels: Callable[[str], Collection[str] | None] | None = None
         self.roles: Callable[[UUID], Awaitable[Collection[str]]] | None = None
         self.calendars: Calendars = {}
@@ -197,11 +198,14 @@ class Catalog:
         row = asked.row(act, subject=f"workflow:{name}@{version}", digest=stored.sha256)
         async with self._webhooks, triggers.lock_webhook_publication(self.database.api, tenant):
             async with self.database.api.acquire() as connection, connection.transaction():
+                await rehearsals.lock_publication(connection, tenant, name)
                 if await workflows.set_retired(connection, tenant, name, version, retired=retired):
                     await self._demand_paths_are_free(connection, tenant, name)
                     await audit.write(connection, tenant, [row])
+                if self.on_publication is not None:
+                    await self.on_publication(connection, tenant, name)
             if self.on_published is not None:
-                await self.on_published(tenant, name)
+                await self.on_published()
         again = await workflows.find_workflow_by_sha(self.database.api, tenant, stored.sha256)
         return again or stored
 
@@ -305,10 +309,9 @@ class Catalog:
                 unrehearsed=unrehearsed or None,
             )
         async with audit.record_act(self.database.api, tenant, row) as connection:
-            if self.demand is not None and not dev:
-                await rehearsals.lock_publication(connection, tenant, plan.name)
-                if not unrehearsed:
-                    await self.demand.check(connection, tenant, plan)
+            await rehearsals.lock_publication(connection, tenant, plan.name)
+            if self.demand is not None and not dev and not unrehearsed:
+                await self.demand.check(connection, tenant, plan)
             stored = await workflows.publish_workflow(
                 connection,
                 tenant,
@@ -320,9 +323,11 @@ class Catalog:
                 from_disk=from_disk,
                 visibility=plan.visibility,
             )
-        plan = self._keep(tenant, replace(plan, from_disk=stored.from_disk))
+            plan = self._keep(tenant, replace(plan, from_disk=stored.from_disk))
+            if self.on_publication is not None:
+                await self.on_publication(connection, tenant, plan.name)
         if self.on_published is not None:
-            await self.on_published(tenant, plan.name)
+            await self.on_published()
         return stored, plan
 
     async def demand_rehearsal(self, tenant: UUID, plan: Plan) -> None:

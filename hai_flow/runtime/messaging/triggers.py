@@ -76,7 +76,7 @@ from hai_flow.store.runs import files
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
+    from hai_flow.store.postgres.database import Connection, Pool
 
 
 log = structlog.get_logger(__name__)
@@ -147,7 +147,7 @@ class Triggers(Service):
         self.slots = slots
         self.watched = watched
         self.config = config or TriggersConfig()
-        catalog.on_published = self.sync
+        catalog.on_publication, catalog.on_published = self.sync, self._look_anew
         delivery.listeners.append(self._hear)
         delivery.handlers[on_end_triggers.ENDED] = self._run_ended
         self._due = asyncio.Event()
@@ -562,28 +562,31 @@ class Triggers(Service):
 
     # --- publication ----------------------------------------------------------------------------------------------
 
-    async def sync(self, tenant: UUID, name: str) -> None:
-        """Store the triggers of the latest version of a workflow in place of those of earlier ones. Those of a version
-        that only another release can read stay as that release has stored them."""
-        async with triggers.publication(self.database.api, tenant, name) as connection:
-            latest = await workflows.find_latest_workflow(connection, tenant, name)
-            if latest is None:
-                return
-            if latest.retired_at is not None:
-                await triggers.replace_triggers(connection, tenant, name, [], [])
-                return
-            try:
-                plan = await self.catalog.plan_of(tenant, latest)
-            except Unreadable:
-                return
-            WORK_FOR.set(tenant)
-            schedules = await run_by_work(_list_schedule_rows, tenant, latest, plan, self.committer.now())
-            events = [
-                EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *columns)
-                for position, trigger in enumerate(plan.triggers)
-                if (columns := _compute_row_key(trigger)) is not None
-            ]
-            await triggers.replace_triggers(connection, tenant, name, schedules, events)
+    async def sync(self, connection: Connection, tenant: UUID, name: str) -> None:
+        """Store the triggers of the latest version of a workflow in place of those of earlier ones, in the transaction
+        that changes which one that is. Those of a version that only another release can read stay as that release has
+        stored them."""
+        latest = await workflows.find_latest_workflow(connection, tenant, name)
+        if latest is None:
+            return
+        if latest.retired_at is not None:
+            await triggers.replace_triggers(connection, tenant, name, [], [])
+            return
+        try:
+            plan = await self.catalog.plan_of(tenant, latest)
+        except Unreadable:
+            return
+        WORK_FOR.set(tenant)
+        schedules = await run_by_work(_list_schedule_rows, tenant, latest, plan, self.committer.now())
+        events = [
+            EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *columns)
+            for position, trigger in enumerate(plan.triggers)
+            if (columns := _compute_row_key(trigger)) is not None
+        ]
+        await triggers.replace_triggers(connection, tenant, name, schedules, events)
+
+    async def _look_anew(self) -> None:
+        """Some triggers were replaced."""
         self._due.set()
         await self.watched.read()
 

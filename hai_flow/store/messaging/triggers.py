@@ -94,15 +94,6 @@ _OF_SCHEDULE: Final = ", ".join(f"s.{column}" for column in _COLUMNS.split(", ")
 
 
 @contextlib.asynccontextmanager
-async def publication(pool: Pool, tenant: UUID, workflow_name: str) -> AsyncGenerator[Connection]:
-    """A transaction in which the triggers of a workflow are replaced; one at a time for each name."""
-    async with pool.acquire() as connection, connection.transaction():
-        name = f"publish:{tenant}:{workflow_name}"
-        await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", name)
-        yield connection
-
-
-@contextlib.asynccontextmanager
 async def lock_webhook_publication(pool: Pool, tenant: UUID) -> AsyncGenerator[None]:
     """Inside, no other process publishes webhooks: a path that is free when it is looked at is free when it is
     taken."""
