@@ -66,8 +66,8 @@ async def find_rehearsal(
 
 
 async def lock_publication(connection: Connection, tenant: UUID, name: str) -> None:
-    """Until the transaction ends, nobody else publishes or retires a version of the workflow: what is its latest version
-    then stays so."""
+    """Until the transaction ends, nobody else publishes or retires a version of the workflow: what is its latest
+    version then stays so."""
     await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"publish:{tenant}:{name}")
 
 
