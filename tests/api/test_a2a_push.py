@@ -167,6 +167,19 @@ def test_a_call_that_fails_is_made_again_with_the_same_id(http: httpx2.Client, r
     assert receiver.states(task["id"]) == ["INPUT_REQUIRED"] * 2
 
 
+def wait_for_outcome(dsn: str) -> None:
+    """Returns when the outcome of the only call is stored: one that a server dies in is made again after a minute."""
+
+    async def is_stored() -> bool:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return bool(await connection.fetchval("SELECT sent IS NOT NULL OR error IS NOT NULL FROM pushes"))
+        finally:
+            await connection.close()
+
+    wait_for(lambda: asyncio.run(is_stored()))
+
+
 def test_an_address_outlives_the_server_that_took_it(postgres_server: Server, receiver: Receiver) -> None:
     environment = {"HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}
     with postgres_server.database() as dsn:
@@ -176,6 +189,7 @@ def test_an_address_outlives_the_server_that_took_it(postgres_server: Server, re
             task = send(http, DELETE, {"filename": "a.txt"})
             create(http, task["id"], receiver.url)
             wait_for(lambda: receiver.states(task["id"]))
+            wait_for_outcome(dsn)
             first.kill()
         with serving(dsn, environment=environment) as second, httpx2.Client(base_url=second.url, timeout=60) as http:
             send(http, DELETE, {"confirm": True}, taskId=task["id"])

@@ -14,7 +14,7 @@ from typing import Any, Final
 import asyncpg
 import pytest
 
-from tests.api.test_a2a_push import Receiver, receiving
+from tests.api.test_a2a_push import Receiver, receiving, wait_for_outcome
 from tests.api.test_approvals import BOSS, TRANSFER, House, refusal
 from tests.attacks.house import wait_for
 from tests.support.identities import KEYS, People
@@ -112,6 +112,7 @@ def test_outcome_outlives_the_server_that_was_asked(postgres_server: Server, rec
             approval = house.ask(webhook=to(receiver))
             house.decide(approval)
             wait_for(lambda: receiver.calls)
+            wait_for_outcome(dsn)
             first.kill()
         with serving(dsn, environment=REACHING):
             wait_for(lambda: len(receiver.calls) >= 2)
