@@ -82,7 +82,7 @@ KEYS = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("part", nargs="?", choices=["peers"], help="measure other engines beside ours, and kill them")
-    parser.add_argument("--quick", action="store_true", help="rougher, in a minute or two; with --against in six")
+    parser.add_argument("--quick", action="store_true", help="rougher, in four minutes; with --against in twenty")
     parser.add_argument("--profile", action="store_true", help="where the engine's time goes; writes nothing")
     parser.add_argument("--against", metavar="COMMIT", help="measure this tree and that commit in turns, and compare")
     arguments = parser.parse_args()
