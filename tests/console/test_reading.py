@@ -138,13 +138,13 @@ def focused(shown: Page, name: str) -> None:
 
 
 def test_after_each_act_a_keyboard_goes_on_from_where_it_was(page: NewPage, asked: Asked) -> None:
-    first, second = asked("note", title="Focus 1"), asked("note", title="Focus 2")
-    shown = page().goto(f"/console/inbox/{first['id']}?q=Focus")
-    focused(shown, "Focus 1")
+    first, second = asked("note", title="Keyboard 1"), asked("note", title="Keyboard 2")
+    shown = page().goto(f"/console/inbox/{first['id']}?q=Keyboard")
+    focused(shown, "Keyboard 1")
     shown.role("button", "Approve").play("press", "Enter")
     focused(shown, "Done. Your decision has been recorded.")
     shown.role("button", "Next question").play("press", "Enter")
-    focused(shown, "Focus 2")
+    focused(shown, "Keyboard 2")
     shown.goto(f"/console/runs/{second['run_id']}?tab=graph")
     shown.role("button", "Pause").play("press", "Enter")
     shown.role("dialog").role("button", "Pause").play("press", "Enter")
