@@ -102,9 +102,9 @@ class Connections:
                     if target and response.status in (307, 308) and _origin(target) == _origin(url):
                         url = target
                         continue
-                    raise faults.redirect_error(response.status, _shown(target) if target else location)
+                    raise faults.redirect_error(response.status, _strip_userinfo(target) if target else location)
                 raise faults.fault_of_status(response.status, response.headers, await _read_error_body(response))
-        raise faults.redirect_error(307, _shown(url))
+        raise faults.redirect_error(307, _strip_userinfo(url))
 
     def _open(self) -> None:
         """Raises StepError for proxies of the environment that are none."""
@@ -128,7 +128,6 @@ class Connections:
     @contextlib.asynccontextmanager
     async def _send(self, url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> AsyncIterator[HttpAnswer]:
         """The response to the request. Raises OSError, and httpx2.HTTPError behind a proxy."""
-
         if url.username or url.password:
             pair = b64encode(f"{url.username}:{url.password}".encode()).decode()
             headers = {**headers, "authorization": f"Basic {pair}"}
@@ -137,8 +136,7 @@ class Connections:
             self._open()
         if self._client is not None:
             async with self._client.stream("POST", url, content=content, headers=headers) as answer:
-                names = {name.lower(): value for name, value in answer.headers.items()}
-                yield HttpAnswer(answer.status_code, names, answer.aiter_raw())
+                yield HttpAnswer(answer.status_code, dict(answer.headers), answer.aiter_raw())
             return
         pool = self._pool
         assert pool is not None
@@ -168,7 +166,7 @@ def _join(url: httpx2.URL, location: str) -> httpx2.URL | None:
         return None
 
 
-def _shown(url: httpx2.URL) -> str:
+def _strip_userinfo(url: httpx2.URL) -> str:
     return str(url.copy_with(userinfo=b""))  # it may hold a key
 
 

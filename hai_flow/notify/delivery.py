@@ -56,7 +56,7 @@ class Poster:
         async with self._open("POST", url, body, all_headers) as answer:
             status = answer.status_code
         if not 200 <= status < 300:
-            raise NotSent(f"it answered {status}", final=status == 410, after=_read_wait(answer))
+            raise NotSent(f"it answered {status}", final=status == 410, after=retry_after(answer.headers))
 
     async def ask(
         self,
@@ -85,7 +85,7 @@ class Poster:
             raise NotSent(str(error)) from None
         status = answer.status_code
         if status == 429 or status >= 500:
-            raise NotSent(f"it answered {status}", after=_read_wait(answer))
+            raise NotSent(f"it answered {status}", after=retry_after(answer.headers))
         try:
             return Response(status, values.loads(bytes(read)) if read else None)
         except values.NotJson:
@@ -108,10 +108,6 @@ class Poster:
             raise NotSent(error.message, final=not error.retriable) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise NotSent(f"{type(error).__name__}: {str(error) or 'it broke off'}"[:300]) from None
-
-
-def _read_wait(answer: httpx2.Response) -> float | None:
-    return retry_after({name.lower(): text for name, text in answer.headers.items()})
 
 
 class Sender:

@@ -49,6 +49,12 @@ class Served(NamedTuple):
     opened: list[asyncio.Task[Any] | None]
     heads: list[bytes]
 
+    async def wait_for_end(self) -> None:
+        """Returns when the first connection has ended."""
+        task = self.opened[0]
+        assert task is not None
+        await asyncio.wait_for(task, 10)
+
 
 @asynccontextmanager
 async def serving(
@@ -79,7 +85,7 @@ async def serving(
     await asyncio.gather(*filter(None, opened))
 
 
-async def asked(connections: Connections, url: str, key: str = "k") -> list[Any]:
+async def ask(connections: Connections, url: str, key: str = "k") -> list[Any]:
     headers, reader = {"authorization": f"Bearer {key}"}, StreamReader(ChatReader())
     pieces = connections.ask(url, "/chat", headers, {"messages": []}, reader)
     return [each async for each in pieces if not isinstance(each, Alive)]
@@ -110,7 +116,7 @@ async def test_an_answer_is_read_and_its_connection_is_kept(
     connections = Connections()
     async with serving(answer, closes=closes, bitwise=bitwise) as (url, opened_by_client, _):
         for _ in range(2):
-            assert await asked(connections, url) == [Text("Hi"), Finish("stop")]
+            assert await ask(connections, url) == [Text("Hi"), Finish("stop")]
         await connections.close()
     assert len(opened_by_client) == opened
 
@@ -135,7 +141,7 @@ async def test_an_answer_is_read_and_its_connection_is_kept(
 async def test_what_is_no_answer_is_a_fault(answer: bytes, code: str, words: str) -> None:
     async with serving(answer, closes=not answer.endswith(ENDLESS)) as (url, _, _), asyncio.timeout(10):
         with pytest.raises(StepError, match=words) as raised:
-            await asked(connections := Connections(), url.replace("//", "//user:secret@"))
+            await ask(connections := Connections(), url.replace("//", "//user:secret@"))
         await connections.close()
     assert raised.value.code == code
 
@@ -144,7 +150,7 @@ async def test_an_error_whose_body_does_not_come_is_that_of_its_status(monkeypat
     monkeypatch.setattr("hai_flow.models.connections.FAULT_SECONDS", 0.01)
     async with serving(b"HTTP/1.1 429 x\r\ncontent-length: 9\r\n\r\n{", closes=not CLOSES) as (url, _, _):
         with pytest.raises(StepError, match="429"):
-            await asked(Connections(), url)
+            await ask(Connections(), url)
 
 
 async def test_a_request_on_a_kept_connection_that_ends_is_sent_again_once() -> None:
@@ -161,9 +167,9 @@ async def test_a_request_on_a_kept_connection_that_ends_is_sent_again_once() -> 
     connections = Connections()
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        assert await asked(connections, url) == [Text("Hi"), Finish("stop")]
+        assert await ask(connections, url) == [Text("Hi"), Finish("stop")]
         with pytest.raises(StepError, match="has closed the connection"):
-            await asked(connections, url)
+            await ask(connections, url)
         await connections.close()
     assert len(opened) == 2
 
@@ -175,7 +181,7 @@ async def test_a_request_on_a_kept_connection_that_ends_is_sent_again_once() -> 
 async def test_a_proxy_that_is_none_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(StepError, match=name) as raised:
-        await asked(Connections(), "http://127.0.0.1:9/v1")
+        await ask(Connections(), "http://127.0.0.1:9/v1")
     assert raised.value.code == "llm.not_configured"
 
 
@@ -193,7 +199,7 @@ def behind_proxy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("key", ["sk-1\n", "sk-1\r\nx: y", "sk-ä"])
 async def test_a_key_that_no_header_can_carry_is_refused_unshown(key: str) -> None:
     with pytest.raises(StepError, match="the header `authorization` can't be sent") as raised:
-        await asked(Connections(), "http://127.0.0.1:9/v1", key)
+        await ask(Connections(), "http://127.0.0.1:9/v1", key)
     assert (raised.value.code, "sk-" in raised.value.message) == ("llm.not_configured", False)
 
 
@@ -204,7 +210,7 @@ async def test_cookies_are_not_sent_with_later_calls(behind_proxy: bool, monkeyp
             monkeypatch.setenv("http_proxy", served.url.removesuffix("/v1"))
         for _ in range(2):
             url = "http://nowhere.example/v1" if behind_proxy else served.url
-            assert await asked(connections, url) == [Text("Hi"), Finish("stop")]
+            assert await ask(connections, url) == [Text("Hi"), Finish("stop")]
         await connections.close()
     assert [b"cookie" in head.lower() for head in served.heads] == [False, False]
 
@@ -226,10 +232,10 @@ async def test_a_server_shows_a_certificate_for_its_name(
     async with serving(OK + LENGTH + BODY, closes=not CLOSES, tls=tls) as served:
         url = served.url.replace("127.0.0.1", host)
         if words is None:
-            assert [await asked(connections, url) for _ in range(2)] == [[Text("Hi"), Finish("stop")]] * 2
+            assert [await ask(connections, url) for _ in range(2)] == [[Text("Hi"), Finish("stop")]] * 2
         else:
             with pytest.raises(StepError, match=words):
-                await asked(connections, url)
+                await ask(connections, url)
         await connections.close()
     assert len(served.opened) == (words is None)
 
@@ -238,7 +244,7 @@ async def test_certificates_that_are_not_there_are_named(monkeypatch: pytest.Mon
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
     read_authorities_anew(monkeypatch)
     with pytest.raises(StepError, match="SSL_CERT_FILE") as raised:
-        await asked(Connections(), "https://127.0.0.1:9/v1")
+        await ask(Connections(), "https://127.0.0.1:9/v1")
     assert raised.value.code == "llm.not_configured"
 
 
@@ -250,9 +256,7 @@ async def test_a_connection_whose_answer_is_not_whole_ends_with_its_call(is_clos
             assert await anext(pieces) == Text("Hi")
             if is_closed:
                 await connections.close()
-        task = served.opened[0]
-        assert task is not None
-        await asyncio.wait_for(task, 10)
+        await served.wait_for_end()
 
 
 async def test_a_closed_pool_keeps_no_connection() -> None:
@@ -262,9 +266,7 @@ async def test_a_closed_pool_keeps_no_connection() -> None:
             await anext(pieces)
             await connections.close()
             assert [each async for each in pieces][-1] == Finish("stop")
-        task = served.opened[0]
-        assert task is not None
-        await asyncio.wait_for(task, 10)
+        await served.wait_for_end()
 
 
 async def test_a_cancelled_connect_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,6 +295,6 @@ async def test_behind_a_proxy_the_request_goes_to_the_proxy(monkeypatch: pytest.
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         connections = Connections()
-        assert await asked(connections, "http://nowhere.example/v1") == [Text("Hi"), Finish("stop")]
+        assert await ask(connections, "http://nowhere.example/v1") == [Text("Hi"), Finish("stop")]
         await connections.close()
     assert len(opened) == 1
