@@ -4,23 +4,28 @@ was retired, through any door."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from hai_flow.store.catalog import workflows
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection
 
 FLOW: Final = """
 hai: flow/v1
@@ -62,6 +67,18 @@ class Place:
     def retire(self, reference: str, act: str = "retire") -> None:
         answer = self.api.post(f"/v1/workflows/{reference}/{act}", headers=self.publisher)
         assert answer.status_code == 200, answer.text
+
+    def elsewhere(self, name: str, version: int, *, retires: bool = False) -> None:
+        """Another process publishes the version, or retires it."""
+        source = FLOW.format(name=name, version=version, gate=GATE).encode()
+
+        async def act(connection: Connection) -> Any:
+            tenant = await connection.fetchval("SELECT tenant FROM workflows WHERE name = $1 LIMIT 1", name)
+            if retires:
+                return await workflows.set_retired(connection, tenant, name, version, retired=True)
+            return await workflows.publish_workflow(connection, tenant, name=name, version=version, source=source)
+
+        assert self.people.do(act)
 
     def runs(self) -> list[tuple[str, int]]:
         query = "SELECT workflow_name, workflow_version FROM runs ORDER BY created_at, id"
@@ -276,6 +293,48 @@ def test_a_name_means_the_highest_version_in_use_also_after_unretiring(place: Pl
     acts = place.api.get("/v1/audit", params={"limit": 200}, headers=place.auditor).json()["items"]
     of_it = [each["act"] for each in acts if each["subject"] == f"workflow:{name}@2" and "retired" in each["act"]]
     assert sorted(of_it) == ["workflow.retired", "workflow.unretired"]
+
+
+ELSEWHERE: Final[dict[str, tuple[list[str], str, tuple[int, Any]]]] = {
+    "a name, behind a publication": (["+6"], "{}", (201, 6)),
+    "a name, behind two": (["+6", "+7"], "{}", (201, 7)),
+    "a name, behind an older version": (["+4"], "{}", (201, 5)),
+    "a name, behind a version that was retired": (["+6", "-6"], "{}", (201, 5)),
+    "a name whose version was retired": (["+4", "-5"], "{}", (201, 4)),
+    "a name whose only version was retired": (["-5"], "{}", (409, "workflow_retired")),
+    "a number, behind a publication": (["+6"], "{}@5", (201, 5)),
+    "a number that was retired": (["+6", "-5"], "{}@5", (409, "workflow_retired")),
+    "a version and its digest, retired": (["+6", "-5"], "{}@5+{}", (409, "workflow_retired")),
+}
+
+
+@pytest.mark.parametrize(("acts", "reference", "expected"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_a_remembered_version_is_held_against_other_processes(
+    place: Place, acts: list[str], reference: str, expected: tuple[int, Any]
+) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish(name, 5, GATE)
+    digest = hashlib.sha256(FLOW.format(name=name, version=5, gate=GATE).encode()).hexdigest()
+    body = {"workflow": reference.format(name, digest[:8])}
+    key = {**place.operator, "Idempotency-Key": unique("k")}
+    first = place.api.post("/v1/runs", json=body, headers=key)
+    assert first.json()["version"]["version"] == 5
+    for act in acts:
+        place.elsewhere(name, int(act[1:]), retires=act[0] == "-")
+    for _ in range(2):  # as remembered, and as read anew
+        answer = place.api.post("/v1/runs", json=body, headers=place.operator)
+        detail = answer.json()
+        assert (answer.status_code, detail.get("code") or detail["version"]["version"]) == expected
+    again = place.api.post("/v1/runs", json=body, headers=key)
+    assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+
+
+def test_a_number_that_was_remembered_stays_forbidden_to_others(place: Place) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish(name, 1, "")
+    assert DOORS["REST"](place, place.operator, f"{name}@1") == (201, "")
+    place.elsewhere(name, 2)
+    assert DOORS["REST"](place, place.requester, f"{name}@1") == (403, "version_forbidden")
 
 
 def test_a_start_sent_before_its_version_retired_is_the_same_start_again(place: Place) -> None:

@@ -811,8 +811,13 @@ starts.bug(
 )
 starts.bug(
     "a plain run of a retired version begins",
-    ("in_use=not resolved)", "in_use=False)"),
+    ("in_use=not resolved, latest=latest)", "in_use=False, latest=latest)"),
     by="tests/runtime/test_starts.py::test_a_plain_start_of_a_retired_version_is_refused_and_takes_no_slot",
+)
+starts.bug(
+    "a run by name begins with a version that has been superseded",
+    ("latest=latest)", "latest=False)"),
+    by="tests/runtime/test_starts.py::test_of_many_starts_only_those_of_another_version_are_refused",
 )
 starts.bug(
     "a run that counts with others of a key starts as if it did not",

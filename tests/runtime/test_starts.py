@@ -15,6 +15,7 @@ import pytest
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
+from hai_flow.runtime.commit.submission import SUPERSEDED
 from hai_flow.runtime.runs import starts
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.thread_state import ThreadState
@@ -72,9 +73,9 @@ async def set_retired(runtime: Runtime, plan: Plan, *, retired: bool) -> None:
         assert await workflows.set_retired(connection, LOCAL_TENANT, plan.name, plan.version, retired=retired)
 
 
-async def start_of(runtime: Runtime, plan: Plan, run_id: UUID, thread: str) -> Any:
+async def start_of(runtime: Runtime, plan: Plan, run_id: UUID, thread: str, *, latest: bool = False) -> Any:
     begin = c.Start(run_id=run_id, thread_id=thread, requester="user:local", input={})
-    return await runtime.starts.start(LOCAL_TENANT, plan, begin)
+    return await runtime.starts.start(LOCAL_TENANT, plan, begin, latest=latest)
 
 
 async def test_a_plain_start_of_a_retired_version_is_refused_and_takes_no_slot(make: Make) -> None:
@@ -90,16 +91,22 @@ async def test_a_plain_start_of_a_retired_version_is_refused_and_takes_no_slot(m
     assert (await start_of(runtime, plan, uuid4(), thread)).status == "waiting"
 
 
-async def test_of_many_starts_only_those_of_a_retired_version_are_refused(make: Make) -> None:
+@pytest.mark.parametrize("code", ["workflow_retired", SUPERSEDED])
+async def test_of_many_starts_only_those_of_another_version_are_refused(make: Make, code: str) -> None:
     runtime = await make()
     _, gone = await runtime.catalog.publish(LOCAL_TENANT, CHILD)
     _, kept = await runtime.catalog.publish(LOCAL_TENANT, CHILD.replace(b"name: child", b"name: another"))
-    await set_retired(runtime, gone, retired=True)
+    if code == SUPERSEDED:
+        await runtime.catalog.publish(LOCAL_TENANT, CHILD.replace(b"version: 1", b"version: 2"))
+    else:
+        await set_retired(runtime, gone, retired=True)
     ids = [uuid4() for _ in range(24)]
     plans = [gone if number % 2 else kept for number in range(24)]
-    starting = (start_of(runtime, plan, run_id, str(run_id)) for plan, run_id in zip(plans, ids, strict=True))
+    latest = code == SUPERSEDED
+    starting = (start_of(runtime, plan, id, str(id), latest=latest) for plan, id in zip(plans, ids, strict=True))
     answers = await asyncio.gather(*starting, return_exceptions=True)
-    assert [isinstance(each, Rejected) for each in answers] == [plan is gone for plan in plans]
+    codes = [each.code if isinstance(each, Rejected) else None for each in answers]
+    assert codes == [code if plan is gone else None for plan in plans]
 
 
 async def test_a_plain_start_asks_for_its_version_in_its_commit_alone(make: Make) -> None:

@@ -190,9 +190,11 @@ class Access(RunVisibility):
         body_sha: bytes,
         branch: Branch | None = None,
         is_new: bool = False,
+        recalled: str = "",
     ) -> Outcome:
-        """Start a run of the plan. `is_new`: its thread had no owner a moment ago. Raises Rejected as `submit` does,
-        and as `demand_speaks` where another caller began the thread first."""
+        """Start a run of the plan. `is_new`: its thread had no owner a moment ago. `recalled`: the reference for which
+        `recall_startable` gave the plan. Raises Rejected as `submit` does, as `demand_speaks` where another caller
+        began the thread first, and `SUPERSEDED` where what was recalled does not hold any more."""
         self._demand_starts(plan, begin)
         begin = self._with_people(begin)
         with self.admission.command():
@@ -207,7 +209,8 @@ class Access(RunVisibility):
                 body_sha=body_sha,
                 branch=branch,
                 asked=self._actor_of(begin),
-                resolved=isinstance(begin, c.Start),
+                resolved=isinstance(begin, c.Start) and not recalled,
+                latest=bool(recalled) and "@" not in recalled,
             )
             if isinstance(begin, c.Fork):
                 outcome = await self.runtime.branches.begin(
@@ -300,6 +303,16 @@ class Access(RunVisibility):
         start runs of every workflow."""
         latest_only = not self.principal.may(Right.START_RUNS)
         return await self.catalog.resolve_startable(self.tenant, reference, found, latest_only=latest_only)
+
+    def recall_startable(self, reference: str) -> tuple[WorkflowSummary, Plan] | None:
+        """As `startable` for a run that begins a thread, by what this process remembers of the reference, which
+        `start` has to hold against the database (`recalled`); None: `startable` has to find it."""
+        if "@" in reference and not self.principal.may(Right.START_RUNS):
+            return None
+        startable = self.catalog.recall_startable(self.tenant, reference)
+        if startable is None or not self.runtime.starts.asks_for_version(startable[1]):
+            return None
+        return startable
 
     @property
     def may_start_any(self) -> bool:

@@ -90,6 +90,7 @@ class Catalog:
         self._plans: OrderedDict[tuple[UUID, bytes], Plan] = OrderedDict()
         self._compiling: dict[tuple[UUID, bytes], asyncio.Future[Plan]] = {}
         self._runs: dict[bytes, tuple[Run, ...]] = {}
+        self._recent: dict[tuple[UUID, str], WorkflowSummary] = {}  # of the references by which runs were started
         # Each start asks, and many start at once: a connection for each would be the most of what a start costs.
         self._retirements: Together[tuple[Pool, UUID, bytes], bool] = Together(lambda key: workflows.is_retired(*key))
         self.checks = compiling.Checks()
@@ -145,6 +146,7 @@ class Catalog:
         another version then; 409 `workflow_retired`; 409 `trigger_missing` where the workflow is started by its
         schedules and events alone.
         """
+        self._recent.pop((tenant, reference), None)
         if latest_only and "@" in reference:
             summary = await self._find_latest_as(tenant, reference)
         if summary is None:
@@ -160,7 +162,19 @@ class Catalog:
                 "add `- api: {}` to its triggers to start it by request."
             )
             raise Rejected(409, "trigger_missing", message)
+        if not (stored.dev or "+" in reference):
+            if len(self._recent) >= PLANS_MAX:
+                self._recent.clear()
+            self._recent[tenant, reference] = stored
         return stored, plan
+
+    def recall_startable(self, tenant: UUID, reference: str) -> tuple[WorkflowSummary, Plan] | None:
+        """What `resolve_startable` has found for the reference before; None: nothing, or no published version. It may
+        have been retired since, and a name may mean another version: the commit of the start has to ask for both
+        (docs/decisions/0120)."""
+        stored = self._recent.get((tenant, reference))
+        plan = None if stored is None else self._plans.get((tenant, stored.sha256))
+        return None if stored is None or plan is None else (stored, plan)
 
     async def _find_latest_as(self, tenant: UUID, reference: str) -> WorkflowSummary:
         """The latest version, if the reference, which names a version, means it. Raises Rejected 404 where there is no

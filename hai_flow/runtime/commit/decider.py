@@ -41,6 +41,7 @@ from hai_flow.runtime.commit.context import CommitContext
 from hai_flow.runtime.commit.submission import (
     ENDED_SINCE,
     SEAT_LOST,
+    SUPERSEDED,
     Begin,
     Chunk,
     Foresight,
@@ -206,6 +207,8 @@ class Decider:
             return Rejected(409, ENDED_SINCE, f"run {run.id} has ended since.")
         if submission.left_lost and unborn:
             return _refuse_taken_back(run)
+        if submission.superseded and unborn:
+            return Rejected(409, SUPERSEDED, f"the workflow of run {run.id} means another version by now.")
         if submission.retired and unborn and submission.birth is not None:
             return refuse_retirement(submission.birth.plan)
         # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
@@ -571,4 +574,5 @@ def _born(entry: CommitEntry) -> Born:
         branch=birth.branch,
         left=birth.left,
         in_use=birth.in_use,
+        latest=birth.latest,
     )

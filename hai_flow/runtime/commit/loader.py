@@ -175,7 +175,7 @@ class Loader:
 
     async def look_up(self, connection: Connection, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> None:
         """Look up the rest that the waiting commands need: ids that were used before, the holders of slots, and whether
-        the versions of runs that begin were retired."""
+        the versions of runs that begin were retired or superseded."""
         named = [(run, each) for run in batch for each in run.submissions if each.command_id is not None]
         ids = [(run.id, submission.command_id or "") for run, submission in named if run.id in found]
         used = await logs.commands_of(connection, ids) if ids else {}
@@ -200,7 +200,11 @@ class Loader:
         for run in batch:
             for submission in list(run.submissions):  # more may come while the database is asked
                 birth = submission.birth
-                if birth is not None and birth.in_use and run.id not in found:
+                if birth is None or run.id in found:
+                    continue
+                if birth.latest:
+                    submission.superseded = not await workflows.is_latest(connection, run.tenant, birth.plan.sha256)
+                elif birth.in_use:
                     submission.retired = await workflows.is_retired(connection, run.tenant, birth.plan.sha256)
         for run in batch:
             slot_taken = run.id in slots_by_run and holders.get(slots_by_run[run.id]) not in (None, run.id)

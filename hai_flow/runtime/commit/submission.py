@@ -28,6 +28,7 @@ Begin: TypeAlias = c.Start | c.Fork
 
 SEAT_LOST: Final = "seat_lost"  # refusals that no client sees: the command is decided again
 ENDED_SINCE: Final = "ended_since"
+SUPERSEDED: Final = "superseded"
 
 
 class CommitCarrier(Protocol):
@@ -113,13 +114,15 @@ class Foresight:
 class RunCreation:
     """The rest that a Start or a Fork needs: a run is born with it. `left`: its slot was left to it by a run that was
     stopped for it, or promised, and has to be so still. `in_use`: the version of its plan must not have been retired
-    when the run is born; else whoever starts it has looked."""
+    when the run is born; else whoever starts it has looked. `latest`: nor may its name mean another version by then:
+    `SUPERSEDED`."""
 
     plan: Plan
     slot: str | None = None
     branch: Branch | None = None
     left: bool = False
     in_use: bool = False
+    latest: bool = False
 
 
 class Submission(msgspec.Struct, eq=False):
@@ -137,6 +140,7 @@ class Submission(msgspec.Struct, eq=False):
     active: bool = False  # the command is for a run that has not ended
     left_lost: bool = False  # the run that has left it its thread's slot has taken that back
     retired: bool = False  # the version that a run would be born with was retired
+    superseded: bool = False  # or is not the one any more that the name of its workflow means
     tenant: UUID | None = None  # None: asked by this process itself
     asked: AuditActor | None = None  # the person that asks; None: no person does
     asker: TraceParent | None = None  # by which request, for its trace

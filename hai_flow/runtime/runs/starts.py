@@ -100,6 +100,7 @@ class Starts:
         asked: AuditActor | None = None,
         owners: Collection[str] | None = None,
         resolved: bool = False,
+        latest: bool = False,
         claimed: bool = False,
         promised: bool = False,
     ) -> Outcome:
@@ -108,12 +109,14 @@ class Starts:
         `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its thread's line;
         the caller then gives the kept state. `owners`: if another request begins the thread at the same time, one of
         them has to own it; None: the owner is known. `resolved`: the plan's version was found for this start, in use.
-        `claimed`: `claim` has asked the tenant's limits for it. `promised`: the slot of its thread is promised to it.
+        `latest`: the start names no version, and the plan is of the one that was the latest; only where
+        `asks_for_version`. `claimed`: `claim` has asked the tenant's limits for it. `promised`: the slot of its thread is promised to it.
 
         Raises `Rejected`: 409 `workflow_retired` where the version of the plan or of a child was retired, 429 where the
         tenant has too many runs, 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an
         active run, 409 `concurrency_busy` where the workflow queues no run, 422 `concurrency_elsewhere` where runs of
-        its key are counted in another cell, and the engine's refusals.
+        its key are counted in another cell, `SUPERSEDED` where the plan is not of the `latest` version any more, and
+        the engine's refusals.
         """
         if plan.concurrency is not None:
             demand_seat(self.cell, await self.seat(tenant), plan.name)
@@ -128,6 +131,7 @@ class Starts:
             and (owners is None or begin.thread_id == str(begin.run_id))  # a thread that begins with this run
             and self._is_plain(plan)
         )
+        assert not latest or (is_plain and not self._committer.database.sharded), "its commit asks for the version"
         if not resolved and (not is_plain or self._committer.database.sharded):
             retired = await self._find_retirement(tenant, plan)
             if retired is not None and not await self._keeping.has_begun(tenant, begin.run_id):
@@ -136,7 +140,7 @@ class Starts:
         if isinstance(begin, c.Start) and begin.parent is None:
             if is_plain:  # its commit asks for the rest
                 begin = msgspec.structs.replace(begin, trace=begin.trace or self._trace())
-                birth = RunCreation(plan, slot=_derive_thread_slot(begin), in_use=not resolved)
+                birth = RunCreation(plan, slot=_derive_thread_slot(begin), in_use=not resolved, latest=latest)
                 return await self._submit(tenant, begin, birth, command_id, body_sha, asked)
             pins = await self._find_pins(tenant, plan)
             begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
@@ -205,6 +209,11 @@ class Starts:
             seat=seat,
             asked=asked,
         )
+
+    def asks_for_version(self, plan: Plan) -> bool:
+        """Whether the commit of a run of the plan that begins a thread asks by itself whether the plan's version is in
+        use, and the latest."""
+        return self._is_plain(plan) and not self._committer.database.sharded
 
     def _is_plain(self, plan: Plan) -> bool:
         """Whether a run of the plan needs nothing but itself to begin: no slot of a concurrency key, no versions of

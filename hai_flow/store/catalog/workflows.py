@@ -58,6 +58,12 @@ LATEST_FIRST: Final = (
 )
 
 
+def newer_than(row: str, version: str, name: str = "name") -> str:
+    """A subquery for the versions by which the name of the published version in `row` means another one."""
+    return f"""SELECT FROM workflows newer WHERE newer.tenant = {row}.tenant AND newer.name = {row}.{name}
+    AND NOT newer.dev AND newer.retired_at IS NULL AND newer.version > {row}.{version}"""
+
+
 _PUBLISH: Final = f"""
 INSERT INTO workflows (tenant, sha256, name, version, dev, title, source, from_disk, visibility)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -190,6 +196,15 @@ async def list_versions_of_workflow(
 async def is_retired(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> bool:
     """Whether no run may begin with these bytes any more."""
     query = "SELECT retired_at IS NOT NULL FROM workflows WHERE tenant = $1 AND sha256 = $2"
+    return bool(await connection.fetchval(query, tenant, sha256))
+
+
+async def is_latest(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> bool:
+    """Whether these published bytes are in use, and the name of their workflow means them."""
+    query = f"""
+    SELECT retired_at IS NULL AND NOT EXISTS ({newer_than("stored", "version")}) FROM workflows stored
+    WHERE tenant = $1 AND sha256 = $2
+    """
     return bool(await connection.fetchval(query, tenant, sha256))
 
 

@@ -189,6 +189,7 @@ def build_born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) 
         yield [0 if branch is None else branch.copied for branch in branches]
     if "in_use" in parts:
         yield [entry.born is not None and entry.born.in_use for entry in born]
+        yield [entry.born is not None and entry.born.latest for entry in born]
     if "seats" in parts:
         yield [entry.seat for entry in born]
         yield [entry.born is not None and entry.born.left for entry in born]

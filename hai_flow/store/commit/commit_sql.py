@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from hai_flow.engine.events import ABI
+from hai_flow.store.catalog.workflows import newer_than
 
 # The parts that the entries of a commit may have beside their events; `moved`: some are of runs that exist; `ended`:
 # some end their run; `asks`: some pendings are to stand in inboxes; `unasks`: some may leave inboxes; `births`: some
-# start a run; `in_use`: some of those of a version that must not be retired; `again`, only with births: some want
+# start a run; `in_use`: some of those of a version that must not be retired, or must be the latest; `again`, only with births: some want
 # a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
 # those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
 # of a queue that this process does not serve; `free`: some lose where somebody holds their run; `instigators`: other
@@ -523,7 +524,7 @@ _BORN: Final = {
 def _list_born_columns(parts: frozenset[str]) -> dict[str, str]:
     """The columns of entries that are the first of their run."""
     branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
-    in_use = {"in_use": "bool"} if "in_use" in parts else {}
+    in_use = {"in_use": "bool", "latest": "bool"} if "in_use" in parts else {}
     seats = {"seat": "text", "was_left": "bool"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
@@ -569,10 +570,12 @@ def _insert_runs(
     return into, select, once
 
 
-_IN_USE: Final = """
+_IN_USE: Final = f"""
   WHERE (birth.in_use IS NOT TRUE OR (  -- no slot is taken for a run that does not begin
     SELECT retired_at FROM workflows w WHERE w.tenant = birth.tenant AND w.sha256 = birth.workflow
-  ) IS NULL)"""
+  ) IS NULL) AND (birth.latest IS NOT TRUE OR NOT EXISTS (
+    {newer_than("birth", "workflow_version", "workflow_name")}
+  ))"""
 
 
 def _render_births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> tuple[str, str, str]:

@@ -112,7 +112,7 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
 class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The columns that only the first entry of a run has. `slot`: taken with it, or the entry loses; `left`: a run that
     was stopped for it has left it the slot, and the entry loses unless it is so still. `in_use`: the entry loses if the
-    version of its workflow was retired. `input`: JSON text."""
+    version of its workflow was retired; `latest`: or if there is a later one. `input`: JSON text."""
 
     workflow: bytes
     workflow_name: str
@@ -128,6 +128,7 @@ class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     branch: Branch | None = None
     left: bool = False
     in_use: bool = False
+    latest: bool = False
 
 
 class Moved(msgspec.Struct, frozen=True, gc=False):

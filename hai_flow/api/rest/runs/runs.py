@@ -34,7 +34,7 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_if_large
-from hai_flow.runtime.commit.submission import Outcome
+from hai_flow.runtime.commit.submission import SUPERSEDED, Outcome
 from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
@@ -103,10 +103,27 @@ async def begin(
     where it was read already."""
     access = await access.find_at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
+    if stored is None and body.thread_id is None and not access.living.is_large:
+        recalled = access.recall_startable(body.workflow)
+        if recalled is not None:
+            try:
+                return access, await _begin(body, access, key, response, parts, message, *recalled, recalls=True)
+            except Rejected as rejected:
+                if rejected.code != SUPERSEDED:
+                    raise
     stored, plan = await _startable(access, body.workflow, parts, None if access.living.is_large else stored)
     if access.living.is_large:
         access = await _find_access_to_begin(access, plan, body, parts)
         stored, plan = await _startable(access, body.workflow, parts)
+    return access, await _begin(body, access, key, response, parts, message, stored, plan)
+
+
+async def _begin(
+    body: StartBody, access: Access, key: str | None, response: Response, parts: tuple[str, ...] | None,
+    message: UserMessage | None, stored: WorkflowSummary, plan: Plan, *, recalls: bool = False,
+) -> Outcome:  # fmt: skip
+    """The outcome of the start of the stored workflow. `recalls`: as this process remembers it. Raises Rejected as
+    `Access.start`."""
     run_id = access.runtime.starts.new_id() if parts is None else access.runtime.starts.id_of(*parts)
     thread_id = body.thread_id or str(run_id)
     last = None
@@ -130,13 +147,14 @@ async def begin(
             command_id=key or f"start:{run_id}",
             body_sha=await hash_content([body.workflow, body.input, body.thread_id, *words]),
             is_new=body.thread_id is not None and last is None,
+            recalled=body.workflow if recalls else "",
         )
     except Rejected as rejected:
         raise await _with_winner(access, thread_id, rejected) from None
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{run_id}"
-    return access, outcome
+    return outcome
 
 
 async def _startable(
