@@ -110,7 +110,8 @@ class Starts:
         the caller then gives the kept state. `owners`: if another request begins the thread at the same time, one of
         them has to own it; None: the owner is known. `resolved`: the plan's version was found for this start, in use.
         `latest`: the start names no version, and the plan is of the one that was the latest; only where
-        `asks_for_version`. `claimed`: `claim` has asked the tenant's limits for it. `promised`: the slot of its thread is promised to it.
+        `asks_for_version`. `claimed`: `claim` has asked the tenant's limits for it. `promised`: the slot of its thread
+        is promised to it.
 
         Raises `Rejected`: 409 `workflow_retired` where the version of the plan or of a child was retired, 429 where the
         tenant has too many runs, 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an

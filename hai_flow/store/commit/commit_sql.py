@@ -24,13 +24,13 @@ from hai_flow.store.catalog.workflows import newer_than
 
 # The parts that the entries of a commit may have beside their events; `moved`: some are of runs that exist; `ended`:
 # some end their run; `asks`: some pendings are to stand in inboxes; `unasks`: some may leave inboxes; `births`: some
-# start a run; `in_use`: some of those of a version that must not be retired, or must be the latest; `again`, only with births: some want
-# a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
-# those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
-# of a queue that this process does not serve; `free`: some lose where somebody holds their run; `instigators`: other
-# people than the requester are behind some; `summaries`: the line by which lists show some of them is another one;
-# `holds`: freezes hold other steps; `heirs`: some end and leave their slots to others; `audit`: people asked for
-# something. From `again` on all so seldom that no other commit carries the columns.
+# start a run; `in_use`: some of those of a version that must not be retired, or must be the latest; `again`, only with
+# births: some want a slot again, which locks their runs; `moves`: some go on with another version of their workflow;
+# `branches`: some of those born leave their thread's line; `seats`: some begin with a slot that they were promised;
+# `elsewhere`: some are of a queue that this process does not serve; `free`: some lose where somebody holds their run;
+# `instigators`: other people than the requester are behind some; `summaries`: the line by which lists show some of them
+# is another one; `holds`: freezes hold other steps; `heirs`: some end and leave their slots to others; `audit`: people
+# asked for something. From `again` on all so seldom that no other commit carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "opened_turns", "ended_turns", "messages")
 COMMON: Final = frozenset({*CHILDREN, "asks", "unasks", "moved", "ended"})  # big batches have them all
 SELDOM: Final = frozenset({"again", "seats", "heirs"})  # about slots of others: never in the statement of a lone entry
