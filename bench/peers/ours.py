@@ -72,8 +72,10 @@ class Agent:
         self._runtime = runtime
         self._plan = plan
         self._line = line
+        self._states: dict[str, RunState] = {}  # as of their last commits by this process
 
     def committed(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:
+        self._states[run.state.run_id] = run.state
         if run.state.status == "waiting" or isinstance(events[-1], e.TERMINAL):
             self._line.tell(LOOK)
 
@@ -85,7 +87,7 @@ class Agent:
         """Nothing to do: the worker that holds the run goes on with it."""
 
     async def look(self, run: str) -> Json:
-        state = await self._state(run)
+        state = self._states.get(run) or await self._state(run)
         waiting = state.open_pendings if state.status == "waiting" else {}
         return {
             "open": {pending: path.rpartition("/")[2] for path, pending in waiting.items()},

@@ -17,10 +17,12 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.state.snapshot import encode_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.commit import loader
 from hai_flow.runtime.commit.cached_run import CachedRun
+from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import fanout
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging, RingSubscription
@@ -612,3 +614,24 @@ async def test_a_load_in_flight_is_nobody_s_who_asks_behind_a_commit(
     assert [piece.seq for piece in await following[0]] == [behind[0].seq]
     await terminate(runtime, run_id)
     assert (await following[1])[0].seq == behind[0].seq + 1
+
+
+async def test_state_read_behind_a_known_one_is_that_of_the_whole_log(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    await nudge(runtime, run_id, 0)
+    end = (await state_of(runtime, run_id)).seq
+
+    async def read(seq: int, known: RunState | None = None) -> RunState:
+        state = await state_at(runtime.database, LOCAL_TENANT, run_id, seq, known=known)
+        assert state is not None
+        return state
+
+    whole = [await read(seq) for seq in range(1, end + 1)]
+    for seq in (*range(1, end + 1), HEAD):
+        for known in whole:  # also one that is behind `seq`
+            assert encode_state(await read(seq, known)) == encode_state(whole[min(seq, end) - 1])
+    assert await state_at(runtime.database, uuid4(), run_id, HEAD, known=whole[-1]) is None
+    await eye.execute("DELETE FROM log WHERE run_id = $1 AND last_seq = $2", run_id, end)
+    await eye.execute("UPDATE runs SET seq = $2 WHERE id = $1", run_id, end - 1)
+    assert (await read(HEAD, whole[-1])).seq == end - 1

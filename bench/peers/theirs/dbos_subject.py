@@ -99,9 +99,12 @@ async def be_agent() -> None:
 
     async def show(waiting: dict[str, str]) -> None:
         await DBOS.set_event_async("open", dict(waiting))
+        if (run := str(DBOS.workflow_id)) in opened:
+            opened[run] = dict(waiting)
         loop.call_soon_threadsafe(line.tell, LOOK)  # a recovered workflow has a loop of its own
 
     async def start(run: str) -> None:
+        opened[run] = {}
         with SetWorkflowID(run):
             await follow(await DBOS.start_workflow_async(turn, "Do it."))
 
@@ -111,16 +114,15 @@ async def be_agent() -> None:
 
     async def follow(handle: Any) -> None:
         async def end() -> None:
-            await handle.get_result()
+            ended[handle.workflow_id] = ["SUCCESS", await handle.get_result()]
             line.tell(LOOK)
 
         following.append(asyncio.create_task(end()))
 
     async def look(run: str) -> Any:
-        status = await (await DBOS.retrieve_workflow_async(run)).get_status()
-        ended = None if status.status in ("PENDING", "ENQUEUED") else [status.status, status.output]
-        waiting = {} if ended else await DBOS.get_event_async(run, "open", timeout_seconds=0)
-        return {"open": waiting or {}, "ended": ended}
+        if run in ended or run in opened:
+            return {"open": {} if run in ended else opened[run], "ended": ended.get(run)}
+        return {"open": await DBOS.get_event_async(run, "open", timeout_seconds=0) or {}, "ended": None}
 
     async def answer(run: str, call: str, decision: str, n: int | None = None) -> None:
         """Send an answer. Returns when the workflow has taken it: until then it shows the call among those that
@@ -129,6 +131,8 @@ async def be_agent() -> None:
         await taken[call].wait()
 
     loop = asyncio.get_running_loop()
+    opened: dict[str, dict[str, str]] = {}  # what waits for a person, of runs that began here: others are replayed
+    ended: dict[str, Any] = {}
     taken: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
     following: list[Any] = []
     handlers = {"start": start, "resume": resume, "look": look, "answer": answer}

@@ -28,25 +28,30 @@ async def state_at(
     seq: int,
     reads: Pool | None = None,
     history: History | None = None,
+    known: RunState | None = None,
 ) -> RunState | None:
     """The fold of the run's first `seq` events (all of them, if it has fewer); None: the tenant has no run of that id.
-    `reads`: the connections for reading; `history`: those for the log of this run, in their place.
+    `reads`: the connections for reading; `history`: those for the log of this run, in their place. `known`: the run as
+    far as this process knows it, of whose log only the rest is read.
 
     Raises `Unreadable`.
     """
+    start = known if known is not None and known.seq <= seq else RunState(str(run_id))
     if history is not None:
-        loaded = await history.load_at(tenant, seq, ABI)
+        start, loaded = RunState(str(run_id)), await history.load_at(tenant, seq, ABI)
     else:
-        loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI)
+        loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI, start.seq)
     if loaded is None:
         return None
     e.check_readable(loaded.abi)
+    if loaded.seq < start.seq:  # the database was set back meanwhile
+        return await state_at(database, tenant, run_id, seq, reads)
     size = len(loaded.state or b"") + sum(len(row.events) for row in loaded.rows)
-    return await run_by_size(size, _fold_stored, run_id, loaded, seq)
+    return await run_by_size(size, _fold_stored, start, loaded, seq)
 
 
-def _fold_stored(run_id: UUID, loaded: logs.Loaded, seq: int) -> RunState:
-    state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
+def _fold_stored(start: RunState, loaded: logs.Loaded, seq: int) -> RunState:
+    state = start if loaded.state is None else decode_state(loaded.state)
     for row in loaded.rows:
         events = e.decode_events(row.events)  # some of them may be in the state: commits of an ended run are merged
         state = fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])

@@ -321,7 +321,7 @@ class Fanout(Service):
         self._feeds: dict[UUID, _Feed] = {}
         # Many come back at once where a server has restarted: for each of them, the state and the log are the same.
         self._states: Together[tuple[Pool, UUID, UUID, int], RunState | None] = Together(
-            lambda key: state_at(database, key[1], key[2], key[3], key[0])
+            lambda key: state_at(database, key[1], key[2], key[3], key[0], known=self._known_state(key[2]))
         )
         self._pages: Together[tuple[UUID, int], _LogPage] = Together(lambda key: self._read_page(*key))
         self._hinted: set[UUID] = set()
@@ -536,6 +536,10 @@ class Fanout(Service):
         if history is not None:
             return await state_at(self.database, tenant, run_id, seq, reads, history)
         return await self._states.get((reads or self.database.api, tenant, run_id, seq))
+
+    def _known_state(self, run_id: UUID) -> RunState | None:
+        run = self.committer.peek(run_id)
+        return None if run is None else run.state
 
     def follow(
         self,

@@ -104,23 +104,26 @@ _LOAD_AT: Final = f"""
 SELECT {_LOADED}
 FROM runs r
 LEFT JOIN LATERAL (
-  SELECT seq, state FROM snapshots s WHERE s.run_id = r.id AND s.abi = $4 AND s.seq <= $3
+  SELECT seq, state FROM snapshots s WHERE s.run_id = r.id AND s.abi = $4 AND s.seq <= $3 AND s.seq > $5
   ORDER BY seq DESC LIMIT 1) s ON true
 LEFT JOIN LATERAL (
   SELECT array_agg(last_seq ORDER BY last_seq) AS last_seqs, array_agg(first_seq ORDER BY last_seq) AS firsts,
     array_agg(events ORDER BY last_seq) AS events
-  FROM log WHERE run_id = r.id AND last_seq > coalesce(s.seq, 0) AND first_seq <= $3 AND last_seq <= r.seq) l ON true
+  FROM log WHERE run_id = r.id AND last_seq > coalesce(s.seq, $5) AND first_seq <= $3 AND last_seq <= r.seq) l ON true
 WHERE r.tenant = $1 AND r.id = $2
 """
 
 
-async def load_run_at(connection: Connection | Pool, tenant: UUID, run_id: UUID, seq: int, abi: int) -> Loaded | None:
-    """The rows for `state_at(seq)`: the nearest snapshot at or before `seq` and the log after it, as far as `seq`.
+async def load_run_at(
+    connection: Connection | Pool, tenant: UUID, run_id: UUID, seq: int, abi: int, have_seq: int = 0
+) -> Loaded | None:
+    """The rows for `state_at(seq)`: the nearest snapshot at or before `seq` and the log after it, as far as `seq`; of
+    both only what lies behind `have_seq`, up to which the caller has the state.
 
     The last row may go beyond `seq` (rows are commits): fold only its first events. None: the tenant has no run of that
     id.
     """
-    row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi)
+    row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi, have_seq)
     return None if row is None else _to_loaded(row)
 
 
