@@ -365,9 +365,8 @@ class Runtime(Service):
             self._deposits = Deposits(
                 self.database, self.catalog, self.files, self.starts, self.delivery, self.triggers
             )
-            pushes = Pushes(
-                self.database, self.inbox, EgressGuard(settings.http_hosts), self._build_http_config(), self.rows
-            )
+            guard, credentials = EgressGuard(settings.http_hosts), (home or self.database).api
+            pushes = Pushes(self.database, credentials, self.inbox, guard, self._build_http_config(), self.rows)
             if settings.identity is not None:
                 self._services.append(Stranded(self.database, self.catalog, rosters, self.rows))
             reseating = Reseating(self.database, self.hint_lists, self.rows)

@@ -157,3 +157,21 @@ def test_clients_of_a2a_do_not_see_the_webhook(house: House, receiver: Receiver)
     body = {"jsonrpc": "2.0", "id": 1, "method": "ListTaskPushNotificationConfigs", "params": params}
     listed = house.call("agent:bot", "POST", "/a2a", json=body, headers={"A2A-Version": "1.0"}).json()
     assert listed["result"]["configs"] == []
+
+
+@pytest.mark.parametrize("change", ["revoked_at = now()", "expires_at = now()"])
+@pytest.mark.parametrize("has_another", [False, True])
+def test_an_address_is_forgotten_once_its_owner_has_no_key_any_more(
+    house: House, receiver: Receiver, change: str, has_another: bool
+) -> None:
+    approval = house.ask(webhook=to(receiver))
+    house.people.do(lambda c: c.execute(f"UPDATE keys SET {change} WHERE principal = 'agent:bot'"))
+    if has_another:
+        house.people.person("agent:bot", roles=["requester"])
+    house.decide(approval)
+    if has_another:
+        wait_for(lambda: list_statuses(receiver) == ["approved"])
+        return
+    count = "SELECT count(*) FROM pushes WHERE run_id = $1::uuid"
+    wait_for(lambda: house.people.do(lambda c: c.fetchval(count, approval["id"])) == 0)
+    assert not receiver.calls

@@ -416,23 +416,30 @@ class Access(RunVisibility):
         self, state: RunState, seconds: float, look: Callable[[], Awaitable[Look]], is_enough: Callable[[Look], bool]
     ) -> Look | None:
         """What `look` gives as soon as it is enough; it looks anew at each event of the run behind `state`. None: it is
-        not within so many seconds, or the server has no place for one more follower."""
+        not within so many seconds, or the server has no place for one more follower. Raises Rejected 401 if the
+        caller's credential ends meanwhile."""
         try:
             await self.take_place(follows=True)
         except Rejected:
             return None
+        term, news, loop = self.terms.begin(self.principal), None, asyncio.get_running_loop()
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(min(seconds, term.seconds_left)) as bound:
+                    term.notify = lambda: bound.expired() or bound.reschedule(loop.time())
                     start = await self.state(UUID(state.run_id), state.seq)
                     async with contextlib.aclosing(self.follow(start, LOG, FOLLOWER)) as pieces:
                         async for _ in pieces:
                             news = await look()
                             if is_enough(news):
-                                return news
+                                break
+                            news = None
+            if term.is_over:
+                raise Rejected(401, *term.ending)
         finally:
+            term.leave()
             self.place.leave()
-        return None
+        return news
 
     async def stream(
         self,

@@ -8,6 +8,7 @@ import msgspec
 
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
+from hai_flow.runtime.messaging.pushes import PushCaller
 from hai_flow.settings import Settings
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.store.messaging import hints, pushes
@@ -26,7 +27,8 @@ async def store_push(access: Access, run_id: UUID, config: PushConfig) -> bool:
     may = principal.may(Right.ANSWER) or principal.may(Right.DECIDE)
     encode = msgspec.json.encode
     sealed = pushes.seal_config(await key_of(access), run_id, principal.id, encode(config))
-    push = Push(access.tenant, run_id, principal.id, config.id, sealed, encode(principal.who), may, None, 0)
+    caller = PushCaller(*msgspec.structs.astuple(principal.who), key=principal.key)
+    push = Push(access.tenant, run_id, principal.id, config.id, sealed, encode(caller), may, None, 0)
     return await pushes.store_push(access.runtime.database.api, push)
 
 

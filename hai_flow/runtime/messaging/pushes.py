@@ -4,7 +4,8 @@ that agents have left for their approvals.
 A row for each address says up to which event of its run it was told, so nothing depends on who committed the change or
 was alive then. One call is under way for an address at a time: it hears of states in their order, and of the newest
 only where there were several in between. A call that fails is made again, ever more seldom, and given up in the end;
-the next change begins anew.
+the next change begins anew. An address that was left with an API key is forgotten once this has ended and its owner has
+no other one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -30,6 +31,7 @@ from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.store.identity import keys
 from hai_flow.store.messaging import hints, pushes
 from hai_flow.store.messaging.pushes import Push
 from hai_flow.store.ops.due_work import DueWork
@@ -38,6 +40,9 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.wire import a2a, approvals, webhook_signatures
 from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
 from hai_flow.wire.mcp import Question, RunView
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Pool
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +59,12 @@ class PushesConfig(msgspec.Struct, frozen=True):
     apart_seconds: float = 0.5
 
 
+class PushCaller(c.Principal, frozen=True):
+    """Who left an address, and the id of the API key on which they relied, if on any."""
+
+    key: str | None = None
+
+
 class _Notice(NamedTuple):
     """What an address is told. `seq`: up to which event of the run; `mark`: what sets it apart from others of the run;
     `body`: None where there is nothing to tell yet."""
@@ -66,11 +77,15 @@ class _Notice(NamedTuple):
 
 
 class Pushes(Service):
-    """Makes the calls, in every process that performs. `guard` judges the addresses of each."""
+    """Makes the calls, in every process that performs. `credentials` is the cell that has API keys; `guard`
+    judges the addresses of each."""
 
-    def __init__(self, database: Database, inbox: Inbox, guard: EgressGuard, http: HttpConfig, rows: Rows) -> None:
+    def __init__(
+        self, database: Database, credentials: Pool, inbox: Inbox, guard: EgressGuard, http: HttpConfig, rows: Rows
+    ) -> None:
         super().__init__()
         self._database = database
+        self._credentials = credentials
         self._inbox = inbox
         self._guard = guard
         self._http = http
@@ -105,7 +120,9 @@ class Pushes(Service):
         """Tell the address how the task stands, if that is news."""
         opened = pushes.open_config(await self._find_key(), push)
         config = None if opened is None else msgspec.json.decode(opened, type=PushConfig)
-        notice = None if config is None else await self._look(push, config)
+        caller = msgspec.json.decode(push.who, type=PushCaller)
+        is_over = caller.key and await keys.is_over(self._credentials, push.tenant, caller.key, caller.id)
+        notice = None if config is None or is_over else await self._look(push, config, caller)
         if config is None or notice is None:  # it was removed; or this database is a copy, which calls nobody
             await pushes.delete_push(self._database.api, push.tenant, push.run_id, push.principal, push.id)
             return
@@ -150,7 +167,7 @@ class Pushes(Service):
         except TimeoutError:
             raise NotSent(f"no answer within {SECONDS:g} s") from None
 
-    async def _look(self, push: Push, config: PushConfig) -> _Notice | None:
+    async def _look(self, push: Push, config: PushConfig, caller: c.Principal) -> _Notice | None:
         """How the run stands now, as its address is told; None: there is none any more."""
         state = await state_at(self._database, push.tenant, push.run_id, HEAD)
         if state is None:
@@ -159,17 +176,16 @@ class Pushes(Service):
             status, outcome = approvals.write_outcome(state)
             mark = f"{status} {len(state.pendings)}"  # a workflow may ask again behind a no, and an operator retry it
             return _Notice(state.seq, mark, status, outcome, state.ended and status != "failed")
-        view = RunView(state, await self._list_questions(push, state), "", 0)
+        view = RunView(state, await self._list_questions(push, state, caller), "", 0)
         task, body = await run_if_large(state, write_push, view, old=config.old)
         return _Notice(state.seq, str(state.seq), task, body, task in a2a.ENDS)
 
-    async def _list_questions(self, push: Push, state: RunState) -> list[Question]:
+    async def _list_questions(self, push: Push, state: RunState, caller: c.Principal) -> list[Question]:
         """The open questions as the address's caller sees them."""
-        who = msgspec.json.decode(push.who, type=c.Principal)
         questions = []
         for pending in state.open_questions:
             id = pending.opened.id
-            item = await self._inbox.item(push.tenant, who, run_of_pending(id) or UUID(state.run_id), id)
+            item = await self._inbox.item(push.tenant, caller, run_of_pending(id) or UUID(state.run_id), id)
             if item is not None:
                 questions.append(Question(pending, push.may and item.obstacle is None, ""))
         return questions

@@ -20,7 +20,7 @@ PUSHES_MAX: Final = 10
 
 
 class Push(msgspec.Struct, frozen=True):
-    """An address (`config`: JSON of a `PushConfig`, sealed) of a caller (`who`: JSON of a `Principal`; `may`:
+    """An address (`config`: JSON of a `PushConfig`, sealed) of a caller (`who`: JSON of a `PushCaller`; `may`:
     whether they may answer questions). `sent`: the state that it was told last. `tries`: those of this change, with
     this one."""
 
