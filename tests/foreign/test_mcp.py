@@ -662,6 +662,23 @@ async def test_an_answer_in_another_form_is_read_and_one_in_part_is_a_doubt(
     assert (fault.code, words in fault.message) == (code, True), fault.message
 
 
+@pytest.mark.parametrize("way", EVERY)
+async def test_a_result_of_the_newest_revision_without_its_type_is_read(way: Way, tmp_path: Any) -> None:
+    async with asking(tmp_path, Script(answers=(PAID,), modern=True), way) as runner:
+        assert await call(runner, "add", "mcp: {use: files}") == "paid"
+
+
+STRANGE = PAID.replace("ID", '"strange"').replace("paid", "strange")
+REFUSED = '{"jsonrpc": "2.0", "id": "strange", "error": ' + ERROR + "}"
+
+
+@pytest.mark.parametrize("way", ["stdio", "events"])
+@pytest.mark.parametrize("answers", [(STRANGE, PAID), (REFUSED, PAID), (PAID, STRANGE)])
+async def test_the_answer_by_its_id_goes_before_another(answers: tuple[str, ...], way: Way, tmp_path: Any) -> None:
+    async with asking(tmp_path, Script(answers=answers), way) as runner:
+        assert await call(runner, "add", "mcp: {use: files}") == "paid"
+
+
 @pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le", "utf-8-sig"])
 @pytest.mark.parametrize("way", EVERY)
 async def test_a_server_that_writes_utf_16_or_utf_32_is_read(charset: str, way: Way, tmp_path: Any) -> None:
@@ -696,6 +713,16 @@ async def test_a_server_with_result_and_question_is_in_doubt_and_not_recalled(
     assert (pending.opened.kind == "ask") is (effect == "read"), pending.opened
     if effect == "write":
         assert "happened" in json.dumps(pending.opened.options)
+
+
+TASK = {"taskId": "t1", "status": "working", "ttl": None, "createdAt": "2026-11-29T00:00:00Z"}
+
+
+@pytest.mark.parametrize("task", [{"resultType": "task", **TASK}, {"task": TASK}])
+async def test_a_task_in_place_of_the_result_is_a_doubt(task: Any) -> None:
+    async with serving(Odd([{**GOOD, "name": "t"}], task)) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (type(fault), "its task t1" in fault.message) == (OutcomeLost, True)
 
 
 async def test_a_question_and_a_result_in_one_answer_are_a_doubt() -> None:

@@ -60,7 +60,7 @@ class PushesConfig(msgspec.Struct, frozen=True):
 
 
 class PushCaller(c.Principal, frozen=True):
-    """Who left an address, and the id of the API key on which they relied, if on any."""
+    """The caller that left an address, and the id of the API key that proved it, if one did."""
 
     key: str | None = None
 

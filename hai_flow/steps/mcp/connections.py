@@ -38,7 +38,7 @@ from hai_flow.steps.mcp.asking import Sitting
 from hai_flow.steps.mcp.http import SESSION_GONE, UNAUTHORIZED, make_client
 from hai_flow.steps.mcp.messages import FAULT
 from hai_flow.steps.mcp.receipts import cut
-from hai_flow.steps.mcp.results import SAID_CHARS_MAX, Resource, result_of, says_error, text_of
+from hai_flow.steps.mcp.results import SAID_CHARS_MAX, Resource, find_task, result_of, says_error, text_of
 from hai_flow.steps.mcp.schemas import NAME, read_tool
 from hai_flow.steps.mcp.stdio import program
 from hai_flow.steps.mcp.taps import CALLER, RAW, tap
@@ -271,13 +271,16 @@ class Connection:
             await asyncio.gather(call, question, return_exceptions=True)
 
     def _judge(self, answered: Answered, repeatable: bool) -> Answered:
-        """The answer to a call, read part by part. Raises OutcomeLost for one that is a question and a result."""
+        """The answer to a call, read part by part. Raises OutcomeLost for one that is a question and a result, or only
+        says that the server goes on."""
         raw = (answered.meta or {}).get(RAW) if isinstance(answered, types.CallToolResult) else None
         if raw is None:
             return answered
         if raw.get("inputRequests") and not repeatable:
             message = f"{self.name} asks a question and gives a result at once: {_excerpt(result_of(raw))}"
             raise OutcomeLost(message)
+        if (task := find_task(raw)) is not None:
+            raise OutcomeLost(f"{self.name} goes on with the call as its task {task}, though nobody asked for tasks")
         return result_of(raw)
 
     async def _answer_question(self, params: Any) -> types.ElicitResult | types.ErrorData:

@@ -25,7 +25,7 @@ from hai_flow.primitives.unpacking import BreaksOff, NotUnpacked, can_unpack, un
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport
 from hai_flow.steps.mcp import messages as mcp_messages
-from hai_flow.steps.mcp.messages import read_all, to_read, unread, unreadable
+from hai_flow.steps.mcp.messages import Read, read_all, to_read, unread, unreadable
 from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX
 from hai_flow.steps.mcp.taps import CALLER
 from hai_flow.steps.secrets import hide_secrets
@@ -290,6 +290,7 @@ class _Events(httpx2.AsyncByteStream):
         self._event: list[bytes] = []  # the lines of the event that has not ended
         self._others = bytearray()  # the beginning of the events before it that are no progress
         self._is_resumable = False  # an event has an id, by which the SDK asks for what is missing
+        self._answers_to_others: list[str] = []  # by their ids; the stream's last word where there is no other
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         why = "its stream ended without an answer"
@@ -308,6 +309,8 @@ class _Events(httpx2.AsyncByteStream):
         rest = [*self._event, *([bytes(self._partial)] if self._partial else [])]
         if _is_whole(rest):  # some servers leave out the last blank line
             yield self._readable(rest)
+        if self._answers_to_others:
+            yield _event(self._choose_answer())
         if self._call is not None and not self._is_resumable:  # behind an answer nobody reads it
             text = _text_of(b"".join(rest)) or None
             yield _event(to_read(mcp_messages.fault(why, self._call, reached=True, text=text)).text)
@@ -343,7 +346,24 @@ class _Events(httpx2.AsyncByteStream):
     def _readable(self, event: list[bytes]) -> bytes:
         """An event with messages that can be read, or without data."""
         self._is_resumable = self._is_resumable or any(line.startswith(b"id") and _value(line) for line in event)
-        return _readable(event)
+        return _readable(event, self._is_for_call)
+
+    def _is_for_call(self, message: Read) -> bool:
+        """Whether it is no answer to another request. Some servers answer with ids of their own, so one that is is kept
+        for the case that no other comes."""
+        answer = message.message
+        is_answer = isinstance(answer, types.JSONRPCResponse | types.JSONRPCError) and answer.id is not None
+        if self._call is None or not is_answer or str(answer.id) == str(self._call):
+            return True
+        self._answers_to_others.append(message.text)
+        return False
+
+    def _choose_answer(self) -> str:
+        first, *more = self._answers_to_others
+        if all(each == first for each in more):
+            return first
+        text = "\n".join(self._answers_to_others)
+        return to_read(mcp_messages.fault("none of its answers is the one to the call", self._call, text=text)).text
 
     async def _lines(self) -> AsyncIterator[bytes]:
         """The lines with their ends (`\\n`, `\\r\\n` or `\\r`), as the format has them; `_TOO_LONG` for too much."""
@@ -373,12 +393,12 @@ _MARK: Final = b"\xef\xbb\xbf"  # a byte order mark
 _EVENTS: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:)")
 
 
-def _readable(event: list[bytes]) -> bytes:
-    """An event with the message that it holds, as it can be read; of a batch, an event for each."""
+def _readable(event: list[bytes], is_wanted: Callable[[Read], bool]) -> bytes:
+    """An event with the message that it holds, as it can be read; of a batch, an event for each that is wanted."""
     text = _data(event)
     if not text:
         return b"".join(event)
-    messages = [message.text for message in read_all(text)]
+    messages = [message.text for message in read_all(text) if is_wanted(message)]
     rest = b"".join(line for line in event if line.startswith((b"id", b"retry")))
     return b"".join((rest if number == 0 else b"") + _event(each) for number, each in enumerate(messages)) or (
         rest + b"data:\n\n"

@@ -72,6 +72,14 @@ def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
     )
 
 
+def find_task(raw: Mapping[str, Any]) -> str | None:
+    """The id of the task that a server gives in place of a result, by either revision of the protocol."""
+    task = raw if raw.get("resultType") == "task" else raw.get("task")
+    if not isinstance(task, Mapping) or "status" not in task or "content" in raw or "structuredContent" in raw:
+        return None
+    return str(task.get("taskId"))[:100]
+
+
 def says_error(raw: Mapping[str, Any]) -> bool:
     """Whether a result says that the call has failed, also as text or as a number."""
     return raw.get("isError") in (True, "true", "True")

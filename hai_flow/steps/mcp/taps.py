@@ -28,6 +28,7 @@ _SNAKE_CASE: Final = {
     "is_error": "isError", "structured_content": "structuredContent", "next_cursor": "nextCursor",
     "input_schema": "inputSchema", "output_schema": "outputSchema",
 }  # fmt: skip
+_COMPLETE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # where a server leaves it out
 REQUESTS_MAX: Final = 10_000  # that wait for an answer in one connection
 
 
@@ -63,10 +64,9 @@ def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
         cursor = result.get("nextCursor")
         rest = {key: each for key, each in result.items() if key in ("resultType", "ttlMs", "cacheScope")}
         more = {"nextCursor": cursor} if isinstance(cursor, str) else {}
-        return {**rest, **more, "tools": tools, "_meta": {RAW: listed}}
+        return {**_COMPLETE, **rest, **more, "tools": tools, "_meta": {RAW: listed}}
     if method == "tools/call" and not _only_asks(result):
-        rest = {"resultType": "complete"} if "resultType" in result else {}
-        return {**rest, "content": [], "_meta": {RAW: result}}
+        return {"resultType": "complete", "content": [], "_meta": {RAW: result}}
     return result
 
 
