@@ -112,3 +112,11 @@ def test_a_computed_or_guarded_secret_is_a_finding_without_empty_advice(auth: st
 def test_a_text_that_looks_like_a_secret_names_none() -> None:
     verb: Any = plan_of(http("'see secrets.FOO'")).steps["a"].verb
     assert verb.arguments.render({"input": {"t": "x"}})["auth"] == "see secrets.FOO"
+
+
+@pytest.mark.parametrize(
+    ("source", "is_absent"), [("{'a': 1}.b", True), ("{}.b", True), ("{'b': 1}.b", False), ("has({'a': 1}.b)", False)]
+)
+def test_a_member_that_a_map_literal_does_not_have_is_a_finding(source: str, is_absent: bool) -> None:
+    document = f"{HEAD}steps:\n  - say: x${{{{ {source} }}}}\n"
+    assert [each.code for each in check_workflow(document.encode())] == ["expression.literal"] * is_absent

@@ -7,7 +7,17 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
+from hai_flow.definition.expressions.ast import (
+    Call,
+    Comprehension,
+    Const,
+    Listing,
+    Mapped,
+    Name,
+    Select,
+    Tree,
+    children,
+)
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Names
@@ -61,6 +71,8 @@ class Certainty:
         if isinstance(tree, Call):
             self._check_division(tree)
             self._index(tree)
+        if isinstance(tree, Select):
+            self._check_member(tree)
         for part in children(tree):
             self._visit(part)
 
@@ -194,6 +206,15 @@ class Certainty:
         if at >= most:
             message = f"there is no item [{int(at)}]: the list has {int(most)} at most, and counting begins at 0"
             self.faults.append(ExpressionFault(_begin(index), "expression.literal", message))
+
+    def _check_member(self, select: Select) -> None:
+        """A member of a map literal that has only literal keys, and not this one."""
+        if select.test or not isinstance(select.operand, Mapped):
+            return
+        keys = [key.value for key, _ in select.operand.entries if isinstance(key, Const)]
+        if len(keys) == len(select.operand.entries) and select.name not in keys:
+            message = f"there is no member {select.name!r}: the map has {', '.join(map(repr, keys)) or 'none'}"
+            self.faults.append(ExpressionFault(_begin(select), "expression.literal", message))
 
 
 def evaluate_literal(tree: Tree) -> bool | None:
