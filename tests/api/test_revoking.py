@@ -111,7 +111,7 @@ def test_all_streams_of_a_key_end_when_another_process_revokes_it(strict: Server
         assert stays["log"].last()["code"] == "auth.expired"
 
 
-WAITING = {
+WAITING: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
     "process": lambda: ("/workflows/waits/process", {"json": {**posted("process"), "stream": False}}),
     "a2a": lambda: ("/workflows/waits/a2a", {"json": {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {
         "message": {"messageId": unique("m"), "role": "ROLE_USER", "parts": [{"text": "go"}]}}}}),
@@ -130,7 +130,7 @@ def test_an_answer_that_is_not_streamed_ends_when_its_key_is_revoked(strict: Ser
     before = People(dsn).do(lambda c: c.fetchval(of_it))
 
     def ask() -> None:
-        both = {**request.get("headers", {}), "A2A-Version": "1.0", **headers}
+        both: dict[str, str] = {**request.get("headers", {}), "A2A-Version": "1.0", **headers}
         answer = httpx2.post(strict.url + path, json=request["json"], headers=both, timeout=60)
         if way == "approval":
             url = f"{strict.url}/v1/approvals/{answer.json()['id']}?wait=50"

@@ -352,8 +352,9 @@ class _Events(httpx2.AsyncByteStream):
         """Whether it is no answer to another request. Some servers answer with ids of their own, so one that is is kept
         for the case that no other comes."""
         answer = message.message
-        is_answer = isinstance(answer, types.JSONRPCResponse | types.JSONRPCError) and answer.id is not None
-        if self._call is None or not is_answer or str(answer.id) == str(self._call):
+        if self._call is None or not isinstance(answer, types.JSONRPCResponse | types.JSONRPCError):
+            return True
+        if answer.id is None or str(answer.id) == str(self._call):
             return True
         self._answers_to_others.append(message.text)
         return False
