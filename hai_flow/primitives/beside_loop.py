@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import sys
 import threading
 import time
@@ -215,11 +216,17 @@ def is_large(value: Any, most: int = LARGE_BYTES) -> bool:
             size += 16 * len(part)
             if size <= most:
                 stack += part
-        elif isinstance(part, msgspec.Struct):
+        elif _is_struct(kind):
             stack += msgspec.structs.astuple(part)
         if size > most:
             return True
     return False
+
+
+@functools.cache
+def _is_struct(kind: type) -> bool:
+    """Whether values of the type are structs, whose `isinstance` takes the slow way through their metaclass."""
+    return issubclass(kind, msgspec.Struct)
 
 
 _WITHOUT_PARTS: Final = frozenset({NoneType, bool, int, float})

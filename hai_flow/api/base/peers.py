@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,6 +16,7 @@ def find_peer(scope: Mapping[str, Any]) -> str:
     return "" if client is None else peer(client[0])
 
 
+@functools.lru_cache(10_000)
 def peer(host: str) -> str:
     """The name under which the address `host` is counted. All addresses of an IPv6 subnet are one client."""
     try:

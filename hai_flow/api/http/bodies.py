@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from fastapi import Request
 from fastapi.datastructures import Default, DefaultPlaceholder
+from fastapi.dependencies.models import Dependant
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
@@ -28,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hai_flow import values
 from hai_flow.api.base.peers import find_peer
 from hai_flow.api.http.load_shedding import BodyRoom
-from hai_flow.api.permissions.principals import get_principal, is_check, rights_for
+from hai_flow.api.permissions.principals import get_principal, looks_at_connection, rights_for
 from hai_flow.definition.names.durations import SHORTEST, NotADuration, milliseconds
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
@@ -180,19 +181,20 @@ class Bodies:
 
 class CheckedRoute(APIRoute):
     """A route that identifies the caller, then reads and checks its JSON body, if it takes one, before FastAPI parses
-    it. It calls the checks of its connection by itself, and what it returns is written as JSON at once, beside the loop
-    if it is large."""
+    it. It calls the dependencies that look at the connection alone by itself, and what it returns is written as JSON at
+    once, beside the loop if it is large."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint = self.dependant.call
         declared = self.dependant
-        checks = [each.call for each in declared.dependencies if each.call is not None and is_check(each.call)]
-        others = [each for each in declared.dependencies if each.call not in checks]
         plain = self.response_field is None and isinstance(self.response_class, DefaultPlaceholder)
         if plain and inspect.iscoroutinefunction(endpoint) and not hasattr(endpoint, _WRITES):
             self.dependant.call = _write_results(endpoint)
             self.response_class = Default(_JsonOrText)
-        self.dependant = dataclasses.replace(declared, dependencies=others)
+        looks, others = _split_dependencies(declared)
+        named = any(name is not None for name, _ in looks)
+        connection = _CONNECTION if named else declared.http_connection_param_name
+        self.dependant = dataclasses.replace(declared, dependencies=others, http_connection_param_name=connection)
         handle = super().get_route_handler()
         self.dependant = declared
         takes_body = self.body_field is not None
@@ -203,14 +205,34 @@ class CheckedRoute(APIRoute):
                 await get_principal(request)
             if takes_body:
                 request = await _check_body(request)
-            for check in checks:
-                await check(request)
+            values = request.scope[_VALUES] = {}
+            for name, look in looks:
+                value = await look(request)
+                if name is not None:
+                    values[name] = value
             return await handle(request)
 
         return checked
 
 
+def _split_dependencies(
+    declared: Dependant,
+) -> tuple[list[tuple[str | None, Callable[..., Coroutine[Any, Any, Any]]]], list[Dependant]]:
+    """The dependencies that look at the connection alone, with the parameter that each is for, and the others. What has
+    a parameter is among the first only where the endpoint takes it from `_write_results`."""
+    takes = hasattr(declared.call, _WRITES) and declared.http_connection_param_name is None
+    looks, others = [], []
+    for each in declared.dependencies:
+        if each.call is not None and looks_at_connection(each.call) and (takes or each.name is None):
+            looks.append((each.name, each.call))
+        else:
+            others.append(each)
+    return looks, others
+
+
 _WRITES: Final = "writes_json"
+_CONNECTION: Final = "connection_of_route"  # the parameter by which FastAPI gives an endpoint its connection
+_VALUES: Final = "hai_flow.values"  # the scope's key of what the dependencies gave that the route has called
 
 
 class _WrittenJson(str):
@@ -227,7 +249,8 @@ class _JsonOrText(JSONResponse):
 def _write_results(endpoint: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(endpoint)
     async def write(*args: Any, **more: Any) -> Any:
-        result = await endpoint(*args, **more)
+        connection = more.pop(_CONNECTION, None)
+        result = await endpoint(*args, **more, **({} if connection is None else connection.scope[_VALUES]))
         if isinstance(result, Response):
             return result
         return await run_if_large(result, _write, result)

@@ -197,16 +197,16 @@ def read_once(dependency: _Dependency) -> _Dependency:
     return dependency
 
 
-def check_connection(dependency: _Dependency) -> _Dependency:
-    """A dependency, as `read_once` has it, that gives a route nothing and looks at nothing but the connection. A route
-    calls it by itself: FastAPI would search each part of the request for parameters that it does not have."""
-    setattr(dependency, _CHECK, True)
+def look_at_connection(dependency: _Dependency) -> _Dependency:
+    """A dependency, as `read_once` has it, that needs nothing but the connection. A route calls it by itself: FastAPI
+    would search each part of the request for parameters that it does not have."""
+    setattr(dependency, _LOOKS, True)
     return read_once(dependency)
 
 
-def is_check(dependency: Callable[..., Any]) -> bool:
-    """Whether it is a `check_connection`."""
-    return hasattr(dependency, _CHECK)
+def looks_at_connection(dependency: Callable[..., Any] | None) -> bool:
+    """Whether it is a `look_at_connection`."""
+    return hasattr(dependency, _LOOKS)
 
 
 @read_once
@@ -225,7 +225,7 @@ async def get_principal(connection: HTTPConnection) -> Principal:
 
 
 _CALLER: Final = "hai_flow.caller"  # the key of a request's scope that holds the principal
-_CHECK: Final = "checks_connection"
+_LOOKS: Final = "looks_at_connection"
 RIGHTS: Final = "needed_rights"  # the attribute of a route's dependency that holds them
 
 
@@ -233,7 +233,7 @@ def requires(*rights: Right, like: tuple[str, str] | None = None) -> Any:
     """The dependency of a route whose caller needs at least one of `rights`. `like`: the method and path of the route
     that it is another name of."""
 
-    @check_connection
+    @look_at_connection
     async def check(connection: HTTPConnection) -> None:
         principal = await get_principal(connection)
         if not any(principal.may(right) for right in rights):

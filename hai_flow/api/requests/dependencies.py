@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from fastapi import Depends, Header, Request
 from fastapi.routing import APIRoute
@@ -14,7 +14,7 @@ from hai_flow.api.auth.tickets import PARAMETER
 from hai_flow.api.base import peers
 from hai_flow.api.http.bodies import JSON, YAML, demand_media_type, read_body
 from hai_flow.api.mcp_resource import base_of
-from hai_flow.api.permissions.principals import NOBODY, Principal, check_connection, get_principal, read_once
+from hai_flow.api.permissions.principals import NOBODY, Principal, get_principal, look_at_connection, read_once
 from hai_flow.api.requests.access import Access
 from hai_flow.cells import HOME, TenantCells
 from hai_flow.definition.names.wording import suggestion
@@ -22,8 +22,10 @@ from hai_flow.errors import Rejected, describe_findings
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.cells import Cells
 
+_KEY: Final = "Idempotency-Key"
 
-@read_once
+
+@look_at_connection
 async def get_access(request: HTTPConnection) -> Access:
     principal = await get_principal(request)
     cells: Cells = request.app.state.cells
@@ -42,7 +44,7 @@ async def _find_access_of_path(access: Access, request: HTTPConnection) -> Acces
     return await access.find_at_pending(named.get("pending_id", ""))
 
 
-@read_once
+@look_at_connection
 async def get_open_access(request: HTTPConnection) -> Access:
     return _access(request, NOBODY, TenantCells.in_one(HOME))
 
@@ -95,14 +97,14 @@ async def get_workflow_body(request: Request) -> bytes:
     return body
 
 
-@check_connection
+@look_at_connection
 async def refuse_unknown_parameters(request: HTTPConnection) -> None:
     """Refuse query parameters that an operation under `/v1/` does not have: if a misspelt one were ignored, the client
     would get an answer to another question. Raises Rejected 422.
 
     Routes of protocols are not as strict: their clients may send more than they need.
     """
-    if not request.url.path.startswith("/v1/") or not request.query_params:
+    if not request.scope["query_string"] or not request.url.path.startswith("/v1/"):
         return
     names = sorted(_list_query_names(request.scope["route"]))
     findings = [
@@ -131,16 +133,17 @@ def _list_query_names(route: APIRoute) -> frozenset[str]:
     return frozenset(names)
 
 
-@read_once
+@look_at_connection
 async def get_command_key(
     connection: HTTPConnection,
     key: Annotated[
         str | None,
-        Header(alias="Idempotency-Key", description="the same key again: the first outcome again, nothing happens"),
+        Header(alias=_KEY, description="the same key again: the first outcome again, nothing happens"),
     ] = None,
 ) -> str | None:
     """A client's Idempotency-Key as a command id. Keys are separate for each caller: two callers may use the same one.
     Raises Rejected 422."""
+    key = connection.headers.get(_KEY)  # also where the route calls this; the parameter is for OpenAPI
     if key is None:
         return None
     if not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
