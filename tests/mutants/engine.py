@@ -789,14 +789,15 @@ agent.bug(
     ),
 )
 agent.bug(
-    "behind a Retry an agent fails after one more answer",
-    ("if counted >= verb.max_turns and", "if count >= verb.max_turns and"),
-)
-agent.bug(
     "a call whose undo failed is told to the model",
     ('("approval.digest", UNDO_FAILED)', '("approval.digest",)'),
 )
 conversation = Room("hai_flow/engine/steps/agents.py", f"{_T}retry.py", f"{_T}agents.py")
+conversation.bug(
+    "behind a Retry an agent fails after one more answer",
+    ("    iterations = loop.last + 1 - max(loop.begun, loop.since)\n", "    iterations = loop.last + 1 - loop.begun\n"),
+    ("agent, loop, since=loop.since) >= times", "agent, loop) >= times"),
+)
 conversation.bug(
     "summaries count for `max_turns`",
     (
@@ -806,7 +807,7 @@ conversation.bug(
 )
 conversation.bug(
     "a model is shown its answer that was not the object",
-    (" and not is_in_vain(state, path)", ""),
+    ("None if is_in_vain(state, path) else ", ""),
 )
 conversation.bug(
     "a response is told to the model as a denial",

@@ -531,7 +531,7 @@ logs.bug(
 )
 logs.bug(
     "a state of the past needs the whole log",
-    ("last_seq > coalesce(s.seq, 0) AND first_seq <= $3 AND last_seq", "last_seq > coalesce(s.seq, 0) AND last_seq"),
+    ("last_seq > coalesce(s.seq, $5) AND first_seq <= $3 AND last_seq", "last_seq > coalesce(s.seq, $5) AND last_seq"),
     by=f"{_READS}::test_the_state_at_a_seq_needs_an_earlier_snapshot_and_later_rows",
 )
 logs.bug(

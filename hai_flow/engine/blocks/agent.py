@@ -18,13 +18,14 @@ from hai_flow.engine.completion.consequences import Consequence, End, FailStep, 
 from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
-from hai_flow.engine.state.state import Ending
+from hai_flow.engine.state.state import Ending, LoopState
 from hai_flow.engine.steps.agents import (
     answer_in,
     call_records,
     calls_of,
     count_answers,
     find_agent_in_charge,
+    has_answered,
     is_summary,
     is_wrong,
     keys_of,
@@ -50,10 +51,9 @@ def begin(draft: Draft, step: Step) -> None:
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next answer, or the end of the agent."""
     verb, loop = step.verb_as(Agent), iterations.loop_of(draft, step)
-    answer, count = answer_in(draft.state, iteration.path), count_answers(draft.state, step.path, loop)
-    counted = count if loop.since <= loop.begun else count_answers(draft.state, step.path, loop, since=loop.since)
+    answer = answer_in(draft.state, iteration.path)
     try:
-        done = not is_summary(answer) and (loop.closing or _is_done(draft, step, iteration, verb, answer, count))
+        done = not is_summary(answer) and (loop.closing or _is_done(draft, step, iteration, verb, loop))
     except Raised as raised:
         return FailStep(iteration, draft.error(raised.code, raised.message, step.path))
     ready = (paths.iteration(step.path, loop.last + 1),)
@@ -69,7 +69,8 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
         value = other.output if other is not None else answer["text" if verb.output is None else "output"]
         resolve_call(draft, step, value, None)
         return FinishStep(step, value)
-    if counted >= verb.max_turns and not is_summary(answer):
+    if not is_summary(answer) and has_answered(draft.state, step.path, loop, verb.max_turns):
+        count = count_answers(draft.state, step.path, loop)
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
         message = f"The agent has not come to an end within {count} answers of its model (`max_turns`)."
         return FailStep(step, draft.error(MAX_TURNS, message, step.path))
@@ -77,13 +78,15 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     return None
 
 
-def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, answer: Json, count: int) -> bool:
+def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, loop: LoopState) -> bool:
     """Whether the answer was the last. Raises `Raised`."""
+    answer = answer_in(draft.state, iteration.path)
     if not calls_of(answer):
         return True
     if verb.stop_when is None or is_wrong(answer):
         return False
     calls = call_records(draft.plan, draft.state, iteration.path)
+    count = count_answers(draft.state, step.path, loop)
     report = {"number": count, "text": answer["text"], "calls": calls}
     return draft.truth(verb.stop_when, step, answer=report)
 

@@ -95,6 +95,13 @@ def count_answers(state: RunState, agent: str, loop: LoopState, *, since: int = 
     return sum(not is_summary(answer_in(state, paths.iteration(agent, number))) for number in numbers)
 
 
+def has_answered(state: RunState, agent: str, loop: LoopState, times: int) -> bool:
+    """Whether the model has answered so many times since the agent began, or went on by a Retry. The answers are counted
+    only where there have been as many iterations."""
+    iterations = loop.last + 1 - max(loop.begun, loop.since)
+    return iterations >= times and count_answers(state, agent, loop, since=loop.since) >= times
+
+
 def calls_of(answer: Json) -> list[Any]:
     return answer.get("calls", [])
 
@@ -203,23 +210,24 @@ def talk(plan: Plan, state: RunState, answer: str, earlier: Talk | None = None) 
     assert step_state.loop is not None
     first, summary, summarised = step_state.loop.begun, "", -1
     numbers = range(step_state.loop.begun, int(paths.key_of(iteration)))
-    iterations = [(number, paths.iteration(agent, number)) for number in numbers]
-    answers = {number: answer_in(state, path) for number, path in iterations}
+    current = {} if earlier is None else {each.number: each for each in earlier.exchanges if each.is_current(state)}
+    answers = {number: answer_in(state, paths.iteration(agent, number)) for number in numbers if number not in current}
     for number, each in answers.items():
         if is_summary(each):
             first, summary, summarised = each["through"], each["summary"], number
     words = _list_messages_since(state, step_state.loop.entries)
     exchanges: list[Exchange] = []
-    current = {} if earlier is None else {each.number: each for each in earlier.exchanges if each.is_current(state)}
     unanswered: tuple[ModelMessage, ...] = ()
-    for number, path in iterations:
-        before = _take_until(words, state.steps[path].turn) if words else ()
-        unanswered = (*unanswered, *before) if number >= first or not summary else ()
-        if number < first or is_summary(answers[number]):
+    for number in numbers:
+        if words:
+            unanswered = (*unanswered, *_take_until(words, state.steps[paths.iteration(agent, number)].turn))
+        if number < first:
+            unanswered = () if summary else unanswered
             continue
         exchange = current.get(number)
-        if exchange is None and not is_in_vain(state, path):
-            exchange = _exchange(plan, state, path, number)
+        if exchange is None and not is_summary(answers[number]):
+            path = paths.iteration(agent, number)
+            exchange = None if is_in_vain(state, path) else _exchange(plan, state, path, number)
         if exchange is not None:
             is_same = exchange.before == unanswered
             exchanges.append(exchange if is_same else msgspec.structs.replace(exchange, before=unanswered))
