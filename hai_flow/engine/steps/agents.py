@@ -96,7 +96,7 @@ def count_answers(state: RunState, agent: str, loop: LoopState, *, since: int = 
 
 
 def has_answered(state: RunState, agent: str, loop: LoopState, times: int) -> bool:
-    """Whether the model has answered so many times since the agent began, or went on by a Retry. The answers are counted
+    """Whether the model has answered so many times since the agent began, or went on by a Retry. Answers are counted
     only where there have been as many iterations."""
     iterations = loop.last + 1 - max(loop.begun, loop.since)
     return iterations >= times and count_answers(state, agent, loop, since=loop.since) >= times
