@@ -12,6 +12,7 @@ import pytest
 
 from tests.store import torture as t
 from tests.support import citus
+from tests.support.examples import by_night
 from tests.support.skewed import SkewedServer
 
 RUN = UUID(int=10)
@@ -22,7 +23,7 @@ STRANGER = UUID(int=2)
 async def test_cut_connections_and_stalled_processes_lose_and_repeat_nothing(
     database_url: str,
 ) -> None:
-    seconds = 6 if citus.CITUS is None else 20  # each statement takes longer there
+    seconds = by_night(6, 4) if citus.CITUS is None else 20  # each statement takes longer there
     report = await t.torture(database_url, seconds=seconds, processes=3, seed=7)
     assert report.violations == []
     reached = {name for name in ("ack", "perform", "unknown", "poisoned") if report.numbers.get(name)}
@@ -32,7 +33,7 @@ async def test_cut_connections_and_stalled_processes_lose_and_repeat_nothing(
 
 
 async def test_nor_while_the_databases_clock_jumps_by_more_than_a_lease(skewed: SkewedServer) -> None:
-    report = await t.torture(skewed.dsn, seconds=6, processes=3, seed=8, skew=skewed.skew)
+    report = await t.torture(skewed.dsn, seconds=by_night(6, 4), processes=3, seed=8, skew=skewed.skew)
     assert report.violations == []
     assert all(report.numbers.get(name) for name in ("ack", "perform", "died", "skews", "stalls")), report.numbers
 

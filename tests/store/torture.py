@@ -18,8 +18,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -53,7 +51,7 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import CommitUnknown, ErrorClass
 from hai_flow.store.runs import leases, logs
 from hai_flow.store.runs.logs import Loaded
-from tests.support import citus
+from tests.support import citus, forking
 from tests.support.waiting import until
 
 LEASE = timedelta(seconds=1.2)
@@ -81,7 +79,6 @@ COMMANDS_A_RUN = 400
 ABI = 1
 NAMES = UUID(int=0x7041)
 TENANTS = (UUID(int=1), UUID(int=2))
-ROOT = Path(__file__).resolve().parents[2]
 
 # --- the small engine ---------------------------------------------------------------------------------------------
 
@@ -749,14 +746,12 @@ async def torture(
             cuts, stalls, skews = await _torment(dsn, children, seconds, random.Random(seed), skew)
             notes: list[dict[str, Any]] = []
             for n, child in enumerate(children):
-                _, err = await asyncio.to_thread(child.communicate, timeout=30)
-                if child.returncode != 0:
-                    notes.append({"crashed": f"process {n}: {err.decode()[-2000:]}"})
+                if await asyncio.to_thread(child.wait, 30):
+                    notes.append({"crashed": f"process {n}: {_errors_of(histories[n]).read_text()[-2000:]}"})
         finally:
             for child in children:
-                if child.poll() is None:
-                    child.kill()
-                    child.wait()
+                child.kill()
+                child.wait(30)
         notes += _read_histories(Path(directory))
     evidence = await gather(dsn, notes)
     counts = Counter(key for note in notes for key in note if key in ("ack", "perform", "unknown", "died", "poisoned"))
@@ -776,25 +771,25 @@ async def torture(
 
 
 def _read_histories(directory: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for history in directory.iterdir() for line in history.read_text().splitlines()]
+    return [json.loads(line) for history in directory.glob("*.jsonl") for line in history.read_text().splitlines()]
 
 
-def _child(dsn: str, history: Path, seconds: float, seed: int, pieces: bool) -> subprocess.Popen[bytes]:
+def _child(dsn: str, history: Path, seconds: float, seed: int, pieces: bool) -> forking.Process:
     arguments = ["--dsn", dsn, "--history", str(history), "--seconds", str(seconds), "--seed", str(seed)]
     if pieces:
         arguments.append("--pieces")
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.store.torture", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-    )
+    with open(os.devnull, "r+b") as nothing, _errors_of(history).open("wb") as errors:
+        files = (nothing.fileno(), nothing.fileno(), errors.fileno())
+        return forking.fork("tests.store.torture", arguments, files)
+
+
+def _errors_of(history: Path) -> Path:
+    return history.with_suffix(".err")
 
 
 async def _torment(
     dsn: str,
-    children: list[subprocess.Popen[bytes]],
+    children: list[forking.Process],
     seconds: float,
     chance: random.Random,
     skew: Callable[[float], None] | None,

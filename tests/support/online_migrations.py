@@ -48,19 +48,27 @@ def faults_in(source: str) -> list[str]:
     return found
 
 
+_READ: Final = "SELECT relname, seq_tup_read FROM pg_stat_xact_user_tables"  # also what is not yet in its statistics
 _READ_WHILE_HELD: Final = """
-SELECT s.relname, string_agg(DISTINCT l.mode, ', ')
+SELECT s.relname, s.seq_tup_read, string_agg(DISTINCT l.mode, ', ')
 FROM pg_stat_xact_user_tables s JOIN pg_locks l ON l.relation = s.relid AND l.pid = pg_backend_pid() AND l.granted
-WHERE s.seq_tup_read > 0 AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-GROUP BY 1 ORDER BY 1
+WHERE l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+GROUP BY 1, 2 ORDER BY 1
 """
 
 
 def watch_transactions(engine: sa.Engine, tell: Callable[[str], Any]) -> None:
     """Call `tell` with a sentence for each table that a transaction of `engine` read while it locked out all others."""
+    before: dict[str, int] = {}  # rows that the session's transactions before this one read
+
+    def begin(connection: sa.Connection) -> None:
+        before.clear()
+        before.update((name, rows) for name, rows in connection.exec_driver_sql(_READ).fetchall())
 
     def look(connection: sa.Connection) -> None:
-        for table, modes in connection.exec_driver_sql(_READ_WHILE_HELD).fetchall():
-            tell(f"table {table} was read under {modes}")
+        for table, rows, modes in connection.exec_driver_sql(_READ_WHILE_HELD).fetchall():
+            if rows > before.get(table, 0):
+                tell(f"table {table} was read under {modes}")
 
+    sa.event.listen(engine, "begin", begin)
     sa.event.listen(engine, "commit", look)
