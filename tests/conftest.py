@@ -163,13 +163,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
     config.hook.pytest_deselected(items=[item for item in items if item in passed_over])
     # The long ones first: at the end, the processes wait for the last test of each.
-    items[:] = sorted((item for item in items if item not in passed_over), key=lambda item: not _is_long(item))
+    items[:] = sorted((item for item in items if item not in passed_over), key=lambda item: not _is_long(item.path))
 
 
-def _is_long(item: pytest.Item) -> bool:
+@cache
+def _is_long(path: Path) -> bool:
     """Whether the tests of its folder tend to take long. Whole folders, so that their servers are started once."""
-    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-    return item.path.parent == TESTS or folder in OVER_DATABASES
+    folder = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
+    return path.parent == TESTS or folder in OVER_DATABASES
 
 
 def _table_of(item: pytest.Item) -> str:

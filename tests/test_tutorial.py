@@ -39,7 +39,12 @@ ENDED = "the command has ended with"
 COPIED = re.compile(r"\bcall_a\.\.\.")
 
 # Puts the installed packages and the checkout within reach of the environment that the reader has made.
+# That has no pip of its own, which takes longer to install than all the rest.
 PIP = """
+python3() {{
+    [ "$2" = venv ] && set -- "$@" --without-pip
+    command python3 "$@"
+}}
 pip() {{
     [ "$1 $2" = "install ../hai-flow" ] && grep -q '^name = "hai-flow"' "$2/pyproject.toml" || return 1
     site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import pytest
 
 from tests.api.test_rest import Checked, start, wait_for_end
 from tests.api.test_travel import published, waiting
+from tests.support import commands
 from tests.support.server import ServerProcess
 
 CLAIM = """
@@ -64,11 +62,7 @@ async def test_decide_uploads_the_file_at_a_path(http: Checked, server: ServerPr
     run, pending = await start_and_find_pending(http)
     (tmp_path / "scan.png").write_bytes(b"scanned")
     values = json.dumps({"photo": f"@{tmp_path}/scan.png", "words": "@home"})
-    command = [sys.executable, "-m", "hai_flow.cli", "decide", pending, "--values", values]
-    environment = {**os.environ, "HAI_FLOW_URL": server.url}
-    made = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, check=False, timeout=120, env=environment
-    )
+    made = await asyncio.to_thread(commands.run, "decide", pending, "--values", values, HAI_FLOW_URL=server.url)
     assert made.returncode == 0, made.stderr
     output = wait_for_end(http, run)["output"]
     assert output["words"] == "@home"

@@ -32,6 +32,7 @@ from hai_flow.api.mcp.answer_signature import SIGNATURE, digest_answer
 from hai_flow.runtime.people.receipts import make_key
 from hai_flow.wire.receipt import UnprovenReceipt, check_payload, read_texts
 from tests.clients import rig
+from tests.support import commands
 from tests.support.examples import examples
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
@@ -176,15 +177,19 @@ def test_the_verifiers_agree_without_anything_of_ours(house: House, edited: str,
     bad.write_text(edited.replace(r"\"amount\":90", r"\"amount\":900"))
     keys.write_text(house.jwks)
     outside = ROOT / "clients" / "receipts"
-    hai_flow = [sys.executable, "-m", "hai_flow.cli", "receipt", "verify"]
-    for command, option in (
-        ([sys.executable, "-I", str(outside / "verify_receipt.py")], []),
-        ([rig.node(), str(outside / "verify_receipt.ts")], []),
-        (hai_flow, ["--key"]),
-    ):
-        said = subprocess.run([*command, str(good), *option, str(keys)], capture_output=True, text=True, cwd=ROOT)
+    python, node = (
+        [sys.executable, "-I", str(outside / "verify_receipt.py")],
+        [rig.node(), str(outside / "verify_receipt.ts")],
+    )
+    verifiers: tuple[Callable[[Path], subprocess.CompletedProcess[str]], ...] = (
+        lambda receipt: subprocess.run([*python, receipt, keys], capture_output=True, text=True),
+        lambda receipt: subprocess.run([*node, receipt, keys], capture_output=True, text=True),
+        lambda receipt: commands.run("receipt", "verify", str(receipt), "--key", str(keys)),
+    )
+    for verify in verifiers:
+        said = verify(good)
         assert said.returncode == 0, said.stderr
-        said = subprocess.run([*command, str(bad), *option, str(keys)], capture_output=True, text=True, cwd=ROOT)
+        said = verify(bad)
         assert said.returncode != 0
         assert "the texts" in (said.stdout + said.stderr).lower()
 
@@ -301,11 +306,8 @@ def test_a_receipt_is_the_same_after_kills_forget_archive_prune_restore(
     with postgres_server.database() as dsn:
         environment = {**KEYS, "HAI_FLOW_RECEIPT_KEYS": str(keys), "HAI_FLOW_RETENTION": str(policy)}
 
-        there = {**os.environ, **environment, "HAI_FLOW_DATABASE_URL": dsn}
-
         def command(*words: str) -> str:
-            hai_flow = [sys.executable, "-m", "hai_flow.cli", *words]
-            done = subprocess.run(hai_flow, capture_output=True, text=True, cwd=ROOT, env=there)
+            done = commands.run(*words, **environment, HAI_FLOW_DATABASE_URL=dsn)
             assert done.returncode == 0, done.stdout + done.stderr
             return done.stdout
 

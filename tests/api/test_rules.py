@@ -154,12 +154,15 @@ class Desk(NamedTuple):
         """The gate of the run at the step, once it is decided, or no message about rules is under way any more."""
 
         async def read() -> dict[str, Any] | None:
-            rows = await self.fetch("SELECT id FROM pendings WHERE run_id = $1 AND path = $2", run, path)
+            query = """
+            SELECT id, EXISTS (SELECT FROM outbox WHERE run_id = $1 AND kind <> 'notify') AS waiting
+            FROM pendings WHERE run_id = $1 AND path = $2
+            """
+            rows = await self.fetch(query, run, path)
             if not rows:
                 return None
-            waiting = await self.fetch("SELECT 1 FROM outbox WHERE run_id = $1 AND kind <> 'notify'", run)
             pending = self.pending(rows[0]["id"])  # behind the messages: a rule may vote in between
-            return None if pending["status"] == "open" and waiting else pending
+            return None if pending["status"] == "open" and rows[0]["waiting"] else pending
 
         pending = asyncio.run(until(read))
         assert pending is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -12,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.api.test_rest import Checked
+from tests.support import commands
 from tests.support.server import ServerProcess
 
 WAITING = """
@@ -107,8 +107,7 @@ def test_what_can_not_be_sent_is_refused(http: Checked) -> None:
 
 
 def hai_flow(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hai_flow.cli", "signal", *arguments, "--server", server.url]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return commands.run("signal", *arguments, "--server", server.url)
 
 
 def test_the_command_line_sends_a_signal(http: Checked, server: ServerProcess) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.api.test_rest import Checked, listed
+from tests.support import commands
 from tests.support.hai_client import HaiClient, unique, user
 from tests.support.server import YAML, ServerProcess
 
@@ -151,8 +151,7 @@ def test_whatever_an_event_says_its_trigger_starts_or_refuses(http: Checked) -> 
 
 
 def hai_flow(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hai_flow.cli", *arguments, "--server", server.url]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=None)
+    return commands.run(*arguments, "--server", server.url)
 
 
 @pytest.mark.costly

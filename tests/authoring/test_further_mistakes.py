@@ -4,8 +4,6 @@ are unusual, in which nothing is found."""
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,6 +12,7 @@ import pytest
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.checks.unused import list_notes
 from hai_flow.definition.compiler import check_workflow
+from tests.support import commands
 
 SOURCE: Final = Path(__file__).resolve().parent / "mistakes.txt"
 RIGHT: Final = Path(__file__).resolve().parent / "right.txt"
@@ -71,8 +70,7 @@ def test_what_nothing_uses_is_told_and_is_no_finding(mistake: Mistake) -> None:
 def test_validate_tells_what_nothing_uses(tmp_path: Path) -> None:
     mistake = read_mistakes(UNUSED)[0]
     (tmp_path / "a.flow.yaml").write_text(mistake.workflow)
-    command = [sys.executable, "-m", "hai_flow.cli", "validate", "a.flow.yaml"]
-    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    made = commands.run("validate", "a.flow.yaml", folder=tmp_path)
     assert f"a.flow.yaml:{mistake.lines[0]}:3: {mistake.word}" in made.stdout
     assert "no findings" in made.stdout
 

@@ -1,11 +1,11 @@
-"""Twenty seconds of the campaign of forks (`tests/chaos/forks.py`): servers are killed, and no work is nobody's."""
+"""Ten seconds, each night twenty, of the campaign of forks (`tests/chaos/forks.py`): servers are killed, and no work is nobody's."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.chaos.forks import campaign
-from tests.support.examples import SEED
+from tests.support.examples import SEED, by_night
 from tests.support.postgres import Server
 
 
@@ -15,7 +15,7 @@ async def test_all_work_is_undone_or_owned_after_random_forks_stops_and_kills(
 ) -> None:
     print(f"seed {SEED}: python -m tests.chaos.forks --seed {SEED}")
     with postgres_server.database() as dsn:
-        report = await campaign(dsn, seed=SEED, seconds=20.0, kill_every=6.0)
+        report = await campaign(dsn, seed=SEED, seconds=by_night(20.0, 10.0), kill_every=by_night(6.0, 3.0))
     assert report.faults == []
     assert report.forks > 3
     assert report.kills

@@ -8,15 +8,17 @@ token of its progress, `TRACEPARENT` for its place in a trace. `\udcff` is a byt
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    import asyncio
 
 Way = Literal["stdio", "events", "json"]
 MODERN = "2026-07-28"
@@ -101,6 +103,7 @@ def command(folder: Path, script: Script) -> list[str]:
 @contextlib.asynccontextmanager
 async def over_http(script: Script, *, events: bool) -> AsyncIterator[str]:
     """The address of a server that follows the script."""
+    import asyncio  # takes the program, which needs none, half of its start
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):

@@ -18,8 +18,8 @@ statement by itself."""
 
 async def until(fact: Callable[[], Fact | Awaitable[Fact]], seconds: float = PATIENCE, *, every: float = 0.02) -> Fact:
     """The value of `fact()` as soon as it is true. Fails after `seconds`; a larger bound is for the few facts that take
-    longer."""
-    deadline = time.monotonic() + seconds
+    longer. It is looked for ever more rarely, down to a fifth: a look at a server takes much of what it waits for."""
+    deadline, rarely = time.monotonic() + seconds, 5 * every
     while True:
         found = fact()
         value: Fact = await found if inspect.isawaitable(found) else found  # type: ignore[assignment]
@@ -27,3 +27,4 @@ async def until(fact: Callable[[], Fact | Awaitable[Fact]], seconds: float = PAT
             return value
         assert time.monotonic() < deadline, f"still not so after {seconds} s: {inspect.getsource(fact).strip()}"
         await asyncio.sleep(every)
+        every = min(1.3 * every, rarely)
