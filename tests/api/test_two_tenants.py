@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import asyncpg
 import httpx2
 import pytest
 
@@ -297,6 +298,7 @@ def server(dsn: str) -> Iterator[ServerProcess]:
         assert not process.faults
 
 
+RESTING: Final = ("waiting", "paused", "needs_attention", "finished", "failed", "stopped")
 MADE: Final = re.compile(
     r"call_[a-z0-9_]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?:sig|eve|file|msg)_[A-Za-z0-9_-]{16,}"
 )
@@ -322,15 +324,9 @@ def comparable(text: str, tenant: Tenant) -> str:
     return text
 
 
-async def at_rest(tenants: tuple[Tenant, ...]) -> None:
-    """Wait until no run of theirs goes on by itself: then the next answers depend on nobody's pace."""
-
-    def rests(tenant: Tenant) -> bool:
-        items = httpx2.get(f"{tenant.url}/v1/runs?limit=200", headers=tenant.headers["all"]).json()["items"]
-        return not {each["status"] for each in items} & {"running", "queued", "created", "stopping", "pausing"}
-
-    for tenant in tenants:
-        await until(lambda tenant=tenant: rests(tenant))  # type: ignore[misc]
+async def at_rest(eye: asyncpg.Connection) -> None:
+    """Wait until no run goes on by itself: then the next answers depend on nobody's pace."""
+    await until(lambda: eye.fetchval(f"SELECT NOT EXISTS (SELECT FROM runs WHERE status NOT IN {RESTING})"))
 
 
 @pytest.mark.timeout(600)  # some hundred requests
@@ -353,6 +349,7 @@ async def test_two_tenants_doing_the_same_get_the_same_and_nothing_of_each_other
             f"key_of_{each}": headers["Authorization"].split("_")[1] for each, headers in tenant.headers.items()
         }
     wrong: list[Any] = []
+    eye = await asyncpg.connect(dsn)
     for step in SCRIPT:
         (one, kind, left), (two, other_kind, right) = (tenant.do(step) for tenant in tenants)
         if not one == two == (one if step.status is None else step.status) or one >= 500:
@@ -363,7 +360,8 @@ async def test_two_tenants_doing_the_same_get_the_same_and_nothing_of_each_other
         if shown[0] != shown[1] and not step.path.startswith((*ENDLESS, *SEALED, *TIMED)):
             wrong.append((step.method, step.path, *_difference(*shown)))
         if step.method != "GET":
-            await at_rest(tenants)
+            await at_rest(eye)
+    await eye.close()
     for tenant in tenants:
         tenant.told.append(over_a_socket(tenant))
     assert comparable(tenants[0].told[-1], tenants[0]) == comparable(tenants[1].told[-1], tenants[1])
