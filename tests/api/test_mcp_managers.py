@@ -255,4 +255,4 @@ async def test_requests_leave_nothing_behind(make: Make, revision: str) -> None:
         gc.collect()
         return len(asyncio.all_tasks()), sum(isinstance(each, Connection) for each in gc.get_objects())
 
-    assert await count_after(3) == await count_after(200)
+    assert await count_after(3) == await count_after(50)
