@@ -1,4 +1,4 @@
-"""Ten seconds, each night twenty, of the campaign of forks (`tests/chaos/forks.py`): servers are killed, and no work is nobody's."""
+"""The campaign of forks in small (`tests/chaos/forks.py`): servers are killed, and no work is nobody's."""
 
 from __future__ import annotations
 
