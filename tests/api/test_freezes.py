@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from tests.attacks.house import wait_for
+from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
@@ -82,6 +83,17 @@ def test_a_freeze_of_what_does_not_exist_or_without_a_reason_is_refused(
     answer = freeze(http, people.person("user:op", roles=["operator"]), **body)
     assert (answer.status_code, answer.json()["code"].rpartition(".")[2]) == (status, code.rpartition(".")[2])
     assert http.get("/v1/freezes", headers=people.person("user:op", roles=["operator"])).json()["items"] == []
+
+
+def test_the_same_idempotency_key_is_the_same_freeze(place: tuple[httpx2.Client, People]) -> None:
+    http, people = place
+    who = {**people.person("user:op", roles=["operator"]), "Idempotency-Key": unique("k")}
+    first, again = (freeze(http, who, scope="tenant") for _ in range(2))
+    assert (first.status_code, again.json()["id"]) == (201, first.json()["id"])
+    other = freeze(http, who, scope="tenant", mode="no_agents")
+    assert (other.status_code, other.json()["code"]) == (409, "command_id_reused")
+    assert [each["id"] for each in http.get("/v1/freezes", headers=who).json()["items"]] == [first.json()["id"]]
+    assert http.post(f"/v1/freezes/{first.json()['id']}/thaw", headers=who).status_code == 200
 
 
 def test_operators_of_a_tenant_freeze_their_own_and_thaw_nobody_elses(

@@ -169,6 +169,15 @@ def test_it_does_not_outlive_a_key_that_expires(place: Place) -> None:
     assert datetime.fromisoformat(place.lend(who)["until"]) <= end
 
 
+def test_the_same_idempotency_key_is_the_same_delegation(place: Place) -> None:
+    who = place.people.person(f"user:{unique('boss')}", roles=BOSS) | {"Idempotency-Key": unique("k")}
+    first = place.lend(who)
+    assert place.lend(who)["id"] == first["id"]
+    body = {"to": "user:other", "until": first["until"]}
+    other = place.api.post("/v1/inbox/delegations", json=body, headers=who)
+    assert (other.status_code, other.json()["code"]) == (409, "command_id_reused")
+
+
 @pytest.mark.parametrize("days", [93, 366, 3650])
 def test_it_lasts_no_longer_than_a_quarter(place: Place, days: int) -> None:
     who = place.people.person(f"user:{unique('boss')}", roles=BOSS)

@@ -157,3 +157,4 @@ OpenAccess: TypeAlias = Annotated[Access, Depends(get_open_access)]  # of a rout
 JsonBody: TypeAlias = Annotated[bytes, Depends(get_json_body)]
 WorkflowBody: TypeAlias = Annotated[bytes, Depends(get_workflow_body)]
 CommandKey: TypeAlias = Annotated[str | None, Depends(get_command_key)]
+KEY_REUSED: Final = "this Idempotency-Key was used before with another body."

@@ -47,10 +47,10 @@ _COLUMNS: Final = "id, from_id, to_id, roles, groups, since, until, note, create
 
 
 async def create(connection: Connection | Pool, tenant: UUID, given: Delegation) -> None:
-    """Keep a delegation. Its `created_at` is the database's time."""
+    """Keep a delegation, unless there is one with its id. Its `created_at` is the database's time."""
     query = """
     INSERT INTO delegations (id, tenant, from_id, to_id, roles, groups, since, until, note, key, session, token)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING
     """
     await connection.execute(
         query, given.id, tenant, given.from_id, given.to_id, list(given.roles), list(given.groups), given.since,

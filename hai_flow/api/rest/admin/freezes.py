@@ -14,11 +14,12 @@ from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.engine.steps.freezes import NO_WRITES, Mode, Scope, holds_nothing
 from hai_flow.errors import Rejected
+from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import tenants
 from hai_flow.store.ops import freezes
@@ -54,23 +55,27 @@ async def list_freezes(
     return {"items": [await _view(access, row) for row in rows]}
 
 
-@router.post("", status_code=201, answer=schemas.Freeze, dependencies=[_CONTROLS], refusals=(403, 404))
-async def freeze(body: FreezeBody, access: CurrentAccess) -> dict[str, Any]:
+@router.post("", status_code=201, answer=schemas.Freeze, dependencies=[_CONTROLS], refusals=(403, 404, 409))
+async def freeze(body: FreezeBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Let nobody begin a step in the runs, or of the kind, that `scope` and `name` say. Every process obeys within two
     seconds; what has begun is finished, and questions are answered as ever. 503 while a cell of it is away: those that
-    are there obey already, and the same request again reaches the rest."""
+    are there obey already, and the same request again reaches the rest. The same Idempotency-Key again is the same
+    freeze."""
     if not body.reason.strip():
         raise Rejected(422, "freeze.invalid", "reason: expected a sentence, found blanks alone.")
     if holds_nothing(body.mode, body.scope):
         raise Rejected(422, "freeze.invalid", f"mode: expected frozen or no_agents, found read_only: {NO_WRITES}.")
     tenant, name = await _subject(access, body)
-    id, owner = uuid4(), None if access.tenant == LOCAL_TENANT else access.tenant
-    who = access.principal.who.id
-    row: FreezeRow | None = None
+    owner, who = None if access.tenant == LOCAL_TENANT else access.tenant, access.principal.who.id
+    id = uuid4() if key is None else derive_id("freeze", str(access.tenant), key)
+    row = None if key is None else await freezes.find_freeze(access.at_home.runtime.database.api, id)
+    if row is not None and (row.tenant, *row[3:7]) != (tenant, body.mode, body.scope, name, body.reason):
+        raise Rejected(409, "command_id_reused", KEY_REUSED)
+    is_new = row is None
     for number in _cells(access, tenant):
         async with access.at(number).act() as connection:
             row = await freezes.freeze(connection, id, tenant, owner, body.mode, body.scope, name, body.reason, who)
-            if number == HOME:
+            if number == HOME and is_new:
                 details = {"mode": body.mode, "scope": body.scope, "name": name, "reason": body.reason}
                 await access.record(connection, "freeze.created", subject=f"freeze:{id}", **details)
     assert row is not None, "home comes first"

@@ -15,12 +15,13 @@ from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_id_cursor, encode_cursor
 from hai_flow.api.requests.views import render_delegation
 from hai_flow.api.rest.people.decide_pendings import PERSON
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
+from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.store.people import delegations
 from hai_flow.store.people.delegations import Delegation
 
@@ -50,10 +51,11 @@ async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
 
 
 @router.post("", Right.DECIDE, status_code=201, answer=schemas.Delegation, refusals=(409,))
-async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
+async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
     They can't pass the delegation on, and get no question that you or they may not decide. It ends with the API key,
-    the browser session and the issuer's token by which you make it, and has no role or group that this has no more."""
+    the browser session and the issuer's token by which you make it, and has no role or group that this has no more.
+    The same Idempotency-Key again is the same delegation, until it ends."""
     who, now = access.principal.who, access.runtime.committer.now()
     to = access.principal.people.one(body.to)
     since = max(body.since or now, now)
@@ -65,6 +67,11 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
     granted = await delegations.list_of_person(access.reads, access.tenant, access.ids)
+    id = uuid4() if key is None else derive_id("delegation", str(access.tenant), key)
+    for before in (each for each in granted if each.id == id):
+        if (before.to_id, before.note) != (to, body.note) or before.until > body.until:
+            raise Rejected(409, "command_id_reused", KEY_REUSED)
+        return render_delegation(before)
     holding = {each.id for each in await access.inbox.in_force(access.tenant, granted)}
     if len(holding) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
@@ -77,7 +84,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
         raise Rejected(422, "delegation.invalid", message)
     until = body.until if ends_at is None else min(body.until, ends_at)  # it can't outlive what it rests on
     delegation = Delegation(
-        uuid4(), who.id, to, who.roles, who.groups, since, until, body.note, now,
+        id, who.id, to, who.roles, who.groups, since, until, body.note, now,
         principal.key, principal.session, principal.credential if principal.way == "jwt" else None,
     )  # fmt: skip
     async with access.act() as connection:

@@ -18,7 +18,7 @@ from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
 from hai_flow.api.requests.views import render, time_of
 from hai_flow.api.rest.people.decide_pendings import find_pending
 from hai_flow.api.routes import Routes
@@ -147,7 +147,7 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
     earlier = await store.find_rule(access.pool, access.tenant, row.id)
     if earlier is not None:
         if earlier.digest != row.digest:
-            raise Rejected(409, "command_id_reused", "this Idempotency-Key was used before with another body.")
+            raise Rejected(409, "command_id_reused", KEY_REUSED)
         return view_of(earlier)
     async with access.act() as connection:
         await store.create(connection, row)
