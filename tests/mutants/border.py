@@ -151,6 +151,11 @@ mcp_http.bug(
     by=f"{_MCP}::test_a_forgotten_session_is_opened_anew_and_the_call_made_once",
 )
 mcp_http.bug(
+    "the first answer of a stream is the call's, whatever its id",
+    ("        self._answers_to_others.append(message.text)\n        return False", "        return True"),
+    by=f"{_MCP}::test_the_answer_by_its_id_goes_before_another",
+)
+mcp_http.bug(
     "a packed answer keeps the header of its packing when it is unpacked",
     ('("content-length", "content-encoding")', '("content-length",)'),
     by=f"{_UNPACKING}::test_a_packed_answer_of_a_server_is_the_result_of_its_one_call",

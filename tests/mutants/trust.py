@@ -359,6 +359,15 @@ of_routes.bug(
     ),
 )
 
+waits = Room("hai_flow/api/requests/access.py", "tests/api/test_revoking.py")
+waits.bug(
+    "a request waits on behind its credential's end", ("            if term.is_over:\n", "            if False:\n")
+)
+addresses = Room("hai_flow/runtime/messaging/pushes.py", "tests/api/test_approval_webhooks.py")
+addresses.bug(
+    "an address outlives its owner's last key", ("if config is None or is_over else", "if config is None else")
+)
+
 _LINKS: Final = "tests/api/test_links.py"
 links = Room("hai_flow/api/rest/people/links.py", _LINKS)
 of_visitors = Room("hai_flow/api/http/visitor_pages.py", _LINKS)
