@@ -100,14 +100,14 @@ class RunVisibility(TenantScope):
 
     async def started_run(self, outcome: Outcome) -> RunRow:
         """The run that the principal has begun: as it was committed, where that was this time and in this process."""
-        cached = self._peek_started(outcome)
+        cached = self._peek_committed(outcome)
         row = None if cached is None else _to_row(cached)
         return row or await self.run(outcome.run_id)
 
     async def read_started(self, outcome: Outcome, least: Sight) -> RunState:
         """As `read`, of the run that the principal has begun: no statement where that was in this process."""
-        cached = self._peek_started(outcome)
-        if cached is None or cached.state.seq < outcome.seq or not cached.state.sha256:
+        cached = self._peek_committed(outcome)
+        if cached is None:
             return await self.read(outcome.run_id, least)
         id, state = outcome.run_id, cached.state
         if id not in self._seen:
@@ -116,9 +116,10 @@ class RunVisibility(TenantScope):
             raise reject_unknown_run(id)
         return disguise_state(state)
 
-    def _peek_started(self, outcome: Outcome) -> CachedRun | None:
-        """The run in this process, where it was begun this time."""
-        return None if outcome.already else self.runtime.committer.peek(outcome.run_id)
+    def _peek_committed(self, outcome: Outcome) -> CachedRun | None:
+        """The run in this process, where the command was committed this time, and what is known of it holds that."""
+        cached = None if outcome.already else self.runtime.committer.peek(outcome.run_id)
+        return None if cached is None or cached.state.seq < outcome.seq or not cached.state.sha256 else cached
 
     async def sight(self, run: RunSummary) -> Sight:
         """How much of the run the principal sees."""
@@ -137,9 +138,14 @@ class RunVisibility(TenantScope):
             raise reject_unknown_run(run_id)
         return disguise_state(state)
 
-    async def find_state(self, run_id: UUID) -> RunState | None:
-        """The run as it is; None: it does not exist, or the principal sees nothing of it."""
-        state = await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)
+    async def find_state(self, run_id: UUID, outcome: Outcome | None = None) -> RunState | None:
+        """The run as it is; None: it does not exist, or the principal sees nothing of it. `outcome`: that of a command
+        of theirs for it, which the state has to hold: no statement where that was committed in this process."""
+        cached = None if outcome is None else self._peek_committed(outcome)
+        if cached is None:
+            state = await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)
+        else:
+            state = cached.state
         if state is None:
             return None
         if run_id not in self._seen:
@@ -412,7 +418,7 @@ class RunVisibility(TenantScope):
             workflow=workflow,
             workflow_name=disguise.workflow,
             workflow_version=disguise.version,
-            workflow_title=await workflows.title_of(self.reads, self.tenant, workflow),
+            workflow_title=await self.catalog.find_title(self.tenant, workflow),
             started_by=disguise.requester,
             instigators=None,
         )

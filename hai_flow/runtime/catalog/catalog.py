@@ -121,6 +121,12 @@ class Catalog:
             raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
         return await self.plan_of(tenant, stored)
 
+    async def find_title(self, tenant: UUID, digest: bytes) -> str | None:
+        """The title of the workflow that a run is pinned to, whether or not this release can read it; None: it has
+        none."""
+        plan = self._plans.get((tenant, digest))
+        return await workflows.title_of(self.reads, tenant, digest) if plan is None else plan.title or None
+
     async def resolve(self, tenant: UUID, reference: str) -> tuple[WorkflowSummary, Plan]:
         """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404, and
         Unreadable as `plan` does."""

@@ -21,7 +21,7 @@ from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_if_large
-from hai_flow.store.catalog import workflows
+from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.store.people.canaries import find_canary
 
 PERSON: Final = r"^user:\S{1,200}$"
@@ -60,10 +60,11 @@ class DecideBody(Body):
         )
 
 
-async def find_pending(access: Access, id: str) -> tuple[RunState, PendingState]:
-    """The pending as an answer finds it now, and its run. Raises Rejected 404."""
+async def find_pending(access: Access, id: str, outcome: Outcome | None = None) -> tuple[RunState, PendingState]:
+    """The pending as an answer finds it now, and its run; `outcome`: that of an answer, which it has to hold. Raises
+    Rejected 404."""
     run_id = run_of_pending(id)
-    state = None if run_id is None else await access.find_state(run_id)
+    state = None if run_id is None else await access.find_state(run_id, outcome)
     if state is None or id not in (await access.seen(state)).pendings:
         raise Rejected(404, "pending_unknown", f"there is no pending {id[:100]!r}.")
     state = await access.current(state)
@@ -79,7 +80,7 @@ async def render_for(access: Access, run: RunState, pending: PendingState) -> di
         return render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
 
     view = await run_if_large(pending, render)
-    view["workflow_title"] = await workflows.title_of(access.reads, access.tenant, bytes.fromhex(run.sha256))
+    view["workflow_title"] = await access.catalog.find_title(access.tenant, bytes.fromhex(run.sha256))
     disguise = find_disguise(run)
     if disguise is None:
         return view
@@ -102,7 +103,7 @@ async def decide(
         command_id=key,
         body_sha=await hash_content([pending_id, body.sent()]),
     )
-    return {**await render_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
+    return {**await render_for(access, *await find_pending(access, pending_id, outcome)), "already": outcome.already}
 
 
 async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, Any]:
