@@ -10,7 +10,7 @@ import os
 import sys
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from hai_flow.store.postgres.database import Database
 from tests.support import citus
 from tests.support.examples import (
     CASES_MIN,
@@ -70,6 +71,10 @@ vars(httpcore2)["default_ssl_context"] = cache(httpcore2.default_ssl_context)
 # A client that is given no time: its own five seconds are less than a busy machine needs for an OpenAPI document.
 httpx2._config.DEFAULT_TIMEOUT_CONFIG.read = 30.0
 
+# Each connection is a process of PostgreSQL with empty caches: 15 ms of a processor, and a runtime that starts opens as
+# many as it may.
+vars(Database)["open"].__func__.__kwdefaults__["api_connections"] = 2
+
 TESTS = Path(__file__).parent
 OVER_DATABASES = frozenset(("api", "attacks", "citus", "clients", "console", "runtime", "store", "upgrade"))
 """The folders most of whose tests need a database: to read them takes the inner loop too long."""
@@ -93,6 +98,25 @@ def pytest_configure(config: pytest.Config) -> None:
             QUICK, settings.get_profile(settings.get_current_profile_name()), max_examples=QUICK_MAX
         )
         settings.load_profile(QUICK)
+    if hasattr(config, "workerinput") and not config.option.durations:
+        _send_less(config)
+
+
+UNREAD = frozenset(("logstart", "logfinish"))  # which pytest-xdist's terminal shows to none but who asks for details
+
+
+def _send_less(config: pytest.Config) -> None:
+    """Let this process of pytest-xdist report no more of a test that passes than that: two messages, not six, each of
+    which takes half a millisecond of both processes."""
+    (interactor,) = (each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent"))
+    send: Callable[..., None] = vars(type(interactor))["sendevent"]
+
+    def send_some(name: str, **fields: Any) -> None:
+        data = fields.get("data", {})
+        if name not in UNREAD and not (data.get("outcome") == "passed" and data.get("when") in ("setup", "teardown")):
+            send(interactor, name, **fields)
+
+    vars(interactor)["sendevent"] = send_some
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import TypeAlias
 
@@ -22,7 +22,7 @@ from tests.runtime.conftest import Make
 from tests.support import effects
 from tests.support.examples import SEED, by_night
 from tests.support.ledger import check_all, check_effects
-from tests.support.proxy import Direction, Proxy
+from tests.support.proxy import Direction, Line, Proxy
 from tests.support.skewed import SkewedServer
 from tests.support.waiting import until
 from tests.support.workers import LEASE_SECONDS, Nursery, alive
@@ -106,20 +106,18 @@ async def test_kills_during_many_runs_lose_nothing_and_repeat_nothing(
     chance, kills = random.Random(SEED), by_night(50, 10)
     began = time.monotonic()
     with Nursery(database_url) as nursery:
-        nursery.fork(f"start {kills // 3} {4 * kills}")
         workers = [nursery.fork() for _ in range(3)]
+        nursery.fork(f"start {kills // 3} {4 * kills}")
+        async with in_the_midst_of_an_attempt(eye, workers) as victim:  # the first, so that runs are surely open
+            os.kill(victim, signal.SIGKILL)
+        workers[workers.index(victim)] = nursery.fork()
         for number in range(kills):
             await so_many_finish(eye, number * 3 + 1, 60)  # else a slow machine loses a step thrice for want of time
             await asyncio.sleep(chance.uniform(0.05, 0.6))  # the fault's own moment, not a wait for a fact
             victim = chance.choice(workers)
             assert alive(victim), f"seed {SEED}: a worker died by itself"
-            if number:
-                os.kill(victim, signal.SIGKILL)
-            else:
-                async with in_the_midst_of_an_attempt(eye, workers) as victim:
-                    os.kill(victim, signal.SIGKILL)
-            workers.remove(victim)
-            workers.append(nursery.fork())
+            os.kill(victim, signal.SIGKILL)
+            workers[workers.index(victim)] = nursery.fork()
         await until(lambda: all_go_on(operator, eye, 4 * kills), 90, every=0.1)
         await all_finish(eye, 4 * kills, 30)
     performed = await check_effects(eye)
@@ -170,10 +168,12 @@ async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
     chance, count = random.Random(SEED), by_night(24, 6)
     eye = await asyncpg.connect(skewed.dsn)
     await eye.execute(effects.LEDGER)
-    faults: Counter[str] = Counter()
     with Nursery(skewed.dsn) as nursery:
-        nursery.fork(f"start {count // 2} {4 * count}")
         workers = [nursery.fork() for _ in range(3)]
+        nursery.fork(f"start {count // 2} {4 * count}")
+        async with in_the_midst_of_an_attempt(eye, workers) as victim:  # the first, so that runs are surely open
+            os.kill(victim, signal.SIGKILL)
+        workers[workers.index(victim)] = nursery.fork()
         stopped: deque[tuple[float, int]] = deque()
         await until(lambda: finished(eye), 30)
         for number in range(count):
@@ -189,22 +189,21 @@ async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
             elif fault == "stop":
                 os.kill(victim, signal.SIGSTOP)
                 stopped.append((time.monotonic() + 1.5 * LEASE_SECONDS, victim))
-            elif faults[fault]:
+            else:
                 os.kill(victim, signal.SIGKILL)
                 workers[workers.index(victim)] = nursery.fork()
-            else:
-                async with in_the_midst_of_an_attempt(eye, running) as victim:
-                    os.kill(victim, signal.SIGKILL)
-                workers[workers.index(victim)] = nursery.fork()
-            faults[fault] += 1
         for _, pid in stopped:
             os.kill(pid, signal.SIGCONT)
         skewed.skew(0)
         await all_finish(eye, 4 * count, 60)
     retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
-    print(f"seed {SEED}: {await check_effects(eye)} effects, {retried} of them again, {dict(faults)}")
+    print(f"seed {SEED}: {await check_effects(eye)} effects, {retried} of them again")
     assert retried, "no fault met an attempt in flight: the test tests nothing"
     await eye.close()
+
+
+def lines_of_pools(proxy: Proxy) -> list[Line]:
+    return [line for line in proxy.lines() if line.name.startswith("hai-flow")]
 
 
 @pytest.mark.timeout(240)
@@ -218,18 +217,16 @@ async def test_silent_and_read_only_connections_lose_and_repeat_nothing(database
             victims = [unlucky.fork("hasty worker") for _ in range(2)]
             healthy.fork("hasty worker")
             healthy.fork(f"start {count // 2} {4 * count}")
+            async with in_the_midst_of_an_attempt(eye, victims):  # the first, so that runs are surely open
+                for line in lines_of_pools(proxy):
+                    line.swallow()
             await until(lambda: finished(eye), 30)
             for number in range(count):
                 await asyncio.sleep(chance.uniform(0.1, 0.5))  # the fault's own moment, not a wait for a fact
-                lines = [line for line in proxy.lines() if line.name.startswith("hai-flow")]
+                lines = lines_of_pools(proxy)
                 fault = ("one silent", "all silent", "cut", "read-only")[number % 4]
                 if fault == "read-only":
                     await eye.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-                if number == 1:
-                    async with in_the_midst_of_an_attempt(eye, victims):
-                        for line in lines:
-                            line.swallow()
-                    continue
                 chosen = lines if fault == "all silent" else chance.sample(lines, min(2, len(lines)))
                 for line in chosen:
                     if "silent" in fault:

@@ -16,7 +16,7 @@ import asyncpg
 import pytest
 
 from hai_flow.store.cells.cells import within
-from hai_flow.store.postgres import database, migrations
+from hai_flow.store.postgres import database
 
 CITUS: Final = os.environ.get("HAI_FLOW_TEST_CITUS")
 _KEPT: Final = ("alembic_version", "tenants", "vocabularies")
@@ -75,6 +75,8 @@ async def _made() -> str:
         await connection.execute(f"ALTER DATABASE {database} SET citus.override_table_visibility = off")
     finally:
         await connection.close()
+    from hai_flow.store.postgres import migrations  # each of pytest's processes reads this module
+
     await migrations.upgrade(within(_coordinator(), name))
     return name
 
