@@ -183,7 +183,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif _is_whole(config):
         rows = [item for item in stored if not item.get_closest_marker(COSTLY)]  # each is drawn once
         passed_over = {*costly, *rows}.difference(
-            draw_costly(costly, _table_of, _folder_of), draw(rows, _table_of, ROWS_MIN, ROWS_SHARE)
+            draw_costly(costly, _table_of, _folder_of),
+            draw(rows, _table_of, ROWS_MIN, ROWS_SHARE, id_of=lambda item: item.nodeid.partition("[")[2]),
         )
     config.hook.pytest_deselected(items=[item for item in items if item in passed_over])
     # The long ones first: at the end, the processes wait for the last test of each.

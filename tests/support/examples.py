@@ -60,12 +60,25 @@ def sample(rows: Iterable[T], count: int, salt: str = "", days: int = 1) -> list
     return [every[place] for place in sorted(places[(start + step) % len(every)] for step in range(count))]
 
 
-def draw(rows: Iterable[T], table_of: Callable[[T], str], least: int, share: int, days: int = 1) -> list[T]:
-    """The rows of all tables, as `sample` draws `least` of each, or one of `share`, where that is more."""
+def draw(
+    rows: Iterable[T],
+    table_of: Callable[[T], str],
+    least: int,
+    share: int,
+    days: int = 1,
+    id_of: Callable[[T], str] | None = None,
+) -> list[T]:
+    """The rows of all tables, as `sample` draws `least` of each, or one of `share`, where that is more. By their ids,
+    tables with the same rows have the same ones drawn: what these share, such as a server, is made for one of them."""
     return [
         row
         for name, table in _group(rows, table_of).items()
-        for row in sample(table, max(least, math.ceil(len(table) / share)), salt=name, days=days)
+        for row in sample(
+            table,
+            max(least, math.ceil(len(table) / share)),
+            salt=name if id_of is None else " ".join(map(id_of, table)),
+            days=days,
+        )
     ]
 
 
