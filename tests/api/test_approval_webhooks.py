@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import asyncpg
+import httpx2
 import pytest
 
 from tests.api.test_a2a_push import Receiver, receiving, wait_for_outcome
-from tests.api.test_approvals import BOSS, TRANSFER, House, refusal
+from tests.api.test_approvals import BOSS, ROLES, TRANSFER, House, refusal
 from tests.attacks.house import wait_for
+from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import serving
@@ -164,10 +166,13 @@ def test_clients_of_a2a_do_not_see_the_webhook(house: House, receiver: Receiver)
 def test_an_address_is_forgotten_once_its_owner_has_no_key_any_more(
     house: House, receiver: Receiver, change: str, has_another: bool
 ) -> None:
-    approval = house.ask(webhook=to(receiver))
-    house.people.do(lambda c: c.execute(f"UPDATE keys SET {change} WHERE principal = 'agent:bot'"))
+    agent = f"agent:{unique('bot')}"
+    body = {"action": "transfer", "arguments": TRANSFER, "policy": BOSS, "webhook": to(receiver)}
+    headers = house.people.person(agent, roles=ROLES["agent:bot"])
+    approval = httpx2.post(f"{house.server.url}/v1/approvals", json=body, headers=headers).json()
+    house.people.do(lambda c: c.execute(f"UPDATE keys SET {change} WHERE principal = $1", agent))
     if has_another:
-        house.people.person("agent:bot", roles=["requester"])
+        house.people.key(agent)
     house.decide(approval)
     if has_another:
         wait_for(lambda: list_statuses(receiver) == ["approved"])
