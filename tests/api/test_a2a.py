@@ -86,7 +86,8 @@ def test_the_servers_agent_starts_the_workflow_that_metadata_name(http: httpx2.C
     assert (task["status"]["state"], task["metadata"]["hai-flow/workflow"]) == ("TASK_STATE_COMPLETED", "greet@1")
     unnamed = rpc(http, "SendMessage", message({"data": {"name": "Ann"}}))
     assert code(unnamed) == -32602
-    assert "greet" in unnamed["error"]["message"]
+    names = unnamed["error"]["message"].removesuffix(".").partition("those for you are ")[2].split(", ")
+    assert set(names) <= {skill["id"] for skill in http.get("/a2a/extendedAgentCard").json()["skills"]}
 
 
 def test_json_rpc_answers_at_the_address_with_a_slash_too(http: httpx2.Client) -> None:

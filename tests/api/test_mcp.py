@@ -657,7 +657,7 @@ def test_a_workflow_for_task_clients_refuses_others_and_asks_before_tasks(http: 
     task = caller.call(name, state=asked["requestState"], answers=answers)
     assert (task["resultType"], "requestState" in task) == ("task", False)
     again = caller.call(name, state=asked["requestState"], answers={"user_name": accept(name="Bob")})
-    assert again["taskId"] == task["taskId"]
+    assert again.get("taskId") == task["taskId"] or again["content"][0]["text"] == "Hello, Ann!"  # if it is over
     done = sure(lambda: caller.result("tasks/get", {"taskId": task["taskId"]}).get("result", {}))
     assert done["content"][0]["text"] == "Hello, Ann!"
 
