@@ -72,8 +72,8 @@ vars(httpcore2)["default_ssl_context"] = cache(httpcore2.default_ssl_context)
 httpx2._config.DEFAULT_TIMEOUT_CONFIG.read = 30.0
 
 # Each connection is a process of PostgreSQL with empty caches: 15 ms of a processor, and a runtime that starts opens as
-# many as it may.
-vars(Database)["open"].__func__.__kwdefaults__["api_connections"] = 2
+# many as it may. Three: a test holds up to two in transactions, and looks at them by another.
+vars(Database)["open"].__func__.__kwdefaults__["api_connections"] = 3
 
 TESTS = Path(__file__).parent
 OVER_DATABASES = frozenset(("api", "attacks", "citus", "clients", "console", "runtime", "store", "upgrade"))
