@@ -18,6 +18,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Tool
 from hai_flow.definition.schemas.foreign_schemas import compile_schema, read_schema
 from hai_flow.errors import OutcomeLost
+from hai_flow.steps.mcp import http as mcp_http
 from hai_flow.steps.mcp.messages import list_notes
 from hai_flow.steps.mcp.messages import read as read_message
 from hai_flow.steps.mcp.runner import McpRunner
@@ -474,6 +475,10 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
         ({}, ""),
         ({"toolResult": {"x": 1}}, {"x": 1}),
         ({"order": 7, "_meta": {}}, {"order": 7}),
+        *(
+            (each, each)
+            for each in ({"task": {"id": 7, "status": "open"}}, {"task": {"taskId": 7, "status": "working"}})
+        ),
         ({"content": None}, ""),
         ({"content": "made it"}, "made it"),
         ({"content": TEXT}, "made it"),
@@ -634,6 +639,7 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
     ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": "no"}', EVERY, "step.in_doubt: paid"),
     ('{"jsonrpc": "2.0", "id": ID, "result": "paid", "error": "no"}', EVERY, "step.in_doubt: paid"),
     ('{"jsonrpc": "2.0", "id": null, "error": ' + ERROR + "}", ("stdio",), "step.in_doubt: no money"),
+    *((each, ("open",), "paid") for each in (OTHER, PAID)),
     (f"[{OTHER}, {OTHER}]", ("json",), "step.in_doubt: paid"),
     (f"[{PAID}, {PAID.replace('paid', 'not')}]", ("json",), "step.in_doubt: paid"),
     ('{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"text": "pai', EVERY, "step.in_doubt: pai"),
@@ -651,8 +657,9 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
     ids=lambda each: each[-60:],
 )
 async def test_an_answer_in_another_form_is_read_and_one_in_part_is_a_doubt(
-    answer: str, way: Way, outcome: str, tmp_path: Any
+    answer: str, way: Way, outcome: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(mcp_http, "_SILENCE_SECONDS", 0.1)
     async with asking(tmp_path, Script(answers=(answer,)), way) as runner:
         if outcome == "paid":
             assert await call(runner, "add", "mcp: {use: files}") == outcome
@@ -672,7 +679,7 @@ STRANGE = PAID.replace("ID", '"strange"').replace("paid", "strange")
 REFUSED = '{"jsonrpc": "2.0", "id": "strange", "error": ' + ERROR + "}"
 
 
-@pytest.mark.parametrize("way", ["stdio", "events"])
+@pytest.mark.parametrize("way", ["stdio", "events", "open", "resumed"])
 @pytest.mark.parametrize("answers", [(STRANGE, PAID), (REFUSED, PAID), (PAID, STRANGE)])
 async def test_the_answer_by_its_id_goes_before_another(answers: tuple[str, ...], way: Way, tmp_path: Any) -> None:
     async with asking(tmp_path, Script(answers=answers), way) as runner:
@@ -718,11 +725,14 @@ async def test_a_server_with_result_and_question_is_in_doubt_and_not_recalled(
 TASK = {"taskId": "t1", "status": "working", "ttl": None, "createdAt": "2026-11-29T00:00:00Z"}
 
 
-@pytest.mark.parametrize("task", [{"resultType": "task", **TASK}, {"task": TASK}])
-async def test_a_task_in_place_of_the_result_is_a_doubt(task: Any) -> None:
+@pytest.mark.parametrize(
+    ("task", "id"),
+    [({"resultType": "task", **TASK}, "t1"), ({"task": TASK}, "t1"), ({"resultType": "task"}, "without an id")],
+)
+async def test_a_task_in_place_of_the_result_is_a_doubt(task: Any, id: str) -> None:
     async with serving(Odd([{**GOOD, "name": "t"}], task)) as (runner, declared):
         fault = await failure(runner, "t", declared)
-    assert (type(fault), "its task t1" in fault.message) == (OutcomeLost, True)
+    assert (type(fault), f"its task {id}" in fault.message) == (OutcomeLost, True)
 
 
 async def test_a_question_and_a_result_in_one_answer_are_a_doubt() -> None:

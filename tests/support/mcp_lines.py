@@ -1,7 +1,8 @@
 r"""Servers of the Model Context Protocol that send messages that no SDK would send: their answers are given as text.
 
 `catalogue` declares one, either a program (`python -m tests.support.mcp_lines FILE`) or over HTTP (`over_http`), which
-answers with one JSON text or with a stream of events. In an answer `ID` stands for the id of the call, `TOKEN` for the
+answers with one JSON text or with a stream of events. A stream may stay `open` behind the answers to a call, or give
+its last answer where it is `resumed`. In an answer `ID` stands for the id of the call, `TOKEN` for the
 token of its progress, `TRACEPARENT` for its place in a trace. `\udcff` is a byte that is no text (0xff), as
 `surrogateescape` has it.
 """
@@ -20,7 +21,7 @@ import msgspec
 if TYPE_CHECKING:
     import asyncio
 
-Way = Literal["stdio", "events", "json"]
+Way = Literal["stdio", "events", "json", "open", "resumed"]
 MODERN = "2026-07-28"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,21 +102,29 @@ def command(folder: Path, script: Script) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def over_http(script: Script, *, events: bool) -> AsyncIterator[str]:
+async def over_http(script: Script, way: Way) -> AsyncIterator[str]:
     """The address of a server that follows the script."""
     import asyncio  # takes the program, which needs none, half of its start
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        nonlocal rest
+        with contextlib.closing(writer), contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 length = next((line.split(":")[1] for line in head.splitlines() if line.startswith("content-le")), "0")
                 body = await reader.readexactly(int(length))
-                said = script.said(json.loads(body)) if body else ()
-                writer.write(_response(said, script.charset, events=events))
+                said = script.said(json.loads(body)) if body else rest if "last-event-id" in head else ()
+                is_call = b'"tools/call"' in body
+                if is_call and way == "resumed":
+                    said, rest = said[:-1], said[-1:]
+                writer.write(_response(said, script.charset, "events" if way == "open" and not is_call else way))
                 await writer.drain()
-        writer.close()
+                while is_call and way == "open":
+                    writer.write(b": ping\r\n\r\n")
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
 
+    rest: Sequence[str] = ()
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
@@ -123,13 +132,15 @@ async def over_http(script: Script, *, events: bool) -> AsyncIterator[str]:
         server.close()
 
 
-def _response(said: Sequence[str], charset: str, *, events: bool) -> bytes:
+def _response(said: Sequence[str], charset: str, way: Way) -> bytes:
     if not said:
         return b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
-    kind = "text/event-stream" if events else "application/json"
-    text = "".join(f"event: message\r\ndata: {each}\r\n\r\n" for each in said) if events else said[-1]
+    kind = "application/json" if way == "json" else "text/event-stream"
+    id = "id: 1\r\nretry: 1\r\n" if way == "resumed" else ""
+    text = said[-1] if way == "json" else "".join(f"{id}event: message\r\ndata: {each}\r\n\r\n" for each in said)
     body = _encode(text, charset)
-    return f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+    length = "" if way == "open" else f"content-length: {len(body)}\r\n"
+    return f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{length}\r\n".encode() + body
 
 
 def _encode(text: str, charset: str) -> bytes:
@@ -145,7 +156,7 @@ async def catalogue(folder: Path, script: Script, way: Way = "stdio") -> AsyncIt
         file.write_text(f"hai: mcp/v1\nservers: {{files: {json.dumps(declared)}}}\n")
         yield file
         return
-    async with over_http(script, events=way == "events") as url:
+    async with over_http(script, way) as url:
         file.write_text(f"hai: mcp/v1\nservers: {{files: {{url: '{url}'}}}}\n")
         yield file
 

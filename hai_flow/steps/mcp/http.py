@@ -55,6 +55,7 @@ _PING: Final = b'{"jsonrpc": "2.0", "id": "hai-flow-ping", "method": "ping"}'
 _PING_BYTES_MAX: Final = 4096
 _ID: Final = re.compile(r'"id" ?: ?(?:"[^"]*"|[^",}]*)')
 _DENIED: Final = frozenset({401, 403})
+_SILENCE_SECONDS: Final = 2.0  # without a message, behind an answer with the id of another request
 _STREAM_FACTOR: Final = 16  # the largest answer to one call, with its notifications, as a multiple of one message
 
 
@@ -291,6 +292,8 @@ class _Events(httpx2.AsyncByteStream):
         self._others = bytearray()  # the beginning of the events before it that are no progress
         self._is_resumable = False  # an event has an id, by which the SDK asks for what is missing
         self._answers_to_others: list[str] = []  # by their ids; the stream's last word where there is no other
+        self._silent_at: float | None = None  # when those count, unless another message comes
+        self._is_silent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         why = "its stream ended without an answer"
@@ -309,7 +312,7 @@ class _Events(httpx2.AsyncByteStream):
         rest = [*self._event, *([bytes(self._partial)] if self._partial else [])]
         if _is_whole(rest):  # some servers leave out the last blank line
             yield self._readable(rest)
-        if self._answers_to_others:
+        if self._answers_to_others and (self._is_silent or not self._is_resumable):
             yield _event(self._choose_answer())
         if self._call is not None and not self._is_resumable:  # behind an answer nobody reads it
             text = _text_of(b"".join(rest)) or None
@@ -326,6 +329,8 @@ class _Events(httpx2.AsyncByteStream):
             if not line.strip(b"\r\n"):
                 self._keep_event()
                 yield self._readable(self._event)
+                if self._answers_to_others and _data(self._event):
+                    self._silent_at = asyncio.get_running_loop().time() + _SILENCE_SECONDS
                 self._event, size = [], 0
 
     async def aclose(self) -> None:
@@ -350,7 +355,7 @@ class _Events(httpx2.AsyncByteStream):
 
     def _is_for_call(self, message: Read) -> bool:
         """Whether it is no answer to another request. Some servers answer with ids of their own, so one that is is kept
-        for the case that no other comes."""
+        for the case that no other comes before the end of the stream, or before a silence."""
         answer = message.message
         if self._call is None or not isinstance(answer, types.JSONRPCResponse | types.JSONRPCError):
             return True
@@ -366,11 +371,29 @@ class _Events(httpx2.AsyncByteStream):
         text = "\n".join(self._answers_to_others)
         return to_read(mcp_messages.fault("none of its answers is the one to the call", self._call, text=text)).text
 
+    async def _read_pieces(self) -> AsyncIterator[bytes]:
+        """The pieces until the end, or until the silence in which answers to others count: some servers keep their
+        streams open. An event that has begun is waited for."""
+        pieces = aiter(self._pieces)
+        while True:
+            is_between = self._partial[:1] in (b"", b":") and all(line.startswith(b":") for line in self._event)
+            try:
+                async with asyncio.timeout_at(self._silent_at if is_between else None) as silence:
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                self._is_silent = silence.expired()
+                if not self._is_silent:
+                    raise
+                return
+            yield piece
+
     async def _lines(self) -> AsyncIterator[bytes]:
         """The lines with their ends (`\\n`, `\\r\\n` or `\\r`), as the format has them; `_TOO_LONG` for too much."""
         partial, cut, is_first = self._partial, False, True
         charset = Utf8()
-        async for each in self._pieces:
+        async for each in self._read_pieces():
             piece = charset.feed(each)
             if self._left is not None:
                 self._left -= len(piece)

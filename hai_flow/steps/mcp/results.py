@@ -35,6 +35,7 @@ _BASE64_EXTRA: Final = re.compile(r"\A\s*data:[^,]{0,200};base64,|\s+")
 _BASE64_URL: Final = str.maketrans("-_", "+/")
 _CHANGES: Final = "hai-flow/unread"  # a result is made anew here, so no server can write it
 _OF_RESULTS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType", "inputRequests"})
+_TASK_STATUSES: Final = ("working", "input_required", "completed", "failed", "cancelled")
 _OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 
 
@@ -73,11 +74,16 @@ def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
 
 
 def find_task(raw: Mapping[str, Any]) -> str | None:
-    """The id of the task that a server gives in place of a result, by either revision of the protocol."""
-    task = raw if raw.get("resultType") == "task" else raw.get("task")
-    if not isinstance(task, Mapping) or "status" not in task or "content" in raw or "structuredContent" in raw:
+    """The id of the task that a server gives in place of a result, by either revision of the protocol. A result may
+    have a member `task` of its own, so without `resultType` it is one of the protocol alone."""
+    is_task = raw.get("resultType") == "task"
+    task = raw if is_task else raw.get("task")
+    if not isinstance(task, Mapping) or "content" in raw or "structuredContent" in raw:
         return None
-    return str(task.get("taskId"))[:100]
+    id = task.get("taskId")
+    if is_task or (isinstance(id, str) and task.get("status") in _TASK_STATUSES):
+        return id[:100] if isinstance(id, str) else "without an id"
+    return None
 
 
 def says_error(raw: Mapping[str, Any]) -> bool:
