@@ -377,8 +377,9 @@ class _Events(httpx2.AsyncByteStream):
         pieces = aiter(self._pieces)
         while True:
             is_between = self._partial[:1] in (b"", b":") and all(line.startswith(b":") for line in self._event)
+            silence = asyncio.timeout_at(self._silent_at if is_between else None)
             try:
-                async with asyncio.timeout_at(self._silent_at if is_between else None) as silence:
+                async with silence:
                     piece = await anext(pieces)
             except StopAsyncIteration:
                 return
