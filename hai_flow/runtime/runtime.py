@@ -302,10 +302,12 @@ class Runtime(Service):
         self.messages = MessageQueue(
             self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs, rows=self.rows
         )
-        self.rules = StandingRules(self.database, self.committer, self.catalog, self.pins, settings.rule_approvals)
         queueing = Queueing(self.database).handlers
         home, by_keys = None if self._beside is None else self._beside.database, settings.identity == KEYS
         rosters = Rosters(self.tenants, self._channels, home, by_keys=by_keys, ids=self.ids)
+        self.rules = StandingRules(
+            self.database, self.committer, self.catalog, self.pins, rosters, settings.rule_approvals
+        )
         self.picks = Picks(self.database, self.committer, self.catalog, rosters, self.rows, sweeps=self.performs)
         remote_tasks = RemoteTasks(
             self.database, self.committer, self.catalog, self.registry, self.tenants, performs=self.performs

@@ -467,6 +467,25 @@ def test_a_rule_casts_no_vote_where_a_role_of_its_approver_is_excluded(desk: Des
     assert desk.gate(desk.start(50))["status"] == "approve"
 
 
+LOSSES: Final = {
+    "the key": "revoked_at = now()",
+    "the role that is asked": "roles = '{decider}'",
+    "what is not excluded": "roles = roles || '{auditor}'",
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_rule_casts_no_vote_for_whom_may_not_decide_any_more(desk: Desk, loss: str) -> None:
+    desk.publish("audited_pay", more=", exclude: [requester, role:auditor]")
+    leaver = unique("user:leaver")
+    ROLES[leaver] = ["decider", "boss"]
+    rule = desk.approved(voters=(leaver,), every_workflow=True)
+    assert desk.gate(desk.start(50, workflow="audited_pay"))["status"] == "approve", "until then it votes"
+    asyncio.run(desk.fetch(f"UPDATE keys SET {LOSSES[loss]} WHERE principal = $1", leaver))
+    assert desk.gate(desk.start(50, workflow="audited_pay"))["status"] == "open"
+    assert desk.rule(rule["id"])["uses"] == 1
+
+
 def test_agents_operators_and_limited_credentials_propose_none(desk: Desk) -> None:
     pending = desk.gate(desk.start(5000))["id"]
     desk.decide(pending, "user:cat")

@@ -111,6 +111,19 @@ async def test_what_a_call_gave_is_kept_however_deep_it_is(way: Way, answer: str
     assert str(state.output).startswith("[" * 60)
 
 
+@pytest.mark.parametrize(
+    ("before", "status"),
+    [((), "failed"), ((progress("1"),), "waiting"), ((told("message", '{"level": "info", "data": "x"}'),), "waiting")],
+    ids=["nothing", "progress", "a message"],
+)
+async def test_a_call_that_has_begun_is_made_in_no_other_session(
+    before: tuple[str, ...], status: str, make: Make, tmp_path: Path
+) -> None:
+    state = await ended(make, tmp_path, Script(answers=(*before, refusing("Session not found"))), "events")
+    assert state.status == status
+    assert state.error is None or "forgets each session at once" in state.error.message
+
+
 async def test_a_connection_survives_a_call_with_unreadable_messages(make: Make, tmp_path: Path) -> None:
     body = CALLING.replace("steps: [", "steps: [{id: b, call: t.add}, {id: c, call: t.add}, ")
     script = Script(answers=(progress("9" * 400), told("message", DEEP), DONE))

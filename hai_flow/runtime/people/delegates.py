@@ -1,4 +1,4 @@
-"""Delegations as they hold now: of each only as much as the person who made it has at this moment.
+"""Delegations and standing rules as they hold now: of each only as much as the people behind it have at this moment.
 
 A delegation ends with the API key, the browser session and the issuer's token by which it was made, and its roles and
 groups are those that this key or session still stands for. That is looked up each time that a delegation is used or
@@ -13,7 +13,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from hai_flow.engine.pendings.selectors import name_holdings
+from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.selectors import name_holdings, voting_person
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding
 
@@ -61,6 +62,25 @@ async def list_held_by_other_keys(credentials: Pool, tenant: UUID, ids: Sequence
     """The roles and groups that the keys of the person with these ids stand for, as selectors."""
     people = await proofs.load_holdings_of_people(credentials, tenant, ids)
     return list_selectors_of(people.values())
+
+
+async def cap_voters(
+    credentials: Pool, tenant: UUID, voters: Sequence[c.Principal], all_ids: AllIds
+) -> tuple[c.Principal, ...]:
+    """The voters of a standing rule, each with the remaining roles and groups, and with all that the keys of the person
+    hold by now. A voter whose keys have all ended is left out. Without any key, past or present, a person keeps the
+    roles of the approval: they may come from an issuer."""
+    people = await proofs.load_holdings_of_people(
+        credentials, tenant, {id for each in voters for one in (each.id, voting_person(each).id) for id in all_ids(one)}
+    )
+    capped: list[c.Principal] = []
+    for each in voters:
+        own, lent = (_find_personal_holding(people, all_ids(id)) for id in (each.id, voting_person(each).id))
+        if all(holding.roles or holding.groups for holding in (*own, *lent)):
+            roles, groups = lent[0].caps(each.roles, each.groups) if lent else (each.roles, each.groups)
+            through = tuple(dict.fromkeys((*each.through, *list_selectors_of((*own, *lent)))))
+            capped.append(replace(each, roles=tuple(roles), groups=tuple(groups), through=through))
+    return tuple(capped)
 
 
 def _find_personal_holding(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:

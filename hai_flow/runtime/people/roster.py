@@ -88,6 +88,11 @@ class Rosters:
         self._by_keys = by_keys
         self._ids = ids
 
+    async def find_credentials(self, pool: Pool, tenant: UUID) -> tuple[Pool, AllIds]:
+        """The database with the keys, and whose ids are one person's in the tenant. `pool`: of this cell."""
+        name = await self._tenants.name(tenant) if self._ids else ""
+        return pool if self._home is None else self._home.api, self._ids.get(name, NO_ALIASES).all_of
+
     async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
         at_home = connection if self._home is None else self._home.api
         rows = await stranded.list_holders(at_home, tenant, DECIDER)

@@ -37,6 +37,7 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.people.delegates import cap_voters
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import new_row
 from hai_flow.store.commit.entries import BatchResult
@@ -49,6 +50,7 @@ from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.runtime.commit.batches import CommitEntry
+    from hai_flow.runtime.people.roster import Rosters
     from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
@@ -136,9 +138,18 @@ class UseOfRule:
 class StandingRules(Service):
     """Puts rules in force, and lets them vote. `handlers` are for the outbox."""
 
-    def __init__(self, database: Database, committer: Committer, catalog: Catalog, pins: PinBook, quorum: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        committer: Committer,
+        catalog: Catalog,
+        pins: PinBook,
+        rosters: Rosters,
+        quorum: int,
+    ) -> None:
         super().__init__()
         self._database = database
+        self._rosters = rosters
         self._committer = committer
         self._catalog = catalog
         self._pins = pins
@@ -205,7 +216,8 @@ class StandingRules(Service):
             freezes = self._committer.freezes.of(tenant)
             WORK_FOR.set(tenant)
             run = run_beside_loop if is_large(pending.opened.args) else run_by_work
-            chosen = await run(choose, plan, state, pending, digest, read_rules(rows), freezes)
+            rules = [await self._cap(tenant, rule) for rule in read_rules(rows)]
+            chosen = await run(choose, plan, state, pending, digest, rules, freezes)
             if chosen.rule is None:
                 log.info("no_rule_applies", run_id=str(run_id), pending=pending_id, why=chosen.obstacle)
                 return
@@ -221,6 +233,14 @@ class StandingRules(Service):
                     continue
                 log.info("no_rule_applies", run_id=str(run_id), pending=pending_id, why=rejected.detail)
             return
+
+    async def _cap(self, tenant: UUID, rule: StandingRule) -> StandingRule:
+        """The rule with the voters that may decide now, within their present roles and groups."""
+        if not rule.voters:
+            return rule
+        credentials, all_ids = await self._rosters.find_credentials(self._database.api, tenant)
+        voters = await cap_voters(credentials, tenant, rule.voters, all_ids)
+        return msgspec.structs.replace(rule, voters=voters)
 
     async def digest_of_tool(self, tenant: UUID, plan: Plan, state: RunState, pending: PendingState) -> str | None:
         """The digest of the description of the tool behind a gate: its declaration, and what its function says of

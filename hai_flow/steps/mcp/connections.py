@@ -223,7 +223,10 @@ class Connection:
             return self._judge(await self._raise_if_asked(sending, sitting, repeatable), repeatable)
         except MCPError as error:
             if _is_gone(error):
-                raise _SessionGone(error.error.message[:SAID_CHARS_MAX]) from None
+                said = error.error.message[:SAID_CHARS_MAX]
+                if sitting.receipt.is_begun and not repeatable:
+                    raise self._loss_error(f"it began the call, then lost the session: {said}", repeatable) from None
+                raise _SessionGone(said) from None
             if error.code == types.INVALID_PARAMS and state is not None:  # most often it is too old for the server
                 message = f"{self.name} does not take the answer: {error.message[:1000]}"
                 raise StepError(message, retriable=True) from None

@@ -26,7 +26,7 @@ from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport
 from hai_flow.steps.mcp import messages as mcp_messages
 from hai_flow.steps.mcp.messages import Read, read_all, to_read, unread, unreadable
-from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX
+from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX, CallReceipt
 from hai_flow.steps.mcp.taps import CALLER
 from hai_flow.steps.secrets import hide_secrets
 
@@ -114,7 +114,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             message = f"it answers {response.status_code}, compressed as {values.storable(encoding)[:100]}, unasked"
             return _fault(message, code="tool.invalid_result", reached=True, final=True)
         if response.status_code < 300 and kind.startswith("text/event-stream"):
-            stream = _Events(unpack_response(response), response.aclose, self._config.bytes_max, call)
+            stream = _Events(unpack_response(response), response.aclose, self._config.bytes_max, call, receipt)
             if receipt is not None:
                 receipt.begin(stream.read_partial)
             return httpx2.Response(response.status_code, headers=_strip_length(response), stream=stream)
@@ -281,7 +281,9 @@ class _Events(httpx2.AsyncByteStream):
         close: Callable[[], Awaitable[None]],
         bytes_max: int,
         call: types.RequestId | None,
+        receipt: CallReceipt | None = None,
     ) -> None:
+        self._receipt = receipt
         self._pieces = pieces
         self._close = close
         self._bytes_max = bytes_max
@@ -351,13 +353,20 @@ class _Events(httpx2.AsyncByteStream):
     def _readable(self, event: list[bytes]) -> bytes:
         """An event with messages that can be read, or without data."""
         self._is_resumable = self._is_resumable or any(line.startswith(b"id") and _value(line) for line in event)
+        if self._is_resumable and not _data(event):  # it has a place from which its stream may be resumed
+            self._note_begun()
         return _readable(event, self._is_for_call)
+
+    def _note_begun(self) -> None:
+        if self._receipt is not None:
+            self._receipt.is_begun = True
 
     def _is_for_call(self, message: Read) -> bool:
         """Whether it is no answer to another request. Some servers answer with ids of their own, so one that is is kept
         for the case that no other comes before the end of the stream, or before a silence."""
         answer = message.message
         if self._call is None or not isinstance(answer, types.JSONRPCResponse | types.JSONRPCError):
+            self._note_begun()
             return True
         if answer.id is None or str(answer.id) == str(self._call):
             return True

@@ -25,6 +25,8 @@ class CallReceipt:
         self._read_partial: Callable[[], bytes] = _read_nothing
         self._progress: dict[str, Json] = {}
         self._result: Mapping[str, Any] | None = None
+        self.is_begun = False
+        """The server has sent something about the call, but its answer: the call may have been performed."""
 
     def begin(self, read_partial: Callable[[], bytes]) -> None:
         """An answer begins. `read_partial` gives the beginning of what has come of it, without reports of progress."""
