@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -88,8 +89,11 @@ def test_a_freeze_of_what_does_not_exist_or_without_a_reason_is_refused(
 def test_the_same_idempotency_key_is_the_same_freeze(place: tuple[httpx2.Client, People]) -> None:
     http, people = place
     who = {**people.person("user:op", roles=["operator"]), "Idempotency-Key": unique("k")}
-    first, again = (freeze(http, who, scope="tenant") for _ in range(2))
+    with people.hold_up("freezes", 2), ThreadPoolExecutor() as threads:
+        first, again = threads.map(lambda _: freeze(http, who, scope="tenant"), range(2))
     assert (first.status_code, again.json()["id"]) == (201, first.json()["id"])
+    acts = http.get("/v1/audit", headers=people.person("user:aud", roles=["auditor"])).json()["items"]
+    assert [each["act"] for each in acts if each["subject"] == f"freeze:{first.json()['id']}"] == ["freeze.created"]
     other = freeze(http, who, scope="tenant", mode="no_agents")
     assert (other.status_code, other.json()["code"]) == (409, "command_id_reused")
     assert [each["id"] for each in http.get("/v1/freezes", headers=who).json()["items"]] == [first.json()["id"]]

@@ -697,3 +697,13 @@ async def test_a_rule_votes_in_every_cell_and_in_none_once_it_is_revoked(large: 
         assert await votes(run) == []
     again = await http.post(f"/v1/rules/{rule['id']}/revoke", json={}, headers=large.who)
     assert again.status_code == 409
+
+
+async def test_a_freeze_that_is_over_reaches_no_cell_by_its_key_again(large: Large) -> None:
+    body, who = {"scope": "tenant", "reason": "a drill"}, {**large.who, "Idempotency-Key": "drill"}
+    first = (await large.there.http.post("/v1/freezes", json=body, headers=who)).json()
+    thawed = await large.there.http.post(f"/v1/freezes/{first['id']}/thaw", headers=large.who)
+    await fetched(large.two, "DELETE FROM freezes")
+    again = await large.there.http.post("/v1/freezes", json=body, headers=who)
+    assert (again.status_code, again.json()) == (201, thawed.json())
+    assert await fetched(large.two, "SELECT count(*) FROM freezes") == [(0,)]

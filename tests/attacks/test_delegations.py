@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
@@ -170,12 +171,32 @@ def test_it_does_not_outlive_a_key_that_expires(place: Place) -> None:
 
 
 def test_the_same_idempotency_key_is_the_same_delegation(place: Place) -> None:
-    who = place.people.person(f"user:{unique('boss')}", roles=BOSS) | {"Idempotency-Key": unique("k")}
-    first = place.lend(who)
-    assert place.lend(who)["id"] == first["id"]
-    body = {"to": "user:other", "until": first["until"]}
-    other = place.api.post("/v1/inbox/delegations", json=body, headers=who)
-    assert (other.status_code, other.json()["code"]) == (409, "command_id_reused")
+    person = f"user:{unique('boss')}"
+    end = datetime.now(UTC) + timedelta(days=3)
+    who = place.people.person(person, roles=BOSS, expires_at=end) | {"Idempotency-Key": unique("k")}
+    until, later = (datetime.now(UTC) + timedelta(days=days) for days in (1, 30))
+    body = {"to": place.friend_id, "since": "2026-01-01T00:00:00Z", "until": until.isoformat()}
+
+    def post(**change: Any) -> httpx2.Response:
+        return place.api.post("/v1/inbox/delegations", json=body | change, headers=who)
+
+    with place.people.hold_up("delegations", 2), ThreadPoolExecutor() as threads:
+        first, again = threads.map(lambda _: post(), range(2))
+    assert (first.status_code, again.json()) == (201, first.json())
+    assert post().json() == first.json()
+    since = (until - timedelta(hours=1)).isoformat()
+    for change in ({"to": "user:other"}, {"until": later.isoformat()}, {"since": since}, {"note": "x"}):
+        other = post(**change)
+        assert (other.status_code, other.json()["code"]) == (409, "command_id_reused"), change
+    id = first.json()["id"]
+    query = f"SELECT count(*) FROM audit WHERE act = 'delegation.created' AND subject = 'delegation:{id}'"
+    assert place.people.do(lambda connection: connection.fetchval(query)) == 1
+    stranger = place.people.person(f"user:{unique('boss')}", roles=BOSS) | {"Idempotency-Key": who["Idempotency-Key"]}
+    assert place.lend(stranger)["id"] != id
+    assert place.api.delete(f"/v1/inbox/delegations/{id}", headers=who).status_code == 204
+    beyond = post(until=later.isoformat())
+    assert (beyond.status_code, beyond.json()["until"] < later.isoformat()) == (201, True)
+    assert post(until=later.isoformat()).json() == beyond.json()
 
 
 @pytest.mark.parametrize("days", [93, 366, 3650])

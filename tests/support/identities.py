@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -18,6 +19,7 @@ import asyncpg
 
 from hai_flow.store.identity import keys, tenants
 from hai_flow.store.identity.keys import Key
+from tests.support.waiting import until
 
 T = TypeVar("T")
 
@@ -89,6 +91,24 @@ class People:
     def revoke(self, key: Key) -> None:
         """Revoke it behind the servers' backs, as another process does."""
         self.do(lambda connection: keys.revoke_key(connection, key.tenant, key.id))
+
+    @contextmanager
+    def hold_up(self, table: str, requests: int) -> Iterator[None]:
+        """Nothing is written into the table until so many requests are about to, so that they do it at once."""
+        is_held = threading.Event()
+        waiting = f"SELECT count(*) >= {requests} FROM pg_locks WHERE NOT granted AND relation = '{table}'::regclass"
+
+        async def hold(connection: asyncpg.Connection) -> None:
+            async with connection.transaction():
+                await connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+                is_held.set()
+                await until(lambda: connection.fetchval(waiting))
+
+        thread = threading.Thread(target=self.do, args=(hold,))
+        thread.start()
+        is_held.wait()
+        yield
+        thread.join()
 
     def do(self, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         """The result of `work`, which gets a connection of its own. Works inside a running event loop, too."""

@@ -133,17 +133,18 @@ async def freeze(
     name: str,
     reason: str,
     by: str,
-) -> FreezeRow:
-    """Write a freeze, which all processes obey within seconds. The same id again is the same freeze."""
-    await connection.execute(
+) -> tuple[FreezeRow, bool]:
+    """Write a freeze, which all processes obey within seconds, and whether it is new: the same id again is the same
+    freeze."""
+    is_new = await connection.fetchval(
         "INSERT INTO freezes (id, of_tenant, owner, mode, scope, name, reason, created_by) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING true",
         id, tenant, owner, mode, scope, name, reason, by,
     )  # fmt: skip
     await connection.execute(RAISE_FREEZE_VERSION)
     row = await find_freeze(connection, id)
     assert row is not None, "it was just written, or was there"
-    return row
+    return row, is_new is True
 
 
 async def thaw(connection: Connection, id: UUID, by: str) -> FreezeRow | None:

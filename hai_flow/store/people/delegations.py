@@ -46,16 +46,22 @@ class Delegation(msgspec.Struct, frozen=True):
 _COLUMNS: Final = "id, from_id, to_id, roles, groups, since, until, note, created_at, key, session, token"
 
 
-async def create(connection: Connection | Pool, tenant: UUID, given: Delegation) -> None:
-    """Keep a delegation, unless there is one with its id. Its `created_at` is the database's time."""
+async def create(connection: Connection | Pool, tenant: UUID, given: Delegation) -> bool:
+    """Keep a delegation, unless there is one with its id: False. Its `created_at` is the database's time."""
     query = """
     INSERT INTO delegations (id, tenant, from_id, to_id, roles, groups, since, until, note, key, session, token)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING
+    RETURNING true
     """
-    await connection.execute(
+    return await connection.fetchval(
         query, given.id, tenant, given.from_id, given.to_id, list(given.roles), list(given.groups), given.since,
         given.until, given.note, given.key, given.session, given.token,
-    )  # fmt: skip
+    ) is not None  # fmt: skip
+
+
+async def find(connection: Connection | Pool, tenant: UUID, id: UUID) -> Delegation | None:
+    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND id = $2", tenant, id)
+    return None if row is None else Delegation(*row)
 
 
 async def clear_away(connection: Connection | Pool, tenant: UUID, ids: Sequence[UUID]) -> None:

@@ -68,16 +68,19 @@ async def freeze(body: FreezeBody, access: CurrentAccess, key: CommandKey) -> di
     tenant, name = await _subject(access, body)
     owner, who = None if access.tenant == LOCAL_TENANT else access.tenant, access.principal.who.id
     id = uuid4() if key is None else derive_id("freeze", str(access.tenant), key)
-    row = None if key is None else await freezes.find_freeze(access.at_home.runtime.database.api, id)
-    if row is not None and (row.tenant, *row[3:7]) != (tenant, body.mode, body.scope, name, body.reason):
-        raise Rejected(409, "command_id_reused", KEY_REUSED)
-    is_new = row is None
+    row: FreezeRow | None = None
     for number in _cells(access, tenant):
         async with access.at(number).act() as connection:
-            row = await freezes.freeze(connection, id, tenant, owner, body.mode, body.scope, name, body.reason, who)
+            row, is_new = await freezes.freeze(
+                connection, id, tenant, owner, body.mode, body.scope, name, body.reason, who
+            )
+            if (row.tenant, *row[3:7]) != (tenant, body.mode, body.scope, name, body.reason):
+                raise Rejected(409, "command_id_reused", KEY_REUSED)
             if number == HOME and is_new:
                 details = {"mode": body.mode, "scope": body.scope, "name": name, "reason": body.reason}
                 await access.record(connection, "freeze.created", subject=f"freeze:{id}", **details)
+        if row.thawed_at is not None:  # a cell that has not got it is not to get it now
+            break
     assert row is not None, "home comes first"
     await _obey(access)
     return await _view(access, row)

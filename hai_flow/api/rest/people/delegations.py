@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, TypeAlias
 from uuid import uuid4
 
@@ -31,6 +31,7 @@ of_all = Routes(prefix="/v1/delegations", tags=["inbox"], dependencies=[requires
 
 _Instant: TypeAlias = Annotated[Instant, Field(strict=False)]  # JSON has no times, only texts
 _DELEGATION_MAX: Final = timedelta(days=92)
+_SKEW: Final = timedelta(minutes=1)
 _PROOFS: Final = {"key": "API key", "session": "session", "jwt": "token"}
 
 
@@ -55,7 +56,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
     They can't pass the delegation on, and get no question that you or they may not decide. It ends with the API key,
     the browser session and the issuer's token by which you make it, and has no role or group that this has no more.
-    The same Idempotency-Key again is the same delegation, until it ends."""
+    The same Idempotency-Key again is the same delegation until it ends, and a new one after that."""
     who, now = access.principal.who, access.runtime.committer.now()
     to = access.principal.people.one(body.to)
     since = max(body.since or now, now)
@@ -66,18 +67,18 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
+    seconds_left = access.principal.seconds_left()
+    ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
+    id = uuid4() if key is None else derive_id("delegation", str(access.tenant), who.id, key)
+    before = None if key is None else await delegations.find(access.pool, access.tenant, id)
+    if before is not None and before.until > now and await access.inbox.in_force(access.tenant, [before]):
+        return _repeat(before, body, to, ends_at)
+    ended = [] if before is None else [id]
     granted = await delegations.list_of_person(access.reads, access.tenant, access.ids)
-    id = uuid4() if key is None else derive_id("delegation", str(access.tenant), key)
-    for before in (each for each in granted if each.id == id):
-        if (before.to_id, before.note) != (to, body.note) or before.until > body.until:
-            raise Rejected(409, "command_id_reused", KEY_REUSED)
-        return render_delegation(before)
     holding = {each.id for each in await access.inbox.in_force(access.tenant, granted)}
     if len(holding) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
     principal = access.principal
-    seconds_left = principal.seconds_left()
-    ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
     if ends_at is not None and ends_at <= since:
         message = f"since: expected a time before {ends_at.isoformat()}, when your {_PROOFS[principal.way]} ends: a "
         message += "delegation ends with it. One that begins later is made with an API key (`hai-flow delegate`)."
@@ -89,18 +90,32 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
     )  # fmt: skip
     async with access.act() as connection:
         over = [each.id for each in granted if each.id not in holding and each.from_id in access.ids]
-        await delegations.clear_away(connection, access.tenant, over)
-        await delegations.create(connection, access.tenant, delegation)
-        await access.record(
-            connection,
-            "delegation.created",
-            subject=f"delegation:{delegation.id}",
-            to=delegation.to_id,
-            until=until.isoformat(),
-        )
+        await delegations.clear_away(connection, access.tenant, [*over, *ended])
+        is_new = await delegations.create(connection, access.tenant, delegation)
+        if is_new:
+            subject = f"delegation:{id}"
+            await access.record(connection, "delegation.created", subject=subject, to=to, until=until.isoformat())
+        else:  # by another request with the same key, at the same time
+            before = await delegations.find(connection, access.tenant, id)
+    if not is_new:
+        return _repeat(before, body, to, ends_at)
     await access.repeat()
     access.hint_lists()
     return render_delegation(delegation)
+
+
+def _repeat(before: Delegation | None, body: DelegationBody, to: str, ends_at: datetime | None) -> dict[str, Any]:
+    """The delegation that a request with the same key has made. Raises Rejected 409 where that one had another body.
+    `ends_at`: when what the caller signed in by ends, by clocks that may differ a little."""
+    if (
+        before is None
+        or (before.to_id, before.note) != (to, body.note)
+        or not (body.since in (None, before.since) or body.since < before.since <= before.created_at)
+        or not (before.until == body.until or (ends_at is not None and abs(before.until - ends_at) < _SKEW))
+        or before.until > body.until
+    ):
+        raise Rejected(409, "command_id_reused", KEY_REUSED)
+    return render_delegation(before)
 
 
 async def _list_of_caller(access: Access) -> list[Delegation]:
