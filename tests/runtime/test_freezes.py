@@ -34,7 +34,8 @@ async def freeze(
     tenant: UUID | None = None,
 ) -> FreezeRow:
     async with connection.transaction():
-        return await store.freeze(connection, uuid4(), tenant, None, mode, scope, name, "a drill", "user:op")
+        row, _ = await store.freeze(connection, uuid4(), tenant, None, mode, scope, name, "a drill", "user:op")
+    return row
 
 
 async def thaw(connection: Connection, row: FreezeRow) -> None:

@@ -98,7 +98,7 @@ def _freeze(data_dir: Any, tenant: str | None, mode: str, scope: str, name: str,
 
     async def work(place: CellDatabase, connection: Connection) -> FreezeRow:
         async with connection.transaction():
-            row = await store.freeze(connection, id, of, None, mode, scope, name, reason, BY)
+            row, _ = await store.freeze(connection, id, of, None, mode, scope, name, reason, BY)
             if place.number == HOME:
                 details = {"mode": mode, "scope": scope, "name": name, "reason": reason}
                 await record(connection, tenant_id, "freeze.created", f"freeze:{id}", **details)

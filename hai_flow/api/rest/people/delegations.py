@@ -108,9 +108,9 @@ def _repeat(before: Delegation | None, body: DelegationBody, to: str, ends_at: d
     """The delegation that a request with the same key has made. Raises Rejected 409 where that one had another body.
     `ends_at`: when what the caller signed in by ends, by clocks that may differ a little."""
     if (
-        before is None
+        before is None  # another request has ended it at the same moment
         or (before.to_id, before.note) != (to, body.note)
-        or not (body.since in (None, before.since) or body.since < before.since <= before.created_at)
+        or not (body.since is None or body.since == before.since or body.since < before.since <= before.created_at)
         or not (before.until == body.until or (ends_at is not None and abs(before.until - ends_at) < _SKEW))
         or before.until > body.until
     ):
