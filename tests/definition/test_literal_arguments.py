@@ -115,8 +115,26 @@ def test_a_text_that_looks_like_a_secret_names_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "is_absent"), [("{'a': 1}.b", True), ("{}.b", True), ("{'b': 1}.b", False), ("has({'a': 1}.b)", False)]
+    ("source", "part"),
+    [
+        ("{'a': 1}.b", "{"),
+        ("{}.b", "{"),
+        ("{'a': 1}['b']", "{"),
+        ("{'a': input.count}.b", "{"),
+        ("input.count > 3 ? {'a': 1}.b : 0", "{"),
+        ("1 + {'a': 2}[string(input.count > 3 ? 'a'.charAt(5) : '')]", "'a'.c"),
+        ("'abc'.charAt(5) + 'x'", "'abc'"),
+        ("{'a': 1, 'a': 2}", "{"),
+        ("'%d'.format(['x'])", "'%d'"),
+        ("9223372036854775807 + 1", "9"),
+        ("{'b': input.count}.b", None),
+        ("has({'a': 1}.b) ? {'a': 1}.b : 0", None),
+        ("has({'a': 1}.b) ? {'a': 1}.b : input.count", None),
+        ("{'a': 1}.?b.orValue(2)", None),
+        ("-1 + int('2') in [1u, 2] ? 'x' : 'é\\n'.upperAscii()", None),
+        ("[1, 2].map(x, x / 1.5)[1]", None),
+    ],
 )
-def test_a_member_that_a_map_literal_does_not_have_is_a_finding(source: str, is_absent: bool) -> None:
-    document = f"{HEAD}steps:\n  - say: x${{{{ {source} }}}}\n"
-    assert [each.code for each in check_workflow(document.encode())] == ["expression.literal"] * is_absent
+def test_a_part_that_reads_nothing_and_fails_is_a_finding(source: str, part: str | None) -> None:
+    doubts = [each for each in compile_expression(source, names()).doubts if each.code == "expression.literal"]
+    assert [source[each.offset :].startswith(part or "?") for each in doubts] == [True] * (part is not None), doubts

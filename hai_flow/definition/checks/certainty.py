@@ -12,10 +12,8 @@ from hai_flow.definition.expressions.ast import (
     Comprehension,
     Const,
     Listing,
-    Mapped,
-    Name,
-    Select,
     Tree,
+    begin,
     children,
 )
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
@@ -62,7 +60,7 @@ class Certainty:
     def _visit(self, tree: Tree) -> None:
         outcome = None if isinstance(tree, Const) else self._outcome(tree)
         if outcome is not None:
-            self.doubts.append(ExpressionFault(_begin(tree), "condition.certain", _certain(outcome, self._why)))
+            self.doubts.append(ExpressionFault(begin(tree), "condition.certain", _certain(outcome, self._why)))
             return
         if isinstance(tree, Comprehension):
             for part in (tree.range, tree.step):
@@ -71,8 +69,6 @@ class Certainty:
         if isinstance(tree, Call):
             self._check_division(tree)
             self._index(tree)
-        if isinstance(tree, Select):
-            self._check_member(tree)
         for part in children(tree):
             self._visit(part)
 
@@ -188,7 +184,7 @@ class Certainty:
         if call.function in ("_/_", "_%_") and _parse_number(call.arguments[1]) == 0:
             what = "a division" if call.function == "_/_" else "a remainder"
             message = f"{what} by zero fails whenever it is computed; write another divisor"
-            self.faults.append(ExpressionFault(_begin(call.arguments[1]), "expression.literal", message))
+            self.faults.append(ExpressionFault(begin(call.arguments[1]), "expression.literal", message))
 
     def _index(self, call: Call) -> None:
         if call.function != "_[_]":
@@ -199,22 +195,13 @@ class Certainty:
             return
         if at < 0:
             message = "there is no negative index; the last one of a list `x` is x[size(x) - 1]"
-            self.faults.append(ExpressionFault(_begin(index), "expression.literal", message))
+            self.faults.append(ExpressionFault(begin(index), "expression.literal", message))
             return
         schema = self._schema(operand) or {}
         most = len(operand.elements) if isinstance(operand, Listing) else _number(schema.get("maxItems"), math.inf)
         if at >= most:
             message = f"there is no item [{int(at)}]: the list has {int(most)} at most, and counting begins at 0"
-            self.faults.append(ExpressionFault(_begin(index), "expression.literal", message))
-
-    def _check_member(self, select: Select) -> None:
-        """A member of a map literal that has only literal keys, and not this one."""
-        if select.test or not isinstance(select.operand, Mapped):
-            return
-        keys = [key.value for key, _ in select.operand.entries if isinstance(key, Const)]
-        if len(keys) == len(select.operand.entries) and select.name not in keys:
-            message = f"there is no member {select.name!r}: the map has {', '.join(map(repr, keys)) or 'none'}"
-            self.faults.append(ExpressionFault(_begin(select), "expression.literal", message))
+            self.faults.append(ExpressionFault(begin(index), "expression.literal", message))
 
 
 def evaluate_literal(tree: Tree) -> bool | None:
@@ -233,19 +220,6 @@ def _certain(outcome: bool, why: str = "whatever a run is given") -> str:
 
 def _spelt(bound: float) -> str:
     return "" if math.isinf(bound) else str(int(bound)) if bound == int(bound) else str(bound)
-
-
-def _begin(tree: Tree) -> int:
-    """Where the tree begins: an operator stands behind its first operand."""
-    offsets = [tree.offset]
-    match tree:
-        case Call(function=function) if function.startswith("_") or tree.target is not None:
-            offsets += [_begin(each) for each in tree.operands[:1]]
-        case Select() as select:
-            offsets.append(_begin(select.operand))
-        case Name() | Const() | Listing():
-            pass
-    return min(offsets)
 
 
 def _number(value: Json, otherwise: float) -> float:

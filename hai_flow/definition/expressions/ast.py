@@ -97,6 +97,19 @@ def children(tree: Tree) -> tuple[Tree, ...]:
             return ()
 
 
+def begin(tree: Tree) -> int:
+    """Where the tree begins: an operator stands behind its first operand."""
+    offsets = [tree.offset]
+    match tree:
+        case Call(function=function) if function.startswith("_") or tree.target is not None:
+            offsets += [begin(each) for each in tree.operands[:1]]
+        case Select() as select:
+            offsets.append(begin(select.operand))
+        case Name() | Const() | Listing():
+            pass
+    return min(offsets)
+
+
 def _fields(data: bytes) -> list[tuple[int, Any]]:
     return [(number, content) for number, content, _ in protobuf.fields(data)]
 

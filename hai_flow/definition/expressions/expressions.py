@@ -18,6 +18,7 @@ from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_values import Kind
+from hai_flow.definition.expressions.constants import find_failing_constants
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
 from hai_flow.definition.expressions.functions import check_foreign_pattern, check_pattern, check_zone
 from hai_flow.definition.names.durations import guess_duration
@@ -183,6 +184,8 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
     certainty = Certainty(scanned.tree, scanned.by_node, names)
     faults += doubts.faults
     doubts.doubts += [*certainty.faults, *certainty.doubts]
+    offsets = {fault.offset for fault in (*scanned.doubts, *certainty.faults)}
+    doubts.doubts += find_failing_constants(scanned.tree, offsets)
     if faults:
         unique = {(fault.offset, fault.message): fault for fault in faults}
         raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))
