@@ -12,6 +12,7 @@ _OUTBOX: Final = "tests/runtime/test_outbox.py"
 _SIGNALS: Final = "tests/runtime/test_signals.py"
 _CHILDREN: Final = "tests/runtime/test_children.py"
 _SLOTS: Final = "tests/runtime/test_slots.py"
+_FRESHNESS: Final = "tests/runtime/test_freshness.py"
 _COMMITTER: Final = "tests/runtime/test_committer.py"
 _WORKER: Final = "tests/runtime/test_worker.py"
 
@@ -30,10 +31,44 @@ states.bug(
 )
 states.bug(
     "a process that knows more than the database does is right",
-    ("    if loaded.seq < start.seq:", "    if False:"),
+    ("    if loaded.from_seq < start.seq:", "    if False:"),
     by=f"{_FANOUT}::test_state_read_behind_a_known_one_is_that_of_the_whole_log",
 )
+loads = Room("hai_flow/store/runs/logs.py")
+loads.bug(
+    "a removed run's state is taken for that of one of its id",
+    ("coalesce(r.created_at = w.created_at, true)", "true"),
+    by=f"{_FRESHNESS}::test_a_run_that_was_removed_is_not_read_in_one_of_its_id",
+)
+decisions = Room("hai_flow/store/commit/commit_sql.py")
+decisions.bug(
+    "a decision about a removed run is committed to one of its id",
+    (" AND coalesce(r.created_at = entries.created_at, true)", ""),
+    by=f"{_FRESHNESS}::test_a_decision_is_on_the_run_that_is_there",
+)
+decisions.bug(
+    "a run begins with a version that the database has lost",
+    (" AND w.retired_at IS NULL\n  )) AND", " AND w.retired_at IS NOT NULL\n  ) IS FALSE) AND"),
+    by="tests/runtime/test_starts.py::test_of_many_starts_only_those_of_another_version_are_refused",
+)
+taken_in = Room("hai_flow/runtime/commit/loader.py")
+taken_in.bug(
+    "a decision is made on what the database has lost",
+    ("if loaded.from_seq < run.state.seq:", "if False:"),
+    by=f"{_FRESHNESS}::test_what_the_database_has_lost_is_forgotten",
+)
+plans = Room("hai_flow/runtime/catalog/catalog.py")
+plans.bug(
+    "the plan that is started most is evicted first",
+    ("        self._plans.move_to_end(key)\n        return stored", "        return stored"),
+    by="tests/runtime/test_starts.py::test_the_plan_that_is_started_most_is_not_the_first_forgotten",
+)
 fanout = Room("hai_flow/runtime/streams/fanout.py", "tests/runtime/test_feeds.py")
+fanout.bug(
+    "who follows a run of another's id reads its log for ever",
+    ("                    if seq < head:", "                    if False:"),
+    by=f"{_FANOUT}::test_a_feed_ahead_of_the_log_sends_its_followers_back",
+)
 fanout.bug(
     "a feed accepts a gap",
     ("        if first_seq > feed.head + 1 or feed.encoding:\n", "        if feed.encoding:\n"),
@@ -640,7 +675,7 @@ cached.bug(
 )
 cached.bug(
     "a run that is gone is held on to",
-    ("            self._know_nothing(RunState(str(self.id)), 0)\n", ""),
+    ("            self._exists = False\n            self.forget()\n", "            self._exists = False\n"),
 )
 cached.bug(
     "a run that was handed on is claimed back as if it had not been",

@@ -79,7 +79,7 @@ commits.bug(
 )
 statement.bug(
     "a decision does not compare the version",
-    ("THEN r.version = entries.version  -- a decision", "THEN true"),
+    ("r.version = entries.version AND coalesce(r.created_at", "coalesce(r.created_at"),
     by=f"{_COMMIT}::test_of_two_decisions_on_one_version_one_wins",
 )
 statement.bug(
@@ -229,7 +229,7 @@ statement.bug(
 statement.bug(
     "who loses takes the slot all the same",
     (
-        "AND (r.tenant = entries.tenant) IS TRUE AND r.version = entries.version\n",
+        "AND (r.tenant = entries.tenant) IS TRUE AND {_UNMOVED}\n",
         "AND (r.tenant = entries.tenant) IS TRUE\n",
     ),
     by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
@@ -506,17 +506,17 @@ hints.bug(
 
 logs.bug(
     "a snapshot of another shape is read",
-    ("WHERE s.run_id = r.id AND s.abi = w.abi AND s.seq > w.have_seq", "WHERE s.run_id = r.id AND s.seq > w.have_seq"),
+    ("WHERE s.run_id = r.id AND s.abi = w.abi AND s.seq > have.seq", "WHERE s.run_id = r.id AND s.seq > have.seq"),
     by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
 )
 logs.bug(
     "a snapshot that is older than what is known is read",
-    ("AND s.abi = w.abi AND s.seq > w.have_seq", "AND s.abi = w.abi"),
+    ("AND s.abi = w.abi AND s.seq > have.seq", "AND s.abi = w.abi"),
     by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
 )
 logs.bug(
     "a load gives the log before the snapshot too",
-    ("last_seq > greatest(w.have_seq, coalesce(s.seq, 0)) AND", "last_seq > w.have_seq AND"),
+    ("last_seq > greatest(have.seq, coalesce(s.seq, 0)) AND", "last_seq > have.seq AND"),
     by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
 )
 logs.bug(
@@ -531,7 +531,7 @@ logs.bug(
 )
 logs.bug(
     "a state of the past needs the whole log",
-    ("last_seq > coalesce(s.seq, $5) AND first_seq <= $3 AND last_seq", "last_seq > coalesce(s.seq, $5) AND last_seq"),
+    ("have.seq) AND first_seq <= $3 AND last_seq", "have.seq) AND last_seq"),
     by=f"{_READS}::test_the_state_at_a_seq_needs_an_earlier_snapshot_and_later_rows",
 )
 logs.bug(

@@ -45,7 +45,7 @@ MOVES = ("enqueue", "take", "detach", "leave")
 
 
 def row(fence: int, worker: int | None) -> Loaded:
-    fields = {"tenant": TENANT, "version": 4, "fence": fence, "worker": worker, "log_bytes": 9}
+    fields = {"tenant": TENANT, "version": 4, "fence": fence, "worker": worker, "log_bytes": 9, "created_at": None}
     return cast(Loaded, SimpleNamespace(**fields))
 
 

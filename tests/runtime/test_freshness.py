@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.state.snapshot import encode_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import BatchResult
+from hai_flow.store.ops import retention
 from tests.runtime.conftest import (
     ASKING,
     LISTENING,
@@ -26,6 +28,7 @@ from tests.runtime.conftest import (
     note,
     open_pending,
     start,
+    state_of,
 )  # fmt: skip
 from tests.support.ledger import log_of
 from tests.support.waiting import until
@@ -86,3 +89,57 @@ async def test_a_run_that_is_retried_has_its_thread_for_itself_again(make: Make)
     with pytest.raises(Rejected) as refused:
         await start(runtime, ASKING, thread="t")
     assert refused.value.code == "thread_busy"
+
+
+# --- a run that was removed, and another that began with its id -------------------------------------------------------
+
+FORM = "input: {type: object, properties: {value: {type: string}}}\n" + ASKING
+
+
+async def begin_anew(a: Runtime, b: Runtime, eye: Connection) -> UUID:
+    """A run of which `b` knows one that ended elsewhere and was removed: as many events and decisions, other values."""
+    run_id = uuid4()
+    await start(b, FORM, run_id=run_id, input={"value": "removed"})
+    await submit(a, run_id, c.Terminate(by="user:op"))
+    assert await retention.remove(eye, await retention.list_unit(eye, LOCAL_TENANT, str(run_id)), None, "user:op")
+    while await retention.clear(eye, [run_id], 1000):
+        pass
+    await start(a, FORM, run_id=run_id, input={"value": "anew"})
+    known = b.committer.peek(run_id)
+    assert known is not None
+    assert (known.state.input, known.version) == ({"value": "removed"}, 1)
+    return run_id
+
+
+async def test_a_run_that_was_removed_is_not_read_in_one_of_its_id(make: Make, eye: Connection) -> None:
+    a, b = await make(), await make()
+    run_id = await begin_anew(a, b, eye)
+    assert encode_state(await state_of(b, run_id)) == encode_state(await state_of(await make(), run_id))
+
+
+@pytest.mark.parametrize("load", ["by a loss", "by a refresh", "under a lock"])
+async def test_a_decision_is_on_the_run_that_is_there(make: Make, eye: Connection, load: str) -> None:
+    a, b = await make(), await make()
+    run_id = await begin_anew(a, b, eye)
+    known = b.committer.peek(run_id)
+    assert known is not None
+    if load == "by a refresh":
+        b.committer.refresh(run_id)
+        await until(lambda: not known.queued)
+    elif load == "under a lock":
+        known.demand_lock()
+    await submit(b, run_id, c.Pause(by="user:op"))
+    assert known.state.input == {"value": "anew"}
+    assert encode_state(known.state) == encode_state(await state_of(await make(), run_id))
+
+
+async def test_what_the_database_has_lost_is_forgotten(make: Make, eye: Connection) -> None:
+    """A standby that took over may lack the last commits."""
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    end = (await state_of(runtime, run_id)).seq
+    await submit(runtime, run_id, c.Pause(by="user:op"))
+    await eye.execute("DELETE FROM log WHERE run_id = $1 AND last_seq > $2", run_id, end)
+    await eye.execute("UPDATE runs SET seq = $2, version = version - 1, status = 'waiting' WHERE id = $1", run_id, end)
+    await submit(runtime, run_id, c.Pause(by="user:op"))
+    assert (await state_of(runtime, run_id)).seq == end + 1

@@ -15,13 +15,14 @@ import pytest
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
+from hai_flow.runtime.catalog import catalog
 from hai_flow.runtime.commit.submission import SUPERSEDED
 from hai_flow.runtime.runs import starts
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.thread_state import ThreadState
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.catalog import workflows
-from tests.runtime.conftest import ASKING, Make, start
+from tests.runtime.conftest import ASKING, Connection, Make, start
 
 KEEPS = "state: {n: {type: integer, default: 0, keep: thread}}\n" + ASKING
 KEYED = "concurrency: {key: x}\n" + ASKING
@@ -92,11 +93,17 @@ async def test_a_plain_start_of_a_retired_version_is_refused_and_takes_no_slot(m
 
 
 @pytest.mark.parametrize("code", ["workflow_retired", SUPERSEDED])
-async def test_of_many_starts_only_those_of_another_version_are_refused(make: Make, code: str) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["there", "lost"])
+async def test_of_many_starts_only_those_of_another_version_are_refused(
+    make: Make, eye: Connection, code: str, lost: bool
+) -> None:
+    """Also those of a version that a process remembers, and the database has lost."""
     runtime = await make()
     _, gone = await runtime.catalog.publish(LOCAL_TENANT, CHILD)
     _, kept = await runtime.catalog.publish(LOCAL_TENANT, CHILD.replace(b"name: child", b"name: another"))
-    if code == SUPERSEDED:
+    if lost:
+        await eye.execute("DELETE FROM workflows WHERE name = 'child'")
+    elif code == SUPERSEDED:
         await runtime.catalog.publish(LOCAL_TENANT, CHILD.replace(b"version: 1", b"version: 2"))
     else:
         await set_retired(runtime, gone, retired=True)
@@ -123,3 +130,15 @@ async def test_how_many_documents_are_remembered_as_plain_is_bounded(
     for number in range(5):
         await start(runtime, ASKING.replace("Sure?", f"Sure {number}?"))
     assert len(runtime.starts._plain) <= 2
+
+
+async def test_the_plan_that_is_started_most_is_not_the_first_forgotten(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = (await make()).catalog
+    monkeypatch.setattr(catalog, "PLANS_MAX", 3)
+    await plans.publish(LOCAL_TENANT, CHILD)
+    await plans.resolve_startable(LOCAL_TENANT, "child")
+    for number in range(5):
+        assert plans.recall_startable(LOCAL_TENANT, "child") is not None
+        await plans.publish(LOCAL_TENANT, CHILD.replace(b"child", b"w%d" % number))

@@ -179,8 +179,11 @@ class Catalog:
         have been retired since, and a name may mean another version: the commit of the start has to ask for both
         (docs/decisions/0120)."""
         stored = self._recent.get((tenant, reference))
-        plan = None if stored is None else self._plans.get((tenant, stored.sha256))
-        return None if stored is None or plan is None else (stored, plan)
+        key = (tenant, b"" if stored is None else stored.sha256)
+        if stored is None or key not in self._plans:
+            return None
+        self._plans.move_to_end(key)
+        return stored, self._plans[key]
 
     async def _find_latest_as(self, tenant: UUID, reference: str) -> WorkflowSummary:
         """The latest version, if the reference, which names a version, means it. Raises Rejected 404 where there is no

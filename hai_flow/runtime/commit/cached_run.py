@@ -119,7 +119,6 @@ class CachedRun:
         self._losses = self._singly = self._bytes = 0
         self._claim_unproven = self._must_fence = self._must_lock = False
         self._loaded_at, self._outdated_at = -1.0, 0.0
-        self._created_at: datetime | None = None
         self._plan = plan
         self._exists = exists
         self._talks: dict[str, Talk] = {}
@@ -132,6 +131,7 @@ class CachedRun:
         self._fence = NEVER_HEARD
         self._worker: int | None = None
         self._owned = False
+        self._created_at: datetime | None = None
         self._log_bytes = self._run_bytes = self._snapshot_bytes = 0
 
     # --- what is known ----------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class CachedRun:
 
     @property
     def created_at(self) -> datetime | None:
-        """When the run began, of one that this process has committed the beginning of."""
+        """When the run began; None before its first load, or win."""
         return self._created_at
 
     @property
@@ -289,6 +289,7 @@ class CachedRun:
         self._demand_turn("load")
         self._hear_holder(row.worker, row.fence, owned=owned)
         self._tenant, self._plan, self._state, self._version, self._exists = row.tenant, plan, state, row.version, True
+        self._created_at = row.created_at
         self._run_bytes, self._log_bytes, self._snapshot_bytes = row.log_bytes, log_bytes, snapshot_bytes
         self._talks.clear()
         self._loaded_at = began
@@ -298,8 +299,13 @@ class CachedRun:
         self._demand_turn("miss")
         if self._exists:
             self._exists = False
-            self._know_nothing(RunState(str(self.id)), 0)
+            self.forget()
         self._loaded_at = began
+
+    def forget(self) -> None:
+        """What is known is of another run, which had the id before, or of events that the database has lost."""
+        self._demand_turn("forget")
+        self._know_nothing(RunState(str(self.id)), 0)
 
     def win(self, won: CommitResult, size: int, *, owned: bool, created_at: datetime | None = None) -> None:
         """A commit of `size` bytes of events has moved the run's row, or begun it then."""

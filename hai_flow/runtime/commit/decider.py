@@ -331,6 +331,7 @@ class Decider:
             n=len(events),
             events=encoded,
             version=run.version if run.exists else None,
+            created_at=run.created_at if run.exists else None,
             status=state.status,
             busy=busy,
             elsewhere=busy and not self._serves(plan.queue),

@@ -265,7 +265,7 @@ class CommitPipeline:
         try:
             async with (
                 self._database.engine.acquire() as connection,
-                logs.lock_run(connection, run.id, run.state.seq, ABI) as loaded,
+                logs.lock_run(connection, run.id, run.state.seq, ABI, run.created_at) as loaded,
             ):
                 await self._loader.take_in(run, loaded, began)
                 await self._loader.look_up(connection, [run], {} if loaded is None else {run.id: loaded})

@@ -154,7 +154,8 @@ class Loader:
             for run in batch:
                 run.note_fenced()
             ids, seqs = [run.id for run in batch], [run.state.seq for run in batch]
-            loaded = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX)
+            births = [run.created_at for run in batch]
+            loaded = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX, births)
             if len(batch) > 1:
                 batch = self._take_short(batch, loaded)
             await self.look_up(connection, batch, loaded)
@@ -233,6 +234,8 @@ class Loader:
         plan = run.plan
         if plan is None or plan.sha256 != loaded.workflow:
             plan = await self._context.find_plan(loaded.tenant, loaded.workflow)
+        if loaded.from_seq < run.state.seq:
+            run.forget()
         state, snapshot_bytes, log_bytes = run.state, run.snapshot_bytes, run.log_bytes
         if loaded.state is not None:
             state = await run_by_size(len(loaded.state), decode_state, loaded.state)

@@ -10,6 +10,7 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.snapshot import ABI, decode_state
 from hai_flow.engine.state.state import RunState
 from hai_flow.primitives.beside_loop import run_by_size
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs
@@ -28,24 +29,26 @@ async def state_at(
     seq: int,
     reads: Pool | None = None,
     history: History | None = None,
-    known: RunState | None = None,
+    known: CachedRun | None = None,
 ) -> RunState | None:
     """The fold of the run's first `seq` events (all of them, if it has fewer); None: the tenant has no run of that id.
     `reads`: the connections for reading; `history`: those for the log of this run, in their place. `known`: the run as
-    far as this process knows it, of whose log only the rest is read.
+    far as this process knows it, of whose log only the rest is read, if it is the same run, and the database has it.
 
     Raises `Unreadable`.
     """
-    start = known if known is not None and known.seq <= seq else RunState(str(run_id))
+    start, birth = RunState(str(run_id)), None
     if history is not None:
-        start, loaded = RunState(str(run_id)), await history.load_at(tenant, seq, ABI)
+        loaded = await history.load_at(tenant, seq, ABI)
     else:
-        loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI, start.seq)
+        if known is not None and known.state.seq <= seq:
+            start, birth = known.state, known.created_at
+        loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI, start.seq, birth)
     if loaded is None:
         return None
     e.check_readable(loaded.abi)
-    if loaded.seq < start.seq:  # the database was set back meanwhile
-        return await state_at(database, tenant, run_id, seq, reads)
+    if loaded.from_seq < start.seq:
+        start = RunState(str(run_id))
     size = len(loaded.state or b"") + sum(len(row.events) for row in loaded.rows)
     return await run_by_size(size, _fold_stored, start, loaded, seq)
 

@@ -255,9 +255,9 @@ class Delivery(Service):
         """The command with the streamed text, as the sender's log has it: nothing is added to a message behind its end.
         A message that grows may have more by now; then the next one brings nothing new."""
         run = self.committer.peek(message.run_id)
-        state = None if run is None or run.state.seq < message.last_seq else run.state
-        if state is None:
-            state = await state_at(self.database, message.tenant, message.run_id, message.last_seq)
+        state = None if run is None or not run.owned or run.state.seq < message.last_seq else run.state
+        if state is None:  # a run that nobody holds may be another one of the same id by now
+            state = await state_at(self.database, message.tenant, message.run_id, ALL_OF_IT, known=run)
         if state is None:
             raise reject_unknown_run(message.run_id)
         streamed, growing = (

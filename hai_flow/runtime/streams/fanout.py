@@ -321,7 +321,7 @@ class Fanout(Service):
         self._feeds: dict[UUID, _Feed] = {}
         # Many come back at once where a server has restarted: for each of them, the state and the log are the same.
         self._states: Together[tuple[Pool, UUID, UUID, int], RunState | None] = Together(
-            lambda key: state_at(database, key[1], key[2], key[3], key[0], known=self._known_state(key[2]))
+            lambda key: state_at(database, key[1], key[2], key[3], key[0], known=committer.peek(key[2]))
         )
         self._pages: Together[tuple[UUID, int], _LogPage] = Together(lambda key: self._read_page(*key))
         self._hinted: set[UUID] = set()
@@ -537,10 +537,6 @@ class Fanout(Service):
             return await state_at(self.database, tenant, run_id, seq, reads, history)
         return await self._states.get((reads or self.database.api, tenant, run_id, seq))
 
-    def _known_state(self, run_id: UUID) -> RunState | None:
-        run = self.committer.peek(run_id)
-        return None if run is None else run.state
-
     def follow(
         self,
         run_id: UUID,
@@ -573,7 +569,7 @@ class Fanout(Service):
             unsure = start.ended  # whether anything follows an end, only the log can say
             while unsure or feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
                 unsure = False
-                moved = feed.moved
+                moved, head = feed.moved, feed.head or 0
                 rows = await self._pages.get((run_id, seq))
                 read: list[StreamItem] = []
                 for row, events in rows:
@@ -585,6 +581,9 @@ class Fanout(Service):
                 if read:
                     yield read
                 if len(rows) < READ_ROWS:
+                    if seq < head:  # another run has the id by now, or the database has lost the events
+                        self._break_off(feed)
+                        raise Lagging
                     if start.ended and seq == start.seq:
                         return  # an ended run says no more, and this follower has seen it end
                     self._join(feed, seq)

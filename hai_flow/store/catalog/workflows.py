@@ -194,9 +194,9 @@ async def list_versions_of_workflow(
 
 
 async def is_retired(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> bool:
-    """Whether no run may begin with these bytes any more."""
-    query = "SELECT retired_at IS NOT NULL FROM workflows WHERE tenant = $1 AND sha256 = $2"
-    return bool(await connection.fetchval(query, tenant, sha256))
+    """Whether no run may begin with these bytes any more, as with those that the database has lost."""
+    query = "SELECT FROM workflows WHERE tenant = $1 AND sha256 = $2 AND retired_at IS NULL"
+    return await connection.fetchrow(query, tenant, sha256) is None
 
 
 async def is_latest(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> bool:

@@ -37,7 +37,7 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
 def _build_single_move(entry: Entry, parts: frozenset[str]) -> Arrays:
     yield from (
         entry.run_id, entry.tenant, entry.n, entry.events, entry.version, entry.fence, entry.status, entry.busy,
-        entry.wake_at, entry.cut or None, entry.take_slot, entry.result,
+        entry.wake_at, entry.cut or None, entry.take_slot, entry.result, entry.created_at,
     )  # fmt: skip
     yield from (array[0] for array in _list_seldom_columns([entry], parts))
 
@@ -56,6 +56,7 @@ def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays
     yield _sparse([entry.cut or None for entry in moved])
     yield _sparse([entry.take_slot for entry in moved])
     yield _sparse([entry.result for entry in moved])
+    yield _sparse([entry.created_at for entry in moved])
     yield from _list_seldom_columns(moved, parts)
 
 

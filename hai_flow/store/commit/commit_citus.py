@@ -42,7 +42,7 @@ _LOCK_SEATS: Final = """
 SELECT tenant, slot, run_id FROM slots WHERE run_id = ANY ($1::uuid[]) ORDER BY tenant, slot FOR NO KEY UPDATE
 """
 _LOCK_RUNS: Final = """
-SELECT id, tenant, version FROM runs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, tenant, version, created_at FROM runs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
 _REPEATED: Final = """
 SELECT DISTINCT known.run_id FROM unnest($1::uuid[], $2::text[]) AS given(run_id, command_id)
@@ -155,10 +155,13 @@ class _Pieces:
         """Lock the rows of the runs. Returns the slots that some of them want again, and may have if they are free."""
         rows = await self._connection.fetch(_LOCK_RUNS, [entry.run_id for _, entry in moved])
         locked = {row[0]: (row[1], row[2]) for row in rows}
+        births = {row[0]: row[3] for row in rows}
         commands = [(entry.run_id, command.command_id) for _, entry in moved for command in entry.commands]
         repeated = {row[0] for row in await self._connection.fetch(_REPEATED, *_columns(commands, 2))}
 
         def fresh(entry: Entry) -> bool:
+            if entry.created_at not in (None, births.get(entry.run_id)):
+                return False
             return locked.get(entry.run_id) == (entry.tenant, entry.version) and entry.run_id not in repeated
 
         return [

@@ -160,7 +160,8 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     entries, arrays = parameters.rows(
         name, parts, "moved", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
-        result="bytea", **moves, **seats, **elsewhere, **free, **instigators, **summaries, **holds, **heirs,
+        result="bytea", created_at="timestamptz", **moves, **seats, **elsewhere, **free, **instigators, **summaries,
+        **holds, **heirs,
     )  # fmt: skip
     read = "".join(
         f", {column}" for column in (*moves, *seats, *elsewhere, *free, *instigators, *summaries, *holds, *heirs)
@@ -182,9 +183,12 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     before = f"""
 WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by id; i from 1
   SELECT id, coalesce(tenant, ({arrays["tenant"]})[1]) AS tenant, n, events, version, fence, status, busy, wake_at,
-    cut, slot, result, i::int{read} FROM {entries}
+    cut, slot, result, created_at, i::int{read} FROM {entries}
 ), """
     return _Moving(me, at, "entries", arrays, f"{before}{claimant}{repeated}", unrepeated, set_)
+
+
+_UNMOVED: Final = "r.version = entries.version AND coalesce(r.created_at = entries.created_at, true)"
 
 
 def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
@@ -212,7 +216,7 @@ def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
                        OR (entries.busy IS TRUE AND r.worker IS NULL))::int
   FROM {moving.entries}
   WHERE r.id = entries.id AND (r.tenant = entries.tenant) IS TRUE
-    AND CASE WHEN entries.version IS NOT NULL THEN r.version = entries.version  -- a decision
+    AND CASE WHEN entries.version IS NOT NULL THEN {_UNMOVED}  -- a decision
              ELSE r.fence = entries.fence AND r.worker = {me} END              -- chunks of the holder
     AND {unrepeated}
     AND ({seated}){free}
@@ -571,9 +575,10 @@ def _insert_runs(
 
 
 _IN_USE: Final = f"""
-  WHERE (birth.in_use IS NOT TRUE OR (  -- no slot is taken for a run that does not begin
-    SELECT retired_at FROM workflows w WHERE w.tenant = birth.tenant AND w.sha256 = birth.workflow
-  ) IS NULL) AND (birth.latest IS NOT TRUE OR NOT EXISTS (
+  WHERE (birth.in_use IS NOT TRUE OR EXISTS (  -- no slot is taken for a run that does not begin
+    SELECT FROM workflows w
+    WHERE w.tenant = birth.tenant AND w.sha256 = birth.workflow AND w.retired_at IS NULL
+  )) AND (birth.latest IS NOT TRUE OR NOT EXISTS (
     {newer_than("birth", "workflow_version", "workflow_name")}
   ))"""
 
@@ -591,7 +596,7 @@ def _render_births(parameters: _Parameters, moving: _Moving, parts: frozenset[st
     if "again" in parts:
         again = f""", again AS MATERIALIZED (  -- runs that want a slot again: locked first, so that to get it is to win
   SELECT r.id, r.tenant, entries.slot, entries.status FROM entries JOIN runs r ON r.id = entries.id
-  WHERE entries.slot IS NOT NULL AND (r.tenant = entries.tenant) IS TRUE AND r.version = entries.version
+  WHERE entries.slot IS NOT NULL AND (r.tenant = entries.tenant) IS TRUE AND {_UNMOVED}
     AND {moving.unrepeated}
   ORDER BY r.id FOR NO KEY UPDATE OF r
 )"""

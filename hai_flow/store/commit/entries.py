@@ -156,6 +156,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Exactly one of `born` (the run starts here), `version` (a decision that expects this version) and neither (chunks of
     the holder, comparing `fence` and the worker id) says on which column it competes.
 
+    `created_at`: when the run began on whose state the decision was made; it loses in a later one of the same id. None:
+    not compared.
     `events` is the JSON text of `n` events. `status` None: unchanged. `busy` None: chunks only; True: jobs are open or
     attempts in flight (takes the claim if it is free); False: nothing is in flight (gives the claim back, the run is
     due at `wake_at`, None = never by itself). `elsewhere`: this process does not perform runs of its queue, so it takes
@@ -177,6 +179,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: bytes
     born: Born | None = None
     version: int | None = None
+    created_at: datetime | None = None
     fence: int = 0
     status: str | None = None
     busy: bool | None = None

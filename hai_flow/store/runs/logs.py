@@ -35,8 +35,9 @@ class LogRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Loaded(msgspec.Struct, frozen=True, gc=False):
-    """A run as of one moment. `state` is a snapshot at `snapshot_seq` when one newer than the caller's state exists;
-    `rows` is the log after it (or after the caller's state), up to `seq`, without gaps."""
+    """A run as of one moment, after `from_seq`: the seq of the caller's state, or 0 where the run is another one than
+    that, or not as far. `state` is a snapshot at `snapshot_seq` when one newer than `from_seq` exists; `rows` is the
+    log after it (or after `from_seq`), up to `seq`, without gaps."""
 
     run_id: UUID
     tenant: UUID
@@ -51,6 +52,8 @@ class Loaded(msgspec.Struct, frozen=True, gc=False):
     started_by: str
     log_bytes: int
     abi: int
+    created_at: datetime
+    from_seq: int
     snapshot_seq: int | None
     state: bytes | None
     rows: list[LogRow]
@@ -59,20 +62,26 @@ class Loaded(msgspec.Struct, frozen=True, gc=False):
 
 _LOADED: Final = """
   r.id, r.tenant, r.workflow, r.status, r.seq, r.version, r.fence, r.worker, r.wake_at, r.thread_id, r.started_by,
-  r.log_bytes, r.abi, s.seq AS snapshot_seq, s.state, l.firsts, l.last_seqs, l.events, clock_timestamp() AS db_now
+  r.log_bytes, r.abi, r.created_at, have.seq, s.seq AS snapshot_seq, s.state, l.firsts, l.last_seqs, l.events,
+  clock_timestamp() AS db_now
 """
+# A run that began after another of its id was removed has nothing of what the caller has; and a replica, or a standby
+# that took over, may be behind that.
+_HAVE: Final = """
+  SELECT CASE WHEN coalesce(r.created_at = w.created_at, true) AND r.seq >= w.seq THEN w.seq ELSE 0 END AS seq"""
 _LOAD: Final = f"""
 SELECT {_LOADED}
-FROM unnest($1::uuid[], $2::bigint[], $3::int[]) AS w(id, have_seq, abi)
+FROM unnest($1::uuid[], $2::bigint[], $3::int[], $5::timestamptz[]) AS w(id, seq, abi, created_at)
 JOIN runs r ON r.id = w.id
+CROSS JOIN LATERAL ({_HAVE}) have
 LEFT JOIN LATERAL (
-  SELECT seq, state FROM snapshots s WHERE s.run_id = r.id AND s.abi = w.abi AND s.seq > w.have_seq
+  SELECT seq, state FROM snapshots s WHERE s.run_id = r.id AND s.abi = w.abi AND s.seq > have.seq
   ORDER BY seq DESC LIMIT 1) s ON true
 LEFT JOIN LATERAL (
   SELECT array_agg(last_seq ORDER BY last_seq) AS last_seqs, array_agg(first_seq ORDER BY last_seq) AS firsts,
     array_agg(events ORDER BY last_seq) AS events
   FROM (SELECT last_seq, first_seq, events FROM log
-    WHERE run_id = r.id AND last_seq > greatest(w.have_seq, coalesce(s.seq, 0)) AND last_seq <= r.seq
+    WHERE run_id = r.id AND last_seq > greatest(have.seq, coalesce(s.seq, 0)) AND last_seq <= r.seq
     ORDER BY last_seq LIMIT $4) AS x) l ON true
 """
 
@@ -83,47 +92,58 @@ async def load_runs(
     have_seqs: Sequence[int],
     abi: int,
     rows_max: int | None = None,
+    births: Sequence[datetime | None] = (),
 ) -> dict[UUID, Loaded]:
     """The runs, each from the seq that the caller has already (0: from the beginning) (docs/design/store.md#snapshots).
 
     One statement, one moment. A run that does not exist is not in the result. `abi` is the version of the state's
-    encoding that the caller reads: snapshots of another are passed over. `rows_max`: of each run's log so many commits
+    encoding that the caller reads: snapshots of another are passed over. `births`: when the runs began that the caller
+    has; one that began at another time is loaded from its beginning. `rows_max`: of each run's log so many commits
     at most, its oldest; `read_log` has the others.
     """
-    rows = await connection.fetch(_LOAD, run_ids, have_seqs, [abi] * len(run_ids), rows_max)
+    rows = await connection.fetch(_LOAD, run_ids, have_seqs, [abi] * len(run_ids), rows_max, births)
     return {row[0]: _to_loaded(row) for row in rows}
 
 
 def _to_loaded(row: Any) -> Loaded:
-    firsts, lasts, events = row[15] or (), row[16] or (), row[17] or ()
+    firsts, lasts, events = row[17] or (), row[18] or (), row[19] or ()
     log = list(map(LogRow, firsts, lasts, events))
-    return Loaded(*row[:15], rows=log, db_now=row[18])
+    return Loaded(*row[:17], rows=log, db_now=row[20])
 
 
 _LOAD_AT: Final = f"""
 SELECT {_LOADED}
 FROM runs r
+CROSS JOIN LATERAL (SELECT $5::bigint, $6::timestamptz) AS w(seq, created_at)
+CROSS JOIN LATERAL ({_HAVE}) have
 LEFT JOIN LATERAL (
-  SELECT seq, state FROM snapshots s WHERE s.run_id = r.id AND s.abi = $4 AND s.seq <= $3 AND s.seq > $5
+  SELECT seq, state FROM snapshots s WHERE s.run_id = r.id AND s.abi = $4 AND s.seq <= $3 AND s.seq > have.seq
   ORDER BY seq DESC LIMIT 1) s ON true
 LEFT JOIN LATERAL (
   SELECT array_agg(last_seq ORDER BY last_seq) AS last_seqs, array_agg(first_seq ORDER BY last_seq) AS firsts,
     array_agg(events ORDER BY last_seq) AS events
-  FROM log WHERE run_id = r.id AND last_seq > coalesce(s.seq, $5) AND first_seq <= $3 AND last_seq <= r.seq) l ON true
+  FROM log
+  WHERE run_id = r.id AND last_seq > coalesce(s.seq, have.seq) AND first_seq <= $3 AND last_seq <= r.seq) l ON true
 WHERE r.tenant = $1 AND r.id = $2
 """
 
 
 async def load_run_at(
-    connection: Connection | Pool, tenant: UUID, run_id: UUID, seq: int, abi: int, have_seq: int = 0
+    connection: Connection | Pool,
+    tenant: UUID,
+    run_id: UUID,
+    seq: int,
+    abi: int,
+    have_seq: int = 0,
+    birth: datetime | None = None,
 ) -> Loaded | None:
     """The rows for `state_at(seq)`: the nearest snapshot at or before `seq` and the log after it, as far as `seq`; of
-    both only what lies behind `have_seq`, up to which the caller has the state.
+    both only what lies behind `have_seq`, up to which the caller has the state of a run that began at `birth`.
 
     The last row may go beyond `seq` (rows are commits): fold only its first events. None: the tenant has no run of that
     id.
     """
-    row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi, have_seq)
+    row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi, have_seq, birth)
     return None if row is None else _to_loaded(row)
 
 
@@ -136,7 +156,9 @@ async def find_locked_runs(connection: Connection | Pool, run_ids: Collection[UU
 
 
 @contextlib.asynccontextmanager
-async def lock_run(connection: Connection, run_id: UUID, have_seq: int, abi: int) -> AsyncGenerator[Loaded | None]:
+async def lock_run(
+    connection: Connection, run_id: UUID, have_seq: int, abi: int, birth: datetime | None = None
+) -> AsyncGenerator[Loaded | None]:
     """Take one run alone: a run that lost three times is decided on this state, and committed inside
     (docs/design/store.md#decisions-and-chunks).
 
@@ -149,7 +171,7 @@ async def lock_run(connection: Connection, run_id: UUID, have_seq: int, abi: int
                 await connection.execute(ON_THE_NODE)
             await connection.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", run_id)
             # A statement of its own: the snapshot of the locking one is older than the lock.
-            loaded = await load_runs(connection, [run_id], [have_seq], abi)
+            loaded = await load_runs(connection, [run_id], [have_seq], abi, births=[birth])
             yield loaded.get(run_id)
 
 
