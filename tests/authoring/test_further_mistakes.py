@@ -73,6 +73,7 @@ def test_validate_tells_what_nothing_uses(tmp_path: Path) -> None:
     made = commands.run("validate", "a.flow.yaml", folder=tmp_path)
     assert f"a.flow.yaml:{mistake.lines[0]}:3: {mistake.word}" in made.stdout
     assert "no findings" in made.stdout
+    assert made.returncode == 0
 
 
 def read_right_files() -> list[tuple[str, str]]:
