@@ -30,6 +30,7 @@ from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings.selectors import REQUESTER
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
 CANARY: Final = names.SEEDED
@@ -58,6 +59,12 @@ class Disguise(msgspec.Struct, frozen=True):
 def find_disguise(state: RunState) -> Disguise | None:
     """What the run shows in place of its workflow and requester while its question is open; None: it is no canary."""
     return read_disguise(state.input) if is_canary(state.workflow, state.requester) else None
+
+
+def demand_unreserved(workflow: str) -> None:
+    """Raises Rejected 409 for the workflow of canaries, where somebody else wants to start it."""
+    if workflow == CANARY:
+        raise Rejected(409, "workflow_reserved", f"{CANARY}: the server alone starts its runs (docs/oversight.md).")
 
 
 def is_canary(workflow: str, requester: str) -> bool:

@@ -277,6 +277,25 @@ async def test_a_row_that_the_server_refuses_keeps_its_reason_and_blocks_none(sh
     assert reasons == ["input.invalid", "request.invalid", "workflow_unknown"]
 
 
+async def test_a_deposit_starts_no_more_than_a_request_of_a_requester(shop: Shop) -> None:
+    with serving(shop.dsn, environment=KEYS) as server:
+        publish(server.url, shop.dsn, FLOW, FLOW.replace("version: 1", "version: 2"))
+        ann = People(shop.dsn).person("user:ann", roles=["requester"], tenant="acme")
+        of_ann = {"workflow": "shipping", "input": {"order": 1}, "thread_id": "anns"}
+        assert httpx2.post(f"{server.url}/v1/runs", json=of_ann, headers=ann).status_code == 201
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 1))
+        connection = await shop.connect()
+        await start_in(connection, "shipping@1", {"order": 1}, tenant="acme")
+        await connection.fetchval("SELECT hai_deposit('start', $1, 'acme')", json.dumps(of_ann))
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits WHERE due_at IS NULL", 2))
+        await start_in(connection, "shipping", {"order": 1}, tenant="acme", thread_id="shops")
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 2))
+        await connection.close()
+        assert httpx2.get(f"{server.url}/v1/threads/anns", headers=ann).status_code == 200
+    reasons = await ask(shop.dsn, "SELECT array_agg(split_part(refused, ':', 1) ORDER BY refused) FROM deposits")
+    assert reasons == ["thread_busy", "version_forbidden"]
+
+
 @pytest.mark.costly
 async def test_a_deposit_brings_no_files_but_its_principals_own(shop: Shop) -> None:
     source = WAITING.replace("name: waiting", "name: files\ninput: {type: object, properties: {file: {type: string}}}")

@@ -26,7 +26,7 @@ from hai_flow.api.requests.run_visibility import RunVisibility, reject_limited
 from hai_flow.api.shared_lists import SharedLists
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.canaries import CANARY
+from hai_flow.engine.canaries import demand_unreserved
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.instigators import list_people_behind
@@ -292,8 +292,7 @@ class Access(RunVisibility):
     def _demand_starts(self, plan: Plan, begin: Begin) -> None:
         """Raises Rejected 403 where the caller may not start this run, 409 where nobody may."""
         self.require(Right.SPEAK, Right.START_RUNS, *((Right.CONTROL_RUNS,) if isinstance(begin, c.Fork) else ()))
-        if plan.name == CANARY:
-            raise Rejected(409, "workflow_reserved", f"{CANARY}: the server alone starts its runs (docs/oversight.md).")
+        demand_unreserved(plan.name)
         if isinstance(begin, c.Start) and not self.principal.is_for(begin.thread_id, plan.name):
             raise reject_limited(begin.thread_id, plan.name)
 

@@ -18,6 +18,7 @@ import structlog
 from hai_flow import values
 from hai_flow.cells import place_id
 from hai_flow.engine import commands as c
+from hai_flow.engine.canaries import demand_unreserved
 from hai_flow.errors import HaiFlowError, Rejected
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -128,7 +129,8 @@ class Deposits(Service):
             )
 
     async def _begin(self, deposit: Deposit, start: _Start) -> None:
-        _, plan = await self._catalog.resolve_startable(deposit.tenant, start.workflow)
+        _, plan = await self._catalog.resolve_startable(deposit.tenant, start.workflow, latest_only=True)
+        demand_unreserved(plan.name)
         run_id = place_id(deposit.id, self._starts.cell)
         command = c.Start(
             run_id=run_id,
@@ -143,6 +145,7 @@ class Deposits(Service):
             command,
             command_id=f"deposit:{deposit.id}",
             body_sha=sha256(deposit.body.encode()).digest(),
+            owners=(deposit.principal,),
         )
 
 
