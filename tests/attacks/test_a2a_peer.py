@@ -108,6 +108,17 @@ def deep(agent: Agent, method: str, params: Any) -> Any:
     return {"tasks": []} if method == "ListTasks" else body
 
 
+def tells_nothing(agent: Agent, method: str, params: Any) -> Any:
+    """It pushes alone, or forgets what it has begun."""
+    if method != "SendMessage":
+        return b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "Task not found"}}'
+    return {"id": ID, "status": {"state": "TASK_STATE_WORKING"}}
+
+
+def of_another_call(agent: Agent, method: str, params: Any) -> Any:
+    return {"id": ID, "contextId": "hai-other", "status": {"state": "TASK_STATE_COMPLETED"}}
+
+
 DEEP: dict[str, Any] = {}
 for _ in range(70):
     DEEP = {"properties": {"a": DEEP}}
@@ -118,6 +129,8 @@ HOSTILE: Final[dict[str, tuple[Reply, str]]] = {
     "deep JSON": (lambda agent, method, params: b"[" * 100_000, "failed"),
     "a hundred thousand levels": (deep, "finished"),
     "nothing": (lambda agent, method, params: None, "failed"),
+    "a task that it tells nothing of": (tells_nothing, "waiting"),
+    "the task of another call": (of_another_call, "waiting"),
     "no state": (ends(state={"a": 1}), "waits"),
     "a state that goes backwards": (alternates(), "finished"),
     "ten megabytes": (ends({"parts": [{"text": "y" * 10_000_000}]}), "failed"),

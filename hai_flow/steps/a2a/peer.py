@@ -159,12 +159,14 @@ def write_answer(pending: Mapping[str, Json] | None, fields: Mapping[str, Json])
 
 
 def output_of(task: Mapping[str, Json]) -> dict[str, Any]:
-    """What the artifacts of a task hold: all text, the last data, and all parts, with files as content parts. Raises
-    StepError `tool.invalid_result` for too many."""
+    """What the artifacts of a task hold, or without any the message of its status: all text, the last data, and all
+    parts, with files as content parts. Raises StepError `tool.invalid_result` for too many."""
     texts: list[str] = []
     data: Json = None
     parts: list[dict[str, Any]] = []
-    for artifact in _mappings(task.get("artifacts")):
+    artifacts = _mappings(task.get("artifacts")) or _mappings(_message_of(task))
+    different = {values.dumps(each) if each.get("artifactId") else at: each for at, each in enumerate(artifacts)}
+    for artifact in different.values():  # some agents repeat what they have appended
         name = artifact.get("name") or artifact.get("artifactId")
         for part in _parts(artifact):
             if isinstance(part.get("text"), str):

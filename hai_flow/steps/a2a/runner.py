@@ -45,6 +45,7 @@ TAKEN_SECONDS: Final = 20.0  # in which an agent has to take an answer, before i
 CANCEL_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 4.5  # less than a message of the outbox is given out for
 TASKS_LOOKED_AT: Final = 20
+_CONTEXT: Final = "hai-"  # with which the ids of contexts begin that are made here
 _OLD: Final = {"SendMessage": "message/send", "GetTask": "tasks/get", "CancelTask": "tasks/cancel"}
 
 
@@ -81,6 +82,8 @@ class A2ARunner(Runner):
             raise
         except Refused as refused:
             message = f"the agent {tool.name} refuses: {refused.message} ({refused.code})"
+            if errand.has_begun:
+                raise OutcomeLost(f"Nobody knows how the task ends: {message}.") from None
             raise StepError(message, retriable=False) from None
         output = peer.output_of(task)
         if not has_no_files(attempt.files):
@@ -204,7 +207,12 @@ class Errand:
 
     @cached_property
     def _context(self) -> str:
-        return f"hai-{sha256(self._attempt.idempotency_key.encode()).hexdigest()[:32]}"
+        return f"{_CONTEXT}{sha256(self._attempt.idempotency_key.encode()).hexdigest()[:32]}"
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the agent has told of a task."""
+        return self._task_id is not None
 
     async def begin(self, arguments: Mapping[str, Json]) -> Task:
         """The task that an attempt before this one has begun, with its question answered; or a new one. Raises Refused,
@@ -212,6 +220,7 @@ class Errand:
         answer, task = self._attempt.answer, None
         if answer is not None:
             state = values.loads(answer.state or "{}")
+            self._task_id = state["task"]
             task = await self._answer(await self._get(state["task"]), answer, state)
         if self._attempt.number > 1 and (task is None or _has_failed(task)):
             task = await self._find("it does not list its tasks" if self._attempt.lost else None)
@@ -263,7 +272,10 @@ class Errand:
             if task is None:
                 raise
             return task
-        return self._note(peer.read_result(result))
+        task, own = self._note(peer.read_result(result)), self._context
+        if (context := str(task.get("contextId"))) != own and context.startswith(_CONTEXT):
+            raise self._make_outcome_lost("it answers with the task of another call")
+        return task
 
     def _make_outcome_lost(self, why: str) -> OutcomeLost:
         return OutcomeLost(f"Nobody knows whether the agent has begun: {why}.")
