@@ -36,7 +36,7 @@ seeding.bug("a canary may have other arguments", ("or sorted(arguments) != sorte
 
 seeding.bug("another's run passes for a canary", ("CANARY and requester == ASKER", "CANARY and requester != ''"))
 starting = Room("hai_flow/api/requests/access.py", "tests/api/test_canaries.py")
-starting.bug("anybody starts a canary's workflow", ("        if plan.name == CANARY:", "        if not plan.name:"))
+starting.bug("anybody starts a canary's workflow", ("        demand_unreserved(plan.name)\n", ""))
 editing = Room("hai_flow/api/rest/people/pendings.py", "tests/api/test_canaries.py")
 editing.bug("a canary's form is that of no function", ("find_disguise(run) if pending", "None if pending"))
 

@@ -138,7 +138,7 @@ def test_a_part_or_an_artifact_that_stands_alone_is_a_list_of_one() -> None:
     assert peer.words_of({"status": {"message": {"parts": {"text": "soon"}}}}) == "soon"
 
 
-def test_a_repeated_artifact_counts_once_and_without_any_the_status_is_read() -> None:
+def test_a_repeated_artifact_is_one_and_without_any_the_status_is_read() -> None:
     one, again, other = ({"artifactId": id, "parts": [{"text": id}]} for id in ("a", "a", "b"))
     assert peer.output_of({"artifacts": [one, again, other, {**other, "artifactId": ""}]})["text"] == "a\nb\nb"
     assert peer.output_of({"status": {"message": {"parts": [{"text": "42"}]}}, "artifacts": []})["text"] == "42"
