@@ -289,7 +289,10 @@ async def test_a_deposit_starts_no_more_than_a_request_of_a_requester(shop: Shop
         await connection.fetchval("SELECT hai_deposit('start', $1, 'acme')", json.dumps(of_ann))
         await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits WHERE due_at IS NULL", 2))
         await start_in(connection, "shipping", {"order": 1}, tenant="acme", thread_id="shops")
-        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 2))
+        async with connection.transaction():
+            await start_in(connection, "shipping@2", {"order": 1}, tenant="acme")
+            publish(server.url, shop.dsn, FLOW.replace("version: 1", "version: 3"))
+        await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 3))
         await connection.close()
         assert httpx2.get(f"{server.url}/v1/threads/anns", headers=ann).status_code == 200
     reasons = await ask(shop.dsn, "SELECT array_agg(split_part(refused, ':', 1) ORDER BY refused) FROM deposits")

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -144,17 +145,23 @@ class Catalog:
         return stored, await self.plan(tenant, stored.sha256)
 
     async def resolve_startable(
-        self, tenant: UUID, reference: str, summary: WorkflowSummary | None = None, *, latest_only: bool = False
+        self,
+        tenant: UUID,
+        reference: str,
+        summary: WorkflowSummary | None = None,
+        *,
+        latest_only: bool = False,
+        at: datetime | None = None,
     ) -> tuple[WorkflowSummary, Plan]:
         """The same for a request that starts a run; `found`: the workflow, where it was read already.
 
-        `latest_only`: the caller may name no version but the latest. Raises Rejected 404; 403 `version_forbidden` for
-        another version then; 409 `workflow_retired`; 409 `trigger_missing` where the workflow is started by its
-        schedules and events alone.
+        `latest_only`: the caller may name no version but the latest, or that of the moment `at`. Raises Rejected 404;
+        403 `version_forbidden` for another version then; 409 `workflow_retired`; 409 `trigger_missing` where the
+        workflow is started by its schedules and events alone.
         """
         self._recent.pop((tenant, reference), None)
         if latest_only and "@" in reference:
-            summary = await self._find_latest_as(tenant, reference)
+            summary = await self._find_latest_as(tenant, reference, at)
         if summary is None:
             stored, plan = await self.resolve(tenant, reference)
         else:
@@ -185,11 +192,14 @@ class Catalog:
         self._plans.move_to_end(key)
         return stored, self._plans[key]
 
-    async def _find_latest_as(self, tenant: UUID, reference: str) -> WorkflowSummary:
-        """The latest version, if the reference, which names a version, means it. Raises Rejected 404 where there is no
-        such workflow at all, 403 for every other version, whether or not there is one."""
+    async def _find_latest_as(self, tenant: UUID, reference: str, at: datetime | None) -> WorkflowSummary:
+        """The latest version, now or `at` a moment, if the reference, which names a version, means it. Raises Rejected
+        404 where there is no such workflow at all, 403 for every other version, whether or not there is one."""
         name, version, sha8 = parse_reference(reference)
         latest = (await self.resolve(tenant, name or reference))[0]
+        if at is not None and latest.version != version:
+            stored = await workflows.list_versions_of_workflow(self.reads, tenant, latest.name)
+            latest = next((each for each in stored if each.created_at <= at), latest)
         if latest.version != version or not latest.sha256.hex().startswith(sha8 or ""):
             raise Rejected(
                 403,

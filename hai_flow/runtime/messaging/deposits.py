@@ -129,7 +129,7 @@ class Deposits(Service):
             )
 
     async def _begin(self, deposit: Deposit, start: _Start) -> None:
-        _, plan = await self._catalog.resolve_startable(deposit.tenant, start.workflow, latest_only=True)
+        _, plan = await self._catalog.resolve_startable(deposit.tenant, start.workflow, latest_only=True, at=deposit.at)
         demand_unreserved(plan.name)
         run_id = place_id(deposit.id, self._starts.cell)
         command = c.Start(

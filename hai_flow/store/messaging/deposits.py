@@ -7,7 +7,7 @@ with the reason.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -23,7 +23,7 @@ _FORGOTTEN_AT_ONCE: Final = 1000
 
 class Deposit(msgspec.Struct, frozen=True):
     """A start or an event (`kind`: start or send), as JSON text, in the name of `principal`. `id` is that of the run
-    in the home cell. `tries`: those begun so far, with this one."""
+    in the home cell. `tries`: those begun so far, with this one. `at`: when its transaction began."""
 
     tenant: UUID
     id: UUID
@@ -31,6 +31,7 @@ class Deposit(msgspec.Struct, frozen=True):
     body: str
     principal: str
     tries: int
+    at: datetime
 
 
 _DUE: Final = """
@@ -38,7 +39,7 @@ WITH due AS MATERIALIZED (
   SELECT tenant AS t, id AS i FROM deposits WHERE due_at <= now() ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED
 )
 UPDATE deposits SET due_at = now() + $2::interval * least(power(2, tries), 60), tries = tries + 1 FROM due
-WHERE tenant = due.t AND id = due.i RETURNING tenant, id, kind, body, principal, tries
+WHERE tenant = due.t AND id = due.i RETURNING tenant, id, kind, body, principal, tries, deposited_at
 """
 
 
