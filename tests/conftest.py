@@ -78,6 +78,8 @@ vars(Database)["open"].__func__.__kwdefaults__["api_connections"] = 3
 TESTS = Path(__file__).parent
 OVER_DATABASES = frozenset(("api", "attacks", "citus", "clients", "console", "runtime", "store", "upgrade"))
 """The folders most of whose tests need a database: to read them takes the inner loop too long."""
+LONG = OVER_DATABASES | frozenset(("chaos", "cli", "corpus", "deploy", "lsp", "release", "sim", "telemetry"))
+"""The folders whose tests take a tenth of a second and more: of the others there are many in each."""
 SERVERS = frozenset(("postgres_server", "skewed"))  # fixtures that are, or need, a PostgreSQL
 STALL = "longest standstill of the loop"
 STARTS_ONE = "starts a process of its own"
@@ -195,7 +197,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_long(path: Path) -> bool:
     """Whether the tests of its folder tend to take long. Whole folders, so that their servers are started once."""
     folder = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
-    return path.parent == TESTS or folder in OVER_DATABASES
+    return path.parent == TESTS or folder in LONG
 
 
 def _table_of(item: pytest.Item) -> str:
