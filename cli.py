@@ -94,10 +94,12 @@ def become(command: list[str], directory: "pathlib.Path | None") -> None:
 
 def parallel(arguments: list[str], each: int) -> list[str]:
     """The arguments that spread the tests over `each` processes for every core, unless `arguments` say something about
-    it: tests of databases and processes wait for half of their time.
+    it: tests of databases and processes wait for half of their time. A process without work takes some of another's:
+    else the last one is alone with the first thousand tests that it got.
     """
     chosen = any(word.startswith(("-n", "--numprocesses", "--pdb", "no:xdist")) for word in arguments)
-    return [] if chosen else ["-n", str(min(max(2, (os.cpu_count() or 1) * each), PYTESTS_MAX))]
+    processes = min(max(2, (os.cpu_count() or 1) * each), PYTESTS_MAX)
+    return [] if chosen else ["-n", str(processes), "--dist", "worksteal"]
 
 
 def from_root(argument: str) -> str:

@@ -217,7 +217,7 @@ def test_tests_run_in_as_many_processes_as_the_cores_bear(
     bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, cores: int, each: int, processes: int
 ) -> None:
     monkeypatch.setattr(bootstrap.os, "cpu_count", lambda: cores)
-    assert bootstrap.parallel(["tests/test_settings.py"], each) == ["-n", str(processes)]
+    assert bootstrap.parallel(["tests/test_settings.py"], each) == ["-n", str(processes), "--dist", "worksteal"]
     assert bootstrap.parallel(["-n0"], each) == []
     assert bootstrap.parallel(["--pdb"], each) == []
 
