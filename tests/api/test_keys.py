@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import httpx2
@@ -142,3 +143,24 @@ def test_a_development_server_acts_for_people_of_another_tenant(server: ServerPr
     assert refused(twice) == (422, "act_as.invalid")
     here = http.get("/v1/runs", headers={"HAI-Act-As": "user:ann,tenant=default"})
     assert here.status_code == 200
+
+
+def test_a_repeated_request_for_a_key_names_the_key_that_it_has_made(strict: ServerProcess, people: People) -> None:
+    command = unique("lost")
+
+    def create(admin: str, command: str) -> httpx2.Response:
+        headers = people.person(admin, roles=["admin"]) | {"Idempotency-Key": command}
+        return httpx2.post(f"{strict.url}/v1/keys", json={"principal": "user:new"}, headers=headers)
+
+    with people.hold_up("keys", 2), ThreadPoolExecutor() as threads:
+        answers = list(threads.map(lambda _: create("user:adm", command), range(2)))
+    answers.append(create("user:adm", command))
+    made, *repeated = sorted(answers, key=lambda answer: answer.status_code)
+    assert made.status_code == 201
+    for answer in repeated:
+        assert refused(answer) == (409, "key_exists")
+        assert made.json()["id"] in answer.json()["detail"]
+        assert made.json()["key"] not in answer.text
+    others = create("user:other", command), create("user:adm:x", "y"), create("user:adm", "x:y")
+    assert [each.status_code for each in others] == [201, 201, 201], "each caller has keys of their own"
+    assert len({each.json()["id"] for each in (made, *others)}) == 4

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from hai_flow.errors import Rejected
 from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.primitives.signs import compose, has_invisible
 from hai_flow.store.people import delegations
@@ -98,7 +99,7 @@ _COLUMNS: Final = (
 _CREATE: Final = f"""
 INSERT INTO keys (id, tenant, sha256, name, principal, roles, groups, created_by, expires_at, verifies,
   speaks_for)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING {_COLUMNS}
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING RETURNING {_COLUMNS}
 """
 
 
@@ -113,9 +114,11 @@ async def create_key(
     created_by: str,
     expires_at: datetime | None = None,
     speaks_for: Sequence[str] | None = None,
+    id: str | None = None,
 ) -> tuple[Key, str]:
-    """Make a key; returns it, and the text that is sent as credential. The text is stored nowhere."""
-    parts = KeyParts("".join(secrets.choice(_ID) for _ in range(12)), secrets.token_urlsafe(32))
+    """Make a key, with this id or a random one; returns it, and the text that is sent as credential. The text is stored
+    nowhere. Raises Rejected 409 where there is a key with the id."""
+    parts = KeyParts(id or derive_id(secrets.token_hex(32)), secrets.token_urlsafe(32))
     row = await connection.fetchrow(
         _CREATE,
         parts.id,
@@ -130,8 +133,17 @@ async def create_key(
         _signing(parts).public_key().public_bytes_raw(),
         list(speaks_for) if speaks_for else None,
     )
-    assert row is not None
+    if row is None:
+        message = f"this Idempotency-Key has made the key {parts.id}, whose secret was in that answer alone: if you "
+        message += "did not get it, revoke that key, and make another with a new Idempotency-Key."
+        raise Rejected(409, "key_exists", message)
     return Key(*row), f"{PREFIX}{parts.id}_{parts.secret}"
+
+
+def derive_id(*parts: str) -> str:
+    """The id of a key, made from these parts."""
+    number = int.from_bytes(hash_secret("\x00".join(parts)))
+    return "".join(_ID[number // len(_ID) ** place % len(_ID)] for place in range(12))
 
 
 def is_pattern_of(pattern: str, principal: str) -> bool:

@@ -12,7 +12,7 @@ from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, Principa
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
-from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
 from hai_flow.api.requests.views import render_key
 from hai_flow.api.routes import Routes
@@ -38,9 +38,12 @@ class KeyBody(Body):
     speaks_for: list[PrincipalPattern] = Field(default=[], max_length=100)
 
 
-@router.post("", Right.MANAGE_KEYS, status_code=201, answer=schemas.NewKey)
-async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
-    """Make a key. `key` is shown this once: send it as `Authorization: Bearer`."""
+@router.post("", Right.MANAGE_KEYS, status_code=201, answer=schemas.NewKey, refusals=(409,))
+async def create_key(body: KeyBody, access: CurrentAccess, key_of_command: CommandKey) -> dict[str, Any]:
+    """Make a key. `key` is shown this once: send it as `Authorization: Bearer`. The same Idempotency-Key again makes
+    none: 409 `key_exists` names the key that it has made, to be revoked where its answer was lost."""
+    admin = access.principal.id
+    id = None if key_of_command is None else keys.derive_id("key", str(access.tenant), admin, key_of_command)
     lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
     home = access.at_home
     async with home.act() as connection:
@@ -51,9 +54,10 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
             name=body.name,
             roles=list(dict.fromkeys(body.roles)),
             groups=list(dict.fromkeys(body.groups)),
-            created_by=access.principal.id,
+            created_by=admin,
             expires_at=None if lasts is None else datetime.now(UTC) + lasts,
             speaks_for=list(dict.fromkeys(body.speaks_for)),
+            id=id,
         )
         await home.record(
             connection,
