@@ -194,9 +194,42 @@ def test_the_same_idempotency_key_is_the_same_delegation(place: Place) -> None:
     stranger = place.people.person(f"user:{unique('boss')}", roles=BOSS) | {"Idempotency-Key": who["Idempotency-Key"]}
     assert place.lend(stranger)["id"] != id
     assert place.api.delete(f"/v1/inbox/delegations/{id}", headers=who).status_code == 204
+    assert place.api.delete(f"/v1/inbox/delegations/{id}", headers=who).status_code == 404
+    for change in ({}, {"until": later.isoformat()}):
+        over = post(**change)
+        assert (over.status_code, over.json()["code"]) == (409, "delegation_over")
+        assert id in over.json()["detail"]
+    who["Idempotency-Key"] = unique("k")
     beyond = post(until=later.isoformat())
     assert (beyond.status_code, beyond.json()["until"] < later.isoformat()) == (201, True)
     assert post(until=later.isoformat()).json() == beyond.json()
+
+
+@pytest.mark.parametrize("ending", ["its time", "its key", "an admin", "before it begins"])
+def test_a_repeated_request_revives_no_delegation_that_has_ended(place: Place, ending: str) -> None:
+    person = f"user:{unique('boss')}"
+    key, text = place.people.key(person, roles=BOSS)
+    who = carried(text) | {"Idempotency-Key": unique("k")}
+    since, until = (datetime.now(UTC) + timedelta(days=days) for days in (1, 2))
+    body = {"to": place.friend_id, "until": until.isoformat()}
+    if ending == "before it begins":
+        body["since"] = since.isoformat()
+    made = place.api.post("/v1/inbox/delegations", json=body, headers=who)
+    assert made.status_code == 201, made.text
+    if ending == "its time":
+        place.change("UPDATE delegations SET since = now() - interval '1 h', until = now() WHERE from_id = $1", person)
+    elif ending == "its key":
+        place.people.revoke(key)
+    else:
+        gone = place.api.delete(f"/v1/delegations/{made.json()['id']}", headers=place.admin)
+        assert gone.status_code == 204
+    after = place.people.person(person, roles=BOSS) | {"Idempotency-Key": who["Idempotency-Key"]}
+    again = place.api.post("/v1/inbox/delegations", json=body, headers=after)
+    assert (again.status_code, again.json()["code"]) == (409, "delegation_over")
+    assert place.decide(place.ask(), person) == (403, "delegation_missing")
+    for path, reader in (("/v1/inbox/delegations", after), ("/v1/delegations?limit=200", place.admin)):
+        listed = place.api.get(path, headers=reader).json()["items"]
+        assert made.json()["id"] not in [each["id"] for each in listed]
 
 
 @pytest.mark.parametrize("days", [93, 366, 3650])
@@ -383,7 +416,7 @@ def test_delegations_that_have_ended_make_room_for_new_ones_and_hide_none(place:
         place.lend(place.page(session))
         sign_out(place, session)
     place.lend(place.people.person(person, roles=BOSS))
-    query = "SELECT count(*) FROM delegations WHERE from_id = $1"
+    query = "SELECT count(*) FROM delegations WHERE from_id = $1 AND until > now()"
     assert place.people.do(lambda connection: connection.fetchval(query, person)) == 1
 
 

@@ -26,7 +26,7 @@ from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.identity import credential_checks
 from hai_flow.store.messaging import callbacks, hints, signals
 from hai_flow.store.ops.due_work import DueWork
-from hai_flow.store.people import absences, chat, notifications
+from hai_flow.store.people import absences, chat, delegations, notifications
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import EVERYTHING, Database
 from hai_flow.store.runs import leases
@@ -173,6 +173,7 @@ class Sweeper(Service):
             "links": partial(notifications.delete_old_links, pool),
             "chat_buttons": partial(chat.delete_old_buttons, pool, 1000),
             "absences": partial(absences.remove_old, pool),
+            "delegations": partial(delegations.remove_old, pool),
             "forgotten people": partial(credential_checks.clear, pool),
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 SHOWN_MAX: Final = 100  # delegations that one person is given, or shown
+KEPT: Final = timedelta(days=30)  # how long a repeated request is told that its delegation has ended
+_END: Final = "UPDATE delegations SET since = least(since, now() - interval '1 microsecond'), until = now()"
 
 
 class Delegation(msgspec.Struct, frozen=True):
@@ -64,9 +66,9 @@ async def find(connection: Connection | Pool, tenant: UUID, id: UUID) -> Delegat
     return None if row is None else Delegation(*row)
 
 
-async def clear_away(connection: Connection | Pool, tenant: UUID, ids: Sequence[UUID]) -> None:
-    """Remove delegations that hold no more."""
-    await connection.execute("DELETE FROM delegations WHERE tenant = $1 AND id = ANY ($2::uuid[])", tenant, list(ids))
+async def end_all(connection: Connection | Pool, tenant: UUID, ids: Sequence[UUID]) -> None:
+    """End delegations that hold no more."""
+    await connection.execute(f"{_END} WHERE tenant = $1 AND id = ANY ($2::uuid[]) AND until > now()", tenant, list(ids))
 
 
 async def list_of_tenant(
@@ -82,10 +84,12 @@ async def list_of_tenant(
 
 
 async def end(connection: Connection | Pool, tenant: UUID, id: UUID, person: Sequence[str] | None) -> bool:
-    """End a delegation at once. `person`: only one from or to the person of these ids. False: the id is unknown."""
-    query = """
-    DELETE FROM delegations
-    WHERE id = $1 AND tenant = $2 AND ($3::text[] IS NULL OR ARRAY[from_id, to_id] && $3) RETURNING id
+    """End a delegation at once. `person`: only one from or to the person of these ids. False: the id is unknown, or it
+    has ended."""
+    query = f"""
+    {_END}
+    WHERE id = $1 AND tenant = $2 AND ($3::text[] IS NULL OR ARRAY[from_id, to_id] && $3) AND until > now()
+    RETURNING id
     """
     return await connection.fetchval(query, id, tenant, None if person is None else [*person]) is not None
 
@@ -93,9 +97,9 @@ async def end(connection: Connection | Pool, tenant: UUID, id: UUID, person: Seq
 async def end_of_key(connection: Connection | Pool, tenant: UUID, key: str, principal: str, *, is_last: bool) -> None:
     """End the delegations that were made by a key which is revoked; where it `is_last` of its principal, also those of
     which it is not known how they were made."""
-    query = """
-    DELETE FROM delegations
-    WHERE tenant = $1
+    query = f"""
+    {_END}
+    WHERE tenant = $1 AND until > now()
       AND (key = $2 OR ($4 AND key IS NULL AND session IS NULL AND token IS NULL AND from_id = $3))
     """
     await connection.execute(query, tenant, key, principal, is_last)
@@ -124,3 +128,8 @@ async def to_person(
     """
     others = None if from_ids is None else list(from_ids)
     return [Delegation(*row) for row in await connection.fetch(query, tenant, list(person), others)]
+
+
+async def remove_old(connection: Connection | Pool) -> None:
+    """Remove those that have been over for long."""
+    await connection.execute("DELETE FROM delegations WHERE until < now() - $1::interval", KEPT)

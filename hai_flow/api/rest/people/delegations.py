@@ -56,7 +56,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
     They can't pass the delegation on, and get no question that you or they may not decide. It ends with the API key,
     the browser session and the issuer's token by which you make it, and has no role or group that this has no more.
-    The same Idempotency-Key again is the same delegation until it ends, and a new one after that."""
+    The same Idempotency-Key again is the same delegation; after its end, 409 `delegation_over`."""
     who, now = access.principal.who, access.runtime.committer.now()
     to = access.principal.people.one(body.to)
     since = max(body.since or now, now)
@@ -71,9 +71,11 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
     ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
     id = uuid4() if key is None else derive_id("delegation", str(access.tenant), who.id, key)
     before = None if key is None else await delegations.find(access.pool, access.tenant, id)
-    if before is not None and before.until > now and await access.inbox.in_force(access.tenant, [before]):
+    if before is not None and (before.until <= now or not await access.inbox.in_force(access.tenant, [before])):
+        message = f"the delegation {id}, which this Idempotency-Key has made, has ended: make another with a new key."
+        raise Rejected(409, "delegation_over", message)
+    if before is not None:
         return _repeat(before, body, to, ends_at)
-    ended = [] if before is None else [id]
     granted = await delegations.list_of_person(access.reads, access.tenant, access.ids)
     holding = {each.id for each in await access.inbox.in_force(access.tenant, granted)}
     if len(holding) >= delegations.SHOWN_MAX:
@@ -90,7 +92,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
     )  # fmt: skip
     async with access.act() as connection:
         over = [each.id for each in granted if each.id not in holding and each.from_id in access.ids]
-        await delegations.clear_away(connection, access.tenant, [*over, *ended])
+        await delegations.end_all(connection, access.tenant, over)
         is_new = await delegations.create(connection, access.tenant, delegation)
         if is_new:
             subject = f"delegation:{id}"
