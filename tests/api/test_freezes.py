@@ -100,6 +100,24 @@ def test_the_same_idempotency_key_is_the_same_freeze(place: tuple[httpx2.Client,
     assert http.post(f"/v1/freezes/{first.json()['id']}/thaw", headers=who).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "keys"),
+    [("user:op", "user:zoe", ("drill", "drill")), ("user:op:b", "user:op", ("drill", "b:drill"))],
+)
+def test_the_same_idempotency_key_of_two_operators_is_two_freezes(
+    place: tuple[httpx2.Client, People], first: str, second: str, keys: tuple[str, str]
+) -> None:
+    http, people = place
+    made = []
+    for person, key in zip((first, second), keys, strict=True):
+        who = people.person(person, roles=["operator"])
+        made.append(freeze(http, {**who, "Idempotency-Key": key}, scope="tenant"))
+    assert [(each.status_code, each.json()["created_by"]) for each in made] == [(201, first), (201, second)]
+    op = people.person("user:op", roles=["operator"])
+    for each in made:
+        assert http.post(f"/v1/freezes/{each.json()['id']}/thaw", headers=op).status_code == 200
+
+
 def test_operators_of_a_tenant_freeze_their_own_and_thaw_nobody_elses(
     place: tuple[httpx2.Client, People],
 ) -> None:

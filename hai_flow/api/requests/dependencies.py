@@ -149,7 +149,10 @@ async def get_command_key(
     if not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
         raise Rejected(422, "idempotency_key.invalid", "Idempotency-Key: expected 1 to 200 visible ASCII characters.")
     principal = await get_principal(connection)
-    return f"http:{key}" if principal.way == "local" else f"http:{principal.id}:{key}"
+    if principal.way == "local":
+        return f"http:{key}"
+    kind, _, name = principal.id.partition(":")
+    return f"http:{kind}:{name.replace('%', '%25').replace(':', '%3A')}:{key}"  # a key may have colons, too
 
 
 CurrentAccess: TypeAlias = Annotated[Access, Depends(get_access)]

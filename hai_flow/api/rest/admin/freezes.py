@@ -67,7 +67,7 @@ async def freeze(body: FreezeBody, access: CurrentAccess, key: CommandKey) -> di
         raise Rejected(422, "freeze.invalid", f"mode: expected frozen or no_agents, found read_only: {NO_WRITES}.")
     tenant, name = await _subject(access, body)
     owner, who = None if access.tenant == LOCAL_TENANT else access.tenant, access.principal.who.id
-    id = uuid4() if key is None else derive_id("freeze", str(access.tenant), key)
+    id = uuid4() if key is None else derive_id("freeze", str(access.tenant), who, key)
     row: FreezeRow | None = None
     for number in _cells(access, tenant):
         async with access.at(number).act() as connection:
