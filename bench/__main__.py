@@ -1,7 +1,7 @@
 """`python -m bench`: measure, print a table, write bench/latest.json.
 
 `peers`: measure other engines beside ours (docs/peers.md). `--quick`: rougher; `--profile`: look inside;
-`--against COMMIT`: measure this tree and a commit in turns, and compare.
+`--against COMMIT`: measure this tree and a commit in turns, and compare; `--commit-delay MS`: as on a slower disk.
 """
 
 from __future__ import annotations
@@ -85,6 +85,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="rougher, in four minutes; with --against in twenty")
     parser.add_argument("--profile", action="store_true", help="where the engine's time goes; writes nothing")
     parser.add_argument("--against", metavar="COMMIT", help="measure this tree and that commit in turns, and compare")
+    parser.add_argument(
+        "--commit-delay",
+        type=float,
+        default=0.0,
+        metavar="MS",
+        help="each commit takes this much longer, as on a slower disk; writes nothing",
+    )
     arguments = parser.parse_args()
     exit_on_sigterm()
     if arguments.against is not None:
@@ -94,7 +101,7 @@ def main() -> None:
     if arguments.part == "peers":
         peers.main(quick=arguments.quick)
         return
-    with durable_server() as database:
+    with durable_server(arguments.commit_delay) as database:
         if arguments.profile:
             _run(profile(database("engine"), database("reference")))
             return
@@ -136,8 +143,10 @@ def main() -> None:
             "memory": _run(memory.measure(database("memory"), readings=1 if arguments.quick else 3)),
         }
     report = reported(details, quick=arguments.quick)
-    LATEST.write_text(json.dumps(report, indent=2) + "\n")
     print(table(report))
+    if arguments.commit_delay:
+        return
+    LATEST.write_text(json.dumps(report, indent=2) + "\n")
     print(f"\n{time.perf_counter() - began:.0f} s, {LATEST}")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import asyncpg
@@ -41,6 +43,7 @@ from bench import (
 )
 from bench.__main__ import KEYS, reported, table
 from bench.against import ROOT, checked_out, comparison, numbers
+from bench.server import durable_server
 from tests.support.postgres import Server
 from tests.support.redis_server import RedisServer, needs_redis
 
@@ -208,3 +211,17 @@ async def test_the_bench_of_pruning_removes_what_is_old_while_runs_go_on(postgre
     assert report["rows"] == 2 * prune.ROWS_EACH
     assert all(report[key] > 0 for key in prune.KEYS)
     assert all(key in prune.table(report) for key in prune.KEYS)
+
+
+def test_commits_of_a_slower_disk_take_longer() -> None:
+    async def seconds(dsn: str) -> float:
+        connection = await asyncpg.connect(dsn)
+        try:
+            began = time.perf_counter()
+            await connection.execute("CREATE TABLE written (n int)")
+            return time.perf_counter() - began
+        finally:
+            await connection.close()
+
+    with durable_server(commit_delay_ms=30) as database:
+        assert asyncio.run(seconds(database("slow"))) >= 0.03
