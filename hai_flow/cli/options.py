@@ -75,12 +75,12 @@ def load_settings(*, dev: bool = False, **options: Any) -> Settings:
     return replace(Settings.from_environment(dev=dev), **overrides)
 
 
-def parse_duration(text: str, place: str, **bounds: int) -> timedelta:
-    """`text` as a duration, within the bounds of `milliseconds`. Raises UsageError."""
+def parse_duration(text: str, place: str, *, shortest: int = 1_000) -> timedelta:
+    """`text` as a duration of at least `shortest` (ms). Raises UsageError."""
     from hai_flow.definition.names.durations import NotADuration, milliseconds
 
     try:
-        return timedelta(milliseconds=milliseconds(text, **bounds))
+        return timedelta(milliseconds=milliseconds(text, shortest=shortest))
     except NotADuration as error:
         raise UsageError(f"{place}: {error}.") from None
 

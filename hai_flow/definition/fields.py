@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -225,6 +226,10 @@ class Parts:
             hint = f"; did you mean `{meant}`?" if meant else _duration_hint(text)
             if "${{" in text and names is None:
                 hint = "; here it is written out, without holes"
+            with suppress(NotADuration):  # it may have been published while units had no order
+                unordered = milliseconds(text, shortest=shortest, ordered=False)
+                self.reader.refuse(at, "duration.invalid", f"`{key}`: {error}{hint}")
+                return unordered
             self.reader.error(at, "duration.invalid", f"`{key}`: {error}{hint}")
             return None
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
+from hai_flow.definition.plan import Wait
+from hai_flow.errors import DefinitionError
+from tests.definition.support import workflow
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,21 @@ def test_anything_else_is_refused_with_an_example(text: str) -> None:
         milliseconds(text)
 
 
+@pytest.mark.parametrize("text", ["1h1h", "1m1h", "1d2w", "2s1m30s", "500ms1s", "1h2h30m"])
+def test_each_unit_stands_once_and_the_largest_first(text: str) -> None:
+    with pytest.raises(NotADuration, match="each unit once, the largest first"):
+        milliseconds(text)
+
+
+def test_a_published_duration_keeps_units_without_an_order() -> None:
+    source = workflow("steps:\n  - wait: {for: 30m1h}\n")
+    with pytest.raises(DefinitionError, match="did you mean `1h30m`"):
+        compile_workflow(source)
+    (wait,) = compile_workflow(source, stored=True).steps.values()
+    assert isinstance(wait.verb, Wait)
+    assert wait.verb.for_ == 5_400_000
+
+
 def test_shorter_ones_are_allowed_where_asked_for() -> None:
     assert milliseconds("5ms", shortest=1) == 5
 
@@ -39,7 +58,8 @@ def test_durations_are_spelled_as_they_are_written() -> None:
     [
         ("5 minutes", "5m"), ("1 Day", "1d"), ("2 weeks", "2w"), ("90sec", "90s"), ("1hr", "1h"), ("90 s", "90s"),
         ("2h30", "2h30m"), ("2d12", "2d12h"), ("5m30", "5m30s"), ("1h 30m", "1h30m"), ("1 hour, 30 minutes", "1h30m"),
-        ("2.5h", "2h30m"), ("1.5 days", "1d12h"),
+        ("2.5h", "2h30m"), ("1.5 days", "1d12h"), ("30m1h", "1h30m"), ("90 min 1 hour", "1h90m"),
+        ("1h1h", ""), ("1h 1h", ""),
         ("1M", ""), ("1y", ""), ("never", ""), ("24:00", ""), ("30", ""), ("-5m", ""), ("2s30", ""), ("0.0005s", ""),
         ("99999 weeks", ""),
     ],

@@ -9,6 +9,7 @@ from typing import Final
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SHORT = re.compile(r"(?:[0-9]{1,15}(?:ms|s|m|h|d|w))+")
 _PART = re.compile(r"([0-9]+)(ms|s|m|h|d|w)")
+_ORDERED = re.compile(r"(?:[0-9]+w)?(?:[0-9]+d)?(?:[0-9]+h)?(?:[0-9]+m)?(?:[0-9]+s)?(?:[0-9]+ms)?")
 _ISO = re.compile(
     r"P(?=.)(?:([0-9]{1,15})W)?(?:([0-9]{1,15})D)?"
     r"(?:T(?=.)(?:([0-9]{1,15})H)?(?:([0-9]{1,15})M)?(?:([0-9]{1,15})S)?)?"
@@ -29,11 +30,14 @@ class NotADuration(ValueError):
     """A text that is no duration, or one out of bounds. The message has the expected form and the text."""
 
 
-def milliseconds(text: str, *, shortest: int = SHORTEST) -> int:
-    """The duration `text` in milliseconds, between `shortest` (ms) and ten years. Raises `NotADuration`."""
+def milliseconds(text: str, *, shortest: int = SHORTEST, ordered: bool = True) -> int:
+    """The duration `text` in milliseconds, between `shortest` (ms) and ten years. Raises `NotADuration`, also for
+    units that are repeated or out of order (`1h1h`, `1m1h`), unless they need not be `ordered`."""
     total = _total(text)
     if total is None:
         raise NotADuration(f"expected a duration such as 90s, 1h30m, 7d or PT5M, found {text!r}")
+    if ordered and _SHORT.fullmatch(text) and not _ORDERED.fullmatch(text):
+        raise NotADuration(f"expected a duration with each unit once, the largest first, such as 1h30m, found {text!r}")
     if not shortest <= total <= LONGEST:
         raise NotADuration(f"expected a duration from {spell(shortest)} to 10 years, found {text!r}")
     return total
@@ -56,17 +60,21 @@ def _total(text: str) -> int | None:
 
 
 def guess_duration(text: str) -> str:
-    """The duration that was meant by "5 minutes", "2h30", "1h 30m" or "2.5h", in the short form; "" for others."""
+    """The duration that was meant by "5 minutes", "2h30", "1h 30m", "30m1h" or "2.5h", in the short form; "" for
+    others."""
     lowered = text.strip().lower()
     if not _MEANT.fullmatch(lowered) or _MONTHS.search(text):
         return ""
-    total, parts, last = 0.0, "", ""
+    total, last = 0.0, ""
+    parts: dict[str, str] = {}
     for count, word in _MEANT_PART.findall(lowered):
         unit = ("ms" if word == "ms" else word[0]) if word else _NEXT.get(last, "")
-        total, parts, last = total + float(count) * _UNITS.get(unit, math.nan), f"{parts}{count}{unit}", unit
+        if unit in parts:
+            return ""
+        total, last, parts[unit] = total + float(count) * _UNITS.get(unit, math.nan), unit, f"{count}{unit}"
     if not (SHORTEST <= total <= LONGEST and total == int(total)):
         return ""
-    return spell(int(total)) if "." in parts else parts
+    return spell(int(total)) if "." in lowered else "".join(parts[unit] for unit in reversed(_UNITS) if unit in parts)
 
 
 def spell(duration: int) -> str:
