@@ -386,6 +386,9 @@ async def test_a_result_that_the_database_refuses_needs_attention_alone(
     for value, outcome in zip(values, outcomes, strict=True):
         expected = "needs_attention" if value == "poison" else "finished"
         await until(lambda run_id=outcome.run_id, status=expected: is_now(runtime, run_id, status))
+    events = await log_of(eye, outcomes[5].run_id)
+    reasons = [event.reason for event in events if isinstance(event, e.RunNeedsAttention)]
+    assert reasons == ["what the run would store can't be stored"]
     monkeypatch.undo()
     await submit(runtime, outcomes[5].run_id, c.Retry(by="user:local"))
     await until(lambda: is_now(runtime, outcomes[5].run_id, "finished"))
@@ -492,6 +495,7 @@ async def test_a_command_that_the_database_refuses_fails_for_its_sender_alone(
         *(submit(runtime, run_id, note(name)) for name in ("one", "bad", "two")),
         return_exceptions=True,
     )
+    assert str(got[1]) == f"the command of run {run_id} could not be carried out: ValueError"
     assert isinstance(got[1], StoreError)
     assert isinstance(got[0], Outcome)
     assert isinstance(got[2], Outcome)
