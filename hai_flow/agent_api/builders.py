@@ -56,11 +56,9 @@ class ContentBuilder:
         return self
 
     def set_text(self, text: str) -> ContentBuilder:
-        """Sets the whole text."""
         return self.set(text=text)
 
     def set_data(self, data: Mapping[str, Json]) -> ContentBuilder:
-        """Sets the whole data."""
         return self.set(data=dict(data))
 
     def set_image_url(self, url: str) -> ContentBuilder:
@@ -104,7 +102,6 @@ class MessageBuilder:
         """The status at its end. In the output of its response a message has ended, even if its end was not sent."""
 
     def in_progress(self) -> Object:
-        """The message begins."""
         return self.shown("in_progress")
 
     def create_content_builder(self, content_type: ContentType = "text", index: int | None = None) -> ContentBuilder:
@@ -198,7 +195,6 @@ class ResponseBuilder:
         error: Object | None = None,
         usage: Object | None = None,
     ) -> Object:
-        """The response in any status."""
         return {
             "object": "response",
             "status": status,
@@ -219,7 +215,6 @@ class ResponseBuilder:
         message_id: str | None = None,
         at: int | None = None,
     ) -> Iterator[Object]:
-        """The whole stream of a response that is one text."""
         yield self.created()
         yield self.in_progress()
         message = self.create_message_builder(message_id, role=role)
@@ -239,11 +234,9 @@ class Sequence:
         self._next = 0
 
     def numbered(self, shown: Object) -> Object:
-        """The object with its `sequence_number` in front."""
         return {"sequence_number": self.next(), **shown}
 
     def next(self) -> int:
-        """The number of the next object."""
         self._next += 1
         return self._next - 1
 

@@ -1,12 +1,8 @@
-"""A browser's session as a credential: a cookie that no script can read, and that no page of another site can use.
-
-The browser sends the cookie with every request, even one that another site's page made it send, so the cookie alone
-proves nothing. A request that changes anything, and a WebSocket, must come from a page of this very origin. A request
-that changes anything must also name the session's CSRF word, which only a page of ours can read.
-
-A session that an identity provider has begun follows its person: every quarter of an hour (a setting) the provider is
-asked for them anew. The refresh token for that is sealed with the cookie's text, so that the database alone can't ask.
-If the provider refuses, the session ends; if it is silent, the session is good for a while longer.
+"""A browser's session as a credential, in a cookie that no script can read. A browser sends its cookie also with
+requests that another site's page makes. So a request that changes anything, and a WebSocket, must come from a page of
+this very origin, and the request must name the session's CSRF word. A session of an identity provider is renewed there
+every quarter of an hour; the refresh token for that is sealed with the cookie's text, so that the database alone can't
+ask.
 """
 
 from __future__ import annotations

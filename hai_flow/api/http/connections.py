@@ -1,10 +1,6 @@
-"""Connections: how many a server has in all and for one address, so that file descriptors are left for everything else.
-
-A connection costs a file descriptor, and the database, files and tools need some as well. So the listening sockets
-count the connections that they accept: one counts from its `accept` until its descriptor is closed. A connection beyond
-the limit is answered with 503, as long as few are being answered so at a time. Beyond that a connection is closed as
-soon as it is made: to leave it waiting would only hide that it will not be served.
-"""
+"""Bounds the connections of a server, in all and for one address, so that file descriptors are left for the database,
+files and tools. The listening sockets count each connection from its `accept` until its descriptor is closed. One
+beyond the limit gets 503; where many are refused at a time, it is closed at once."""
 
 from __future__ import annotations
 
@@ -28,8 +24,6 @@ REFUSED_AT_ONCE: Final = 32  # connections that get a 503; more are closed at on
 
 
 class ConnectionCounter:
-    """The connections of one process."""
-
     def __init__(self, most: int, most_of_a_peer: int) -> None:
         self.open = 0
         self.most = most

@@ -1,14 +1,6 @@
-"""How much this process takes on at a time. Anything beyond is refused before it is stored.
-
-A stream takes a place. Places are limited in all, and for the clients of one address, so that no client takes them all.
-Most streams only follow. They get three quarters of the places. The rest is kept for requests that do something: they
-must not be refused because others watch.
-
-An upload takes a place, too: its bytes go into the store of files as they come, so it is few of them at a time that are
-bounded, and half of these for one address.
-
-A body takes room. Its bytes are counted as they arrive, over all requests, until the request is answered.
-"""
+"""How much this process takes on at a time; anything beyond is refused before it is stored. Streams and uploads take
+places, limited in all and for each address. Streams that only follow get three quarters of them, so that acts are not
+refused because others watch. A body takes room: its bytes count as they arrive, until the request is answered."""
 
 from __future__ import annotations
 
@@ -52,7 +44,6 @@ class Admission:
 
     @classmethod
     def of(cls, settings: Settings) -> Admission:
-        """The admission with the limits of the settings."""
         return cls(
             settings.streams_max,
             settings.streams_peer_max,

@@ -121,7 +121,6 @@ def _encode(body: Mapping[str, Any]) -> bytes:
 
 
 def build_problem(rejected: Rejected) -> dict[str, Any]:
-    """The problem that a refusal is, as a value."""
     return _body(rejected.status, rejected.code, rejected.detail, rejected.findings, rejected.winner)
 
 

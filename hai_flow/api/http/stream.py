@@ -1,11 +1,8 @@
-"""Committed events as a response that stays open: with keep-alives, and an end for clients that stall.
-
-A stream begins as any response does, in the task of its request, and sends the events that the log has already. After
-that it only passes on new events, perhaps for days, so it takes the connection over from the request (`Outlet`): the
-task, the request and everything that the application kept for it are freed, and a piece goes from its ring to the
-socket in one call. That needs a server which lends its connections: ours does (`http_protocol`). Under another one, and
-with pieces that are not simply those of a run, the request's task goes on and does the same.
-"""
+"""Committed events as a response that stays open, with keep-alives, and an end for clients that stall. The events that
+the log has already are sent by the task of the request. From then on an `Outlet` owns the connection, perhaps for days:
+the task and all that it held are freed, and a piece goes from its ring to the socket in one call. That needs a server
+that lends its connections (`http_protocol`); under another one, and for pieces that are not simply those of a run, the
+task goes on."""
 
 from __future__ import annotations
 

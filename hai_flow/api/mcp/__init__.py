@@ -1,10 +1,7 @@
-"""`/mcp`: workflows as tools of the Model Context Protocol, for agents (docs/protocols/mcp.md).
-
-The route identifies its caller and reads the body within our limits, as every route does; the SDK then reads the
-message and calls the handlers of `server`. Each request stands for itself: no session is kept, so any process answers
-any request; what clients of older revisions say in their handshake is in the id of their session (`sessions`). SDK and
-handlers are loaded with the first request.
-"""
+"""`/mcp`: workflows as tools of the Model Context Protocol, for agents (docs/protocols/mcp.md). The route identifies
+the caller and reads the body; the SDK reads the message and calls the handlers of `server`. No session is kept, so any
+process answers any request; the handshake of older revisions is in the id of their session (`sessions`). SDK and
+handlers are loaded with the first request."""
 
 from __future__ import annotations
 

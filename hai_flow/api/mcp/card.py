@@ -19,7 +19,6 @@ TOOL_META: Final[dict[str, Any]] = {"ui": {"resourceUri": URI}}
 
 
 def content() -> dict[str, Any]:
-    """The card as the content of its resource."""
     text = (resources.files("hai_flow.api.mcp") / "decide.html").read_text(encoding="utf-8")
     meta = {"ui": {"csp": {"connectDomains": [], "resourceDomains": []}, "prefersBorder": True}}
     return {"uri": URI, "mimeType": MEDIA_TYPE, "text": text, "_meta": meta}

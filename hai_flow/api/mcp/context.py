@@ -37,8 +37,6 @@ def session_of(ctx: Context) -> Session | None:
 
 
 class Client(NamedTuple):
-    """The abilities of a client."""
-
     legacy: bool = False
     tasks: bool = False
     forms: bool = False

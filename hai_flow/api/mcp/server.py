@@ -106,14 +106,10 @@ INSTRUCTIONS: Final = (
 
 
 class TaskParams(types.RequestParams):
-    """The parameters of `tasks/get` and `tasks/cancel`."""
-
     task_id: str
 
 
 class UpdateParams(TaskParams):
-    """The parameters of `tasks/update`."""
-
     input_responses: dict[str, dict[str, Any]] = Field(default={})
 
 

@@ -73,6 +73,5 @@ class StateKeys:
         return self._codecs[key.id].unseal(token if key.is_first else token.partition(".")[2])
 
     def _find(self, state: str) -> StateKey | None:
-        """The key that the state names."""
         id = state.partition(".")[0]
         return next((key for key in self._keys if (key.is_first if id == "v1" else key.id == id)), None)

@@ -47,7 +47,6 @@ class ServedTool:
 
     @cached_property
     def input(self) -> dict[str, Any]:
-        """The schema of the arguments."""
         required = list(self.required)
         return {"type": "object", "properties": self.properties, "required": required, "additionalProperties": False}
 

@@ -1,10 +1,6 @@
-"""Terms: how long streams may go on, namely until their reader's credential ends.
-
-A credential expires at a set time, and may end before: its key is revoked, its browser signs out, its person is
-forgotten or gets other roles, its tenant is removed. So the credentials of all open streams are checked together, every
-`SECONDS`, with one statement, and at once when this process itself has ended one. While no stream with a credential is
-open, nothing is checked.
-"""
+"""Ends streams when their reader's credential does, which may be before its time: a key is revoked, a browser signs
+out, a person is forgotten or loses a role. The credentials of all open streams are checked together by one statement,
+every `SECONDS`, and at once when this process has ended one."""
 
 from __future__ import annotations
 

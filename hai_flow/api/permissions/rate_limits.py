@@ -1,10 +1,6 @@
-"""Rates: one caller may not try credentials, or decide, without limit.
-
-Each name (an address, a principal) has a bucket that holds the actions of one minute, and fills up again as time
-passes. Only a limited number of names is kept, those that were seen last, so many addresses can't fill the memory. A
-forgotten name has a full bucket again: the limit holds against few callers that try much, not against a crowd.
-`admission` and `connections` limit that.
-"""
+"""Rates at which one caller may try credentials, or decide. Each name (an address, a principal) has a bucket with the
+actions of a minute. Only the names seen last are kept, so many addresses can't fill the memory; crowds are limited by
+`load_shedding` and `connections`."""
 
 from __future__ import annotations
 

@@ -1,14 +1,7 @@
-"""Refusals: of wrong credentials, and of acts that a known caller may not do. How many there may be, and which are
-recorded.
-
-An address that sends many wrong credentials gets 429 instead of 401, without a word about the credential. A good
-credential is taken all the same, so that others behind the same address can't lock anybody out.
-
-A refused credential is recorded in the audit of the tenant that it was meant for, if that is known (the key is one of
-ours, or the issuer's people are of one tenant), else in that of `default`. An act that exceeds a caller's roles, or the
-limits of their credential, is recorded as theirs. For each address and tenant, or each principal, there is at most one
-record a minute, which counts the refusals since the last one; in all there are at most `RECORDS_MAX` a minute.
-"""
+"""Refused credentials and forbidden acts: how many there may be, and which are recorded. An address with many wrong
+credentials gets 429 in place of 401; a good credential still passes, so others behind the same address are not locked
+out. The audit has at most one record a minute for an address and tenant, or a principal, which counts the refusals
+since the one before."""
 
 from __future__ import annotations
 
@@ -39,8 +32,6 @@ _BEYOND: Final = frozenset(("right_missing", "credential_limited", "token.exceed
 
 
 class SignIns:
-    """The refusals of one process."""
-
     def __init__(self, settings: Settings, runtime: Runtime) -> None:
         self._runtime = runtime
         self._rate = Rate(settings.refusals_peer_max)

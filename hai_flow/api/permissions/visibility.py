@@ -1,10 +1,7 @@
-"""Sight: how much of a run a person may see. One function decides it; lists get the same rules as values for their
-queries.
-
-Everybody sees the runs that they have started, and those of the person that they act for. Operators and viewers see all
-runs of their tenant. Others see the runs of workflows whose `visibility` names them. A person that a question asks, or
-that has voted on it, sees that question with its evidence, and nothing else of the run. Pure.
-"""
+"""How much of a run a person may see, by one function; lists get the same rules as values for their queries. Pure.
+Everybody sees their own runs, and those of the person that they act for; operators and viewers all of their tenant;
+others those whose workflow's `visibility` names them. A question with its evidence is also seen by the people that it
+asks, and by its voters."""
 
 from __future__ import annotations
 

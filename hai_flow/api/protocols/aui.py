@@ -266,7 +266,6 @@ class _AuiConnection:
         await self._close(close)
 
     async def refuse(self, rejected: Rejected, close: int, code: str | None = None) -> None:
-        """Send the reason, and close."""
         await self._record(rejected)
         await self._tell("aui_error", error_code=code or rejected.code, message=rejected.detail)
         await self._close(close)

@@ -1,11 +1,6 @@
-"""A POST of a UI protocol and the run it means, decided in one place for every dialect
-(docs/design/protocols.md#one-active-run).
-
-There is no run, or the last one has ended, and the POST has an unseen user message: a new run starts. A run is active
-and the POST has new answers: they are submitted. Nothing is new: the client attaches to the run. Anything else is
-refused before the stream opens. A client's history is not evidence: only an answer to an open pending of that very
-thread counts.
-"""
+"""Decides what a POST of a UI protocol means, for every dialect (docs/design/protocols.md#one-active-run): it starts a
+run, answers the active one, or attaches to it; anything else is refused before the stream opens. A client's history is
+not evidence: only an answer to an open pending of that thread counts."""
 
 from __future__ import annotations
 

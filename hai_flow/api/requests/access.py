@@ -69,8 +69,6 @@ _RIGHTS_FOR: Final[Mapping[type[c.Command], tuple[Right, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Access(RunVisibility):
-    """The access that one request has, as its principal."""
-
     settings: Settings
     admission: Admission
     place: StreamPlace  # of the stream that answers it, if one does

@@ -1,10 +1,6 @@
-"""Lists of a tenant that lives in several cells: each cell is asked, the rows are put into one order and cut into
-pages.
-
-No list's order depends on cells, and a cursor is a place in that order. So each cell is asked for a page behind the
-same place, and no page passes over a row that only one cell has. A cell that is away is named in `missing`; its rows
-are in the pages that are asked for when it is back.
-"""
+"""Lists of a tenant that lives in several cells. No list's order depends on cells, and a cursor is a place in that
+order: each cell is asked for a page behind the same place, and no page passes over a row that only one cell has. A cell
+that is away is named in `missing`."""
 
 from __future__ import annotations
 

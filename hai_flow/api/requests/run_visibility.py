@@ -78,7 +78,6 @@ class RunVisibility(TenantScope):
     _seen: dict[UUID, _Seen] = field(default_factory=dict, kw_only=True)  # the runs that were looked for
 
     def at(self, cell: int) -> Self:
-        """The access to the given cell."""
         return self if cell == self.cell else dataclasses.replace(self, cell=cell, _seen={})
 
     @property

@@ -55,7 +55,6 @@ class TenantScope:
         return [self.at(cell) for cell in self.living.cells] if self.living.is_large else (self,)
 
     def at(self, cell: int) -> Self:
-        """The access to the given cell."""
         return self if cell == self.cell else replace(self, cell=cell)
 
     @property

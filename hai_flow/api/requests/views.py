@@ -161,7 +161,6 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
 
 
 def render_event(received: Received) -> dict[str, Json]:
-    """An event, and the runs that it started."""
     return {
         "id": received.event.id,
         "type": received.event.type,
@@ -376,7 +375,6 @@ def _render_question_then(state: RunState, id: str) -> Json:
 
 
 def render_thread(thread: ThreadSummary) -> dict[str, Json]:
-    """A thread as lists show it."""
     return render(schemas.Thread, thread, workflow=thread.workflow_name)
 
 

@@ -52,8 +52,6 @@ SECONDS: Final = 5.0  # for how long it is believed that a name has a tenant, or
 
 
 class TenantIds:
-    """The ids of tenants by name."""
-
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._known: Book[UUID | None] = Book(self._find, SECONDS)

@@ -11,8 +11,6 @@ from hai_flow.engine import commands as c
 
 
 class _StoredPrincipal(msgspec.Struct, frozen=True):
-    """The principal, but for their tenant."""
-
     who: c.Principal
     credential: str | None
     expires_at: int | None

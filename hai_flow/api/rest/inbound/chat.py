@@ -1,9 +1,8 @@
 """`/chat/{channel}`: where the platform of a chat calls, when somebody presses a button or sends a message to the app.
 
 The channel's app proves the call; the `Desk` finds out whose account it is, and decides as that person through the one
-function that decides. Whatever is refused changes nothing, is said to the person, and is on record where it is known
-who they are.
-"""
+function that decides. A refusal changes nothing. The person learns of it, and it is on record where the person is
+known."""
 
 from __future__ import annotations
 
@@ -90,7 +89,7 @@ async def receive_chat(address: str, request: Request, access: OpenAccess) -> Re
 
 
 class _Pressed(msgspec.Struct, frozen=True):
-    """A button that is good for whoever pressed it."""
+    """A button that its presser may use."""
 
     button: ButtonRow
     card: CardRow
@@ -98,8 +97,7 @@ class _Pressed(msgspec.Struct, frozen=True):
 
 
 class _Refusal(Exception):
-    """Nothing comes of the press. `theirs`: the access of the person, where it is known who they are; `subject`: the
-    question."""
+    """A press without effect. `theirs`: the access of its person, where that is known; `subject`: the question."""
 
     def __init__(
         self, text: str, theirs: Access | None = None, subject: str | None = None, *, is_copy: bool = False
@@ -111,8 +109,6 @@ class _Refusal(Exception):
 
 
 class _Desk:
-    """The desk of one call."""
-
     def __init__(
         self, access: Access, identity: Identity, chats: Chats, tenant: UUID, tenant_name: str, channel: str
     ) -> None:
@@ -221,7 +217,7 @@ class _Desk:
         return dataclasses.replace(self._access, principal=principal, living=living, asked=actor, _seen={})
 
     async def _refuse(self, text: str, theirs: Access | None, subject: str | None) -> PressOutcome:
-        """Say it, and keep it on record where it is known who they are."""
+        """Tell the person, and keep it on record where they are known."""
         log.info("chat_refused", channel=self._channel, reason=text)
         if theirs is not None:
             with contextlib.suppress(Rejected):  # the server is full, or there are too many: it stands all the same
@@ -385,7 +381,7 @@ def _list_editable(pending: PendingState) -> list[tuple[str, Json]]:
 
 
 def _read_edits(pending: PendingState, filled_in: Mapping[str, Sequence[str]]) -> dict[str, Json]:
-    """The arguments that differ from what they were."""
+    """The arguments that were changed."""
     edits: dict[str, Json] = {}
     for number, (name, value) in enumerate(_list_editable(pending)):
         text = "".join(filled_in.get(f"e{number}", ()))

@@ -36,7 +36,6 @@ class ReasonBody(Body):
 
 
 async def _view(access: Access, row: RunRow) -> dict[str, Any]:
-    """The run as it is now."""
     return await build_run_view(*await access.redact_rows([await access.run(row.id)]))
 
 
