@@ -23,7 +23,6 @@ Children: TypeAlias = Callable[[str, int | None], Child | None]
 
 
 def find_no_child(name: str, version: int | None) -> Child | None:
-    """No child is known."""
     return None
 
 

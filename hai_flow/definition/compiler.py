@@ -1,13 +1,6 @@
-"""From a document's bytes to a plan, or to every finding at once (docs/language.md).
-
-Four passes, each of which only reads the results of those before it. The *outline* reads the shape of every step and
-gives each its path, so that every id is known. The *declarations* (input, state, tools, ...) are read whole, since a
-step may name any of them. The *steps* are compiled in order, each knowing which steps are visible to it. The *lint*
-looks at steps together.
-
-Tools written as `python: pkg.mod` or `python: pkg.mod:fn` are found by import. `python: registered` means a function
-registered in code by the decorator, under the name that the call uses (`shop.refund`, or `shop` for `call: shop`).
-"""
+"""From a document's bytes to a plan, or to every finding at once (docs/language.md). Each pass reads the results of
+those before it alone: the *outline* gives each step its path; the *declarations* are read whole; the *steps* are
+compiled in order, each knowing the steps visible to it; the *lint* looks at steps together."""
 
 from __future__ import annotations
 

@@ -56,7 +56,6 @@ class StepContext(Parts):
         self._order[step.path] = order
 
     def order(self, step: plan.Step) -> int:
-        """The order of a step that was added."""
         return self._order[step.path]
 
     def sort_steps(self) -> dict[str, plan.Step]:

@@ -184,7 +184,6 @@ class Declarations(Parts):
         return JsonSchema(close_schema(compiled.raw)) if compiled else JsonSchema({})
 
     def read_state(self, value: Mapping[str, Json]) -> None:
-        """Fill `self.state`."""
         for name, raw in value.items():
             at = ("state", name)
             self._name(name, at, "variable")
@@ -253,7 +252,6 @@ class Declarations(Parts):
         return retry
 
     def read_models(self, value: Mapping[str, Json], names: Names) -> None:
-        """Fill `self.models`."""
         for name, raw in value.items():
             at = ("models", name)
             self._name(name, at, "handle")
@@ -393,7 +391,6 @@ class Declarations(Parts):
         self.reader.warning(at, "model.provider", message)
 
     def read_roles(self, value: Mapping[str, Json]) -> None:
-        """Fill `self.roles`."""
         for name, raw in value.items():
             at = ("roles", name)
             self._name(name, at, "handle")
@@ -434,7 +431,6 @@ class Declarations(Parts):
     # -- tools -----------------------------------------------------------------------------------------------------
 
     def read_tools(self, value: Mapping[str, Json], names: Names) -> None:
-        """Fill `self.tools`."""
         for name, raw in value.items():
             at = ("tools", name)
             self._name(name, at, "handle")

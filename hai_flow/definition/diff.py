@@ -119,7 +119,6 @@ class Diff(msgspec.Struct, frozen=True):
 
 
 def diff(old: Plan, new: Plan) -> Diff:
-    """The changes of `new` against `old`."""
     before, after = _steps(old), _steps(new)
     same = _match_steps(before, after)
     came_from = {path: was for was, path in same.items()}

@@ -256,7 +256,6 @@ class Parts:
         return self.template(fields[key], (*at, key), names, text=True) if key in fields else None
 
     def literal(self, value: Json) -> plan.Template:
-        """`value` itself as a template."""
         return Constant(value)
 
     def template(
@@ -370,7 +369,6 @@ def _duration_hint(text: str) -> str:
 
 
 def is_hole(text: str) -> bool:
-    """Whether `text` is exactly one hole."""
     if not text.strip().startswith("${{"):
         return False
     try:
@@ -381,7 +379,6 @@ def is_hole(text: str) -> bool:
 
 
 def texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
-    """Every text inside `value`, with its path."""
     if isinstance(value, str):
         yield at, value
     elif isinstance(value, dict):

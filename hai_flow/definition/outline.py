@@ -20,7 +20,6 @@ from hai_flow.values import Json
 
 
 def outline(reader: Reader, fields: Mapping[str, Json]) -> Outline:
-    """The steps of the document with these fields."""
     outliner = _Outliner(reader)
     result = outliner.found
     result.steps = outliner.steps(fields.get("steps", ()), ("steps",), "", ())

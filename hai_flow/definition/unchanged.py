@@ -1,10 +1,6 @@
-"""Steps that an editor has not changed are not compiled again from key to key.
-
-The compiled form of a step at the top of a document follows from its own text, from all of the document but its steps,
-from the names that its place has, from the steps that it may name, and from the answers about Python modules and child
-workflows. Where all of that is as it was in the text before, so are its steps of the plan. A step with a finding is
-compiled anew each time.
-"""
+"""Takes the steps that an editor has not changed from the plan before. A step at the top follows from its own text,
+from the document without its steps, from the names and steps visible at its place, and from the answers about Python
+modules and child workflows. One with a finding is compiled anew each time."""
 
 from __future__ import annotations
 

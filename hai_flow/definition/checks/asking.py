@@ -15,8 +15,8 @@ _REQUESTER: Final = (["requester"], "requester")
 
 
 class Asks(IntEnum):
-    """Whom a step asks, if it is performed: nobody; the requester alone, by a form or in front of a call; or people
-    that decide."""
+    """The people that a step asks, if it is performed: none; the requester alone, by a form or in front of a call; or
+    people that decide."""
 
     NOBODY = 0
     REQUESTER = 1
@@ -58,14 +58,13 @@ def report_queues(plan: Plan, reader: Reader) -> None:
 
 
 def find_policy(step: Step) -> Policy | None:
-    """The rules by which the step asks people; None: it asks nobody, or has none of its own."""
+    """The rules by which the step asks people; None: it asks no people, or has none of its own."""
     if isinstance(step.verb, Ask | Approve):
         return step.verb.policy
     return None if step.approval is None else step.approval.policy
 
 
 def walk_steps_inside(plan: Plan, path: str) -> Iterator[Step]:
-    """The step at `path`, and all steps that stand in it."""
     return (step for step in plan.steps.values() if step.path == path or is_inside(step.path, path))
 
 

@@ -156,7 +156,6 @@ def absent(path: Sequence[Segment]) -> ExpressionError:
 
 
 def spell(path: Sequence[Segment]) -> str:
-    """`path` as it is written in an expression."""
     text = str(path[0]) if path else ""
     for part in path[1:]:
         if isinstance(part, str):

@@ -3,9 +3,9 @@ rest.
 
 Beyond the library, this file does the following:
 
-* The source is parsed unchecked first, and the tree read back from its protobuf bytes (`cel_tree`), so that every name
+* The source is parsed unchecked first, and the tree read back from its protobuf bytes (`ast`), so that every name
   has a place; what is wrong with it is said in our words (`cel_messages`).
-* Each path into the data (`cel_paths`) becomes a variable of its own, of the static type of its JSON Schema. Only what
+* Each path into the data (`ast_paths`) becomes a variable of its own, of the static type of its JSON Schema. Only what
   an expression reads is converted, and none of the library's traps with dotted variables apply. The variable's name is
   padded to the length of the path, so columns in error messages stay right.
 * An integer literal beside a double is widened (`cel_widening`), and `sort_by` and `group_by` become loops that CEL

@@ -82,17 +82,14 @@ def divide(dividend: float, divisor: float) -> float:
 
 
 def add(one: float, other: float) -> float:
-    """The sum."""
     return float(one + other)
 
 
 def subtract(one: float, other: float) -> float:
-    """The difference."""
     return float(one - other)
 
 
 def multiply(one: float, other: float) -> float:
-    """The product."""
     return float(one) * float(other)
 
 

@@ -28,8 +28,6 @@ _FEW_HOLES: Final = 16  # a value with so many has a bound by that
 
 
 class _Part(Protocol):
-    """A piece of a template."""
-
     def render(self, scope: Mapping[str, Json]) -> Json: ...
 
 

@@ -1,10 +1,6 @@
-"""Which values of a workflow's runs are personal: those that its schemas mark, and all values made of those.
-
-Marks follow the expressions of the document: the values that a template reads mark the place where the template stands,
-and a step's arguments mark its output, until nothing new is marked. A search for the values themselves would miss every
-value that was changed on the way. Conditions pass no marks on: the branch that a run takes says little of a value, and
-the readers of the run may see the branch. A value of unknown origin counts as personal. Pure.
-"""
+"""Which values of a workflow's runs are personal: those that its schemas mark, and all values made of those, along the
+expressions of the document. Conditions pass no marks on: the branch that a run takes says little of a value, and
+readers of the run may see the branch. A value of unknown origin counts as personal. Pure."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""How much work it is to hold a value against a JSON Schema, before the library does it (docs/security.md).
-
-The library follows each `$ref` wherever it stands, holds the interpreter's lock meanwhile, and can't be interrupted:
-24 definitions that each name the one before twice are 16 million schemas. Two bounds together make that finite. When a
-schema is compiled its instances are counted over the graph of its references (`measure`). When a value is held against
-it, what the schema costs at each part of the value is added up (`Work.fault`). A schema may contain itself, where each
-round takes a part of the value.
-
-One unit of work is about 15 ns: one keyword at one part of a value. Pure.
-"""
+"""Bounds the work of holding a value against a JSON Schema, before the library does it (docs/security.md): it follows
+each `$ref` wherever it stands and can't be interrupted, and 24 definitions that each name the one before twice are 16
+million schemas. `measure` counts the instances of a schema when it is compiled, `Work.fault` the cost at each part of a
+value. One unit is about 15 ns: one keyword at one part. Pure."""
 
 from __future__ import annotations
 
@@ -73,8 +67,6 @@ class TooLarge(ValueError):
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A schema in the document."""
-
     path: Path
     schema: Mapping[str, Json]
     base: str

@@ -1,13 +1,7 @@
 """JSON Schema 2020-12, compiled once, with every reference out of the document denied (docs/language.md#the-document).
-
-jsonschema-rs would fetch remote references and read `file:` ones; here one of these is a finding, and a retriever
-that always refuses stands behind it. Formats are asserted, not only annotated.
-
-Every door takes its schemas from here, so their work is bounded here: of a schema when it is compiled, of a value when
-it is held against one (`schema_work`), and of the words about a value that does not fit, which the library makes all at
-once. A `pattern` with a lookaround or a backreference may take a time that grows with the square of the text, so the
-texts that are valid by such a schema are bounded once more (`LOOKING_CHARS_MAX`).
-"""
+Formats are asserted. Work is bounded here for all callers: that of a schema, of a value (`schema_work`), and of the
+words about a value that does not fit. A `pattern` with a lookaround or a backreference may take the square of the
+text's length, so such texts are bounded once more (`LOOKING_CHARS_MAX`)."""
 
 from __future__ import annotations
 

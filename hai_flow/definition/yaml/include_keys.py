@@ -1,11 +1,7 @@
-"""`use`: tools, models and roles that several workflows share, in files of their own; and the documents of services.
-
-A published workflow holds the files that it uses: the workflow's document, and behind it, after `---`, the documents
-that its `use` names, in that order, and then those that the `openapi` of its tools and of theirs name. So its sha256
-covers them, and it is complete without any file. The files are brought together by the module that reads files
-(`hai_flow/shared.py`); this module only joins and splits them. In the place of a file that could not be read stands a
-sentence that says why, and it becomes a finding like any other.
-"""
+"""`use`: tools, models and roles that several workflows share, in files of their own. A published workflow holds them:
+its document, and behind it, after `---`, the documents that its `use` names and the services that tools describe with
+`openapi`. So one sha256 covers all of them. A file that could not be read is a sentence in its place, which becomes a
+finding."""
 
 from __future__ import annotations
 

@@ -87,7 +87,6 @@ class Shape:
         )
 
     def without(self, word: str) -> Shape:
-        """The mapping without the key `word`."""
         return dataclasses.replace(self, keys=tuple(key for key in self.keys if key.name != word))
 
 

@@ -123,7 +123,6 @@ class Reader:
         self._spoilt = {finding.line for finding in document.findings if finding.code == "yaml.unseen"}
 
     def error(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
-        """An error at the value at `path`, or at its key."""
         self._add("error", self.document.position(path, key=key), code, message)
 
     def warning(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
@@ -434,7 +433,6 @@ _EXAMPLES: Final = {
 
 
 def _suggest_example(shape: Shape, key: str) -> str:
-    """An example of `key`, which is missing in `shape`."""
     if key == "hai":  # each kind of document has its own
         (kind,) = next(each.type.values for each in shape.keys if each.name == key)
         return f"`hai: {kind}`"

@@ -1,10 +1,6 @@
-"""How YAML is kept from reading the inside of holes.
-
-YAML takes `: ` in an unquoted text for a mapping, ` #` for a comment, and braces and commas in flow style for its own.
-`yes: ${{ a ? b : c }}` is meant as a hole. So before YAML reads a text, these characters inside of holes are replaced
-by others that mean nothing to it, one for one, which keeps every line and column; the values that come out are
-translated back. Inside quotes and blocks YAML leaves all of them as they are, and so nothing changes.
-"""
+"""Keeps YAML from reading the inside of holes, as in `yes: ${{ a ? b : c }}`. Before YAML reads an unquoted text, the
+characters that mean something to it are replaced one for one, which keeps every line and column; the values that come
+out are translated back."""
 
 from __future__ import annotations
 
