@@ -1,15 +1,7 @@
-"""Canaries: seeded questions that have to be refused. Each looks like the question of a real step, and nothing stands
-behind it.
-
-A canary is a run of a workflow that is written here, out of a question that was asked before: its one step has the
-same path, the same rules and the same tool in words, but the tool is `hai_flow.steps.built_in.nothing`, which performs
-nothing. So whatever comes of the question, there is nothing that could begin. The arguments and the texts are given
-anew, for those of the real question may be personal.
-
-The path is no disguise, but the step's own: each pair of brackets is a `for_each` over one item of that key, and what
-stands between them is an id, which in this workflow alone may be any part of a path. So whatever shows a path, an
-event, a row or a card, shows the right one.
-"""
+"""Canaries: seeded questions that have to be refused. A canary is a run of a workflow made of a question that was asked
+before: one step with its path and rules, whose tool (`hai_flow.steps.built_in.nothing`) performs nothing, with
+arguments and texts given anew, since the real ones may be personal. The path is the step's own: a pair of brackets is a
+`for_each` over one item, and ids of this workflow alone may be any part of a path."""
 
 from __future__ import annotations
 

@@ -1,22 +1,10 @@
 """The consequences of a command: the whole policy of a run, as a pure function.
 
-    decide(plan, state, command, now) -> Decision      or raises Rejected: nothing happened
-
-How it works. Every consequence that does not *start* anything is drawn at once: the end of a step ends its list, which
-ends its parent, and so on up to the document. Steps that may start next are only noted, in `ready`; `going_on` takes it
-up while the run is running and the decision is within its bounds (docs/design/engine.md#bounds). So a pause, a bound
-and a crash all look the same: something is ready and somebody has to go on.
-
-Time comes before commands. Whatever is due by itself at `now` is decided first, as of the instant at which it was due:
-so it makes no difference how late a timer fires, or whether it does. An end of this kind was in time; a step that
-begins because of it begins now, for it could not be seen before (docs/decisions/0018).
-
-`now` is in milliseconds since 1970, a lower bound of the database's clock. Never read streamed text here
-(docs/design/store.md#decisions-and-chunks).
-
-`rules` has a function for each command, `passing_time` decides timers, and `going_on` starts the steps that are ready
-afterwards. Further: how a step begins (`starting_steps`), how things end (`endings`), people (`pendings`), where a
-failed run goes on (`retry`), and the decision in the making (`draft`).
+Everything that does not *start* anything is drawn at once, up to the end of the document; steps that may start next are
+noted in `ready`, which `go_on` takes up within the bounds of a decision (docs/design/engine.md#bounds). So a pause, a
+bound and a crash leave the same state. Before the command, all that is due at `now` is decided as of the instant at
+which it was due, so it makes no difference how late a timer fires (docs/decisions/0018). `now` is in ms since 1970, a
+lower bound of the database's clock. Streamed text is never read here (docs/design/store.md#decisions-and-chunks).
 """
 
 from __future__ import annotations

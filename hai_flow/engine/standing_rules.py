@@ -1,10 +1,7 @@
 """Standing rules: decisions that people have given ahead, for calls of a tool whose arguments meet conditions
-(docs/approvals.md#standing-rules, docs/decisions).
-
-Pure. Which rule applies is chosen by `choose`, from all that are in force for the tool; `find_obstacle` says again, in
-the deciding commit, why one does not apply. An `allow` casts the votes of the people who have approved it, so it counts
-for no more of them than would have voted; a `never` decides alone. In doubt no rule applies, and people are asked.
-"""
+(docs/approvals.md#standing-rules). Pure. `choose` takes the rule that applies, and `find_obstacle` says again in the
+deciding commit why one does not. An `allow` casts the votes of those who approved it; a `never` decides alone. In doubt
+no rule applies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The block verbs, one module each: how they begin, take an end inside them, resume and migrate.
 
 A module names its verb and its rules as `BLOCKS`; the modules of this package are found by themselves. So a new block
-is one file here. The rules that all blocks share are elsewhere: `completing`, `failing`, `undoing`, `cutting`.
+is one file here. The rules that all blocks share are in `completion`.
 """
 
 from __future__ import annotations
@@ -21,5 +21,4 @@ for _module in iter_modules(__path__):
 
 
 def block_of(step: Step) -> Block:
-    """The rules of the block `step`."""
     return BLOCKS[type(step.verb)]

@@ -32,7 +32,6 @@ from hai_flow.engine.steps.tool_calls import close_message, finish_written
 
 
 def end(draft: Draft, due: End) -> Consequence | None:
-    """The rule of `End`."""
     step, ending = due.step, due.ending
     undone = ending.outcome not in ("finished", "next", "left")  # a `return` and a won race undo nothing
     cut(draft, step.path, ending.reason, around=() if due.of is None else (due.of.path,), undone=undone)
@@ -50,7 +49,6 @@ def end(draft: Draft, due: End) -> Consequence | None:
 
 
 def settle(draft: Draft, due: Settle) -> Consequence | None:
-    """The rule of `Settle`."""
     step = due.step
     step_state = draft.state.steps.get(step.path)
     ending = None if step_state is None else step_state.ending

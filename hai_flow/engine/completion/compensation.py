@@ -40,7 +40,6 @@ def undo_failed(draft: Draft, owner: Step) -> Consequence | None:
 
 
 def end_undo(draft: Draft, due: UndoOver) -> Consequence | None:
-    """The rule of `UndoOver`."""
     scope = find_undoing_scope(draft, due.owner)
     if scope is None or is_left_to_the_stop(draft, scope.path):
         return None

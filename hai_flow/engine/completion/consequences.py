@@ -1,4 +1,4 @@
-"""Consequences as data: each rule draws one consequence and names the next. The loop is in `endings`.
+"""Consequences as data: each rule draws one consequence and names the next. The loop is in `loop`.
 
 A consequence may concern the step itself (its `finally` begins), or the step around it (its list goes on, a branch has
 ended). A rule names it and returns; none calls another one's rule. So a chain of ends is no deeper than the loop that

@@ -29,7 +29,6 @@ from hai_flow.engine.steps.tool_calls import close_message
 
 
 def fail(draft: Draft, due: FailStep) -> Consequence | None:
-    """The rule of `FailStep`."""
     step, error = due.step, due.error
     close_message(draft, step.path, aborted=True)
     leave_task(draft, step, error.code)
@@ -48,7 +47,6 @@ def fail(draft: Draft, due: FailStep) -> Consequence | None:
 
 
 def handle(draft: Draft, due: Handle) -> Consequence | None:
-    """The rule of `Handle`."""
     step = due.step
     handler, first = _next_handler(step, due.error, draft.state.steps[step.path])
     if handler is None:
@@ -68,7 +66,6 @@ def _next_handler(step: Step, error: e.Error, known: StepState | None) -> tuple[
 
 
 def propagate(draft: Draft, due: Raise) -> Consequence | None:
-    """The rule of `Raise`."""
     step, error = due.step, due.error
     if step.path == "":
         if draft.state.undo_failed and error.code != UNDO_FAILED:

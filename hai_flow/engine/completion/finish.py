@@ -34,7 +34,6 @@ from hai_flow.engine.state.state import Ending
 
 
 def finish(draft: Draft, due: FinishStep) -> Consequence | None:
-    """The rule of `FinishStep`."""
     step = due.step
     if step.path == "":
         return finish_document(draft, due.output)
@@ -66,7 +65,6 @@ def finish(draft: Draft, due: FinishStep) -> Consequence | None:
 
 
 def skip(draft: Draft, due: SkipStep) -> Consequence | None:
-    """The rule of `SkipStep`."""
     ready, last = behind(draft, due.step)
     draft.emit(e.StepSkipped, path=due.step.path, ready=ready)
     return None if last is None else ListDone(last)
@@ -110,7 +108,6 @@ def _find_first_not_done(draft: Draft, path: str | None) -> str | None:
 
 
 def list_done(draft: Draft, due: ListDone) -> Consequence | None:
-    """The rule of `ListDone`."""
     owner, body = draft.step(due.last.parent), due.last.body
     if is_ending(draft, owner.path):
         return Settle(owner)
@@ -152,12 +149,10 @@ def finish_finally(draft: Draft, owner: Step) -> Consequence | None:
 
 
 def iteration_done(draft: Draft, due: IterationDone) -> Consequence | None:
-    """The rule of `IterationDone`."""
     loop = draft.step(due.iteration.parent)
     return block_of(loop).iteration_done(draft, loop, due.iteration, due.output)
 
 
 def loop_left(draft: Draft, due: LeaveLoop) -> Consequence | None:
-    """The rule of `LeaveLoop`."""
     loop = draft.step(due.iteration.parent)
     return block_of(loop).loop_left(draft, loop, due.iteration)

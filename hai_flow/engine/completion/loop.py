@@ -1,11 +1,7 @@
-"""The loop that draws consequences, and the ways into it: a step finishes, fails, or is to end.
-
-Every consequence of an end is drawn at once. Not here: beginning anything; steps that may begin next are only noted, in
-`ready`. The rules: `completing`, `failing`, `undoing`, `cutting` (of steps that are ended before their time),
-`document`, and a module for each block verb in `blocks`. Wherever something has to run first (a `finally`, an `undo`),
-the chain of consequences ends, and the state says why the step waits: `handler` is the list that goes on, `ending`
-is how it will end once nothing is open inside it.
-"""
+"""The loop that draws consequences, and the ways into it: a step finishes, fails, or is to end. Every consequence of an
+end is drawn at once, and nothing begins here: steps that may begin next are noted in `ready`. Where something has to
+run first (a `finally`, an `undo`), the chain ends and the state says why the step waits: `handler` is the list that
+goes on, `ending` how the step ends once nothing is open inside it."""
 
 from __future__ import annotations
 
@@ -34,7 +30,6 @@ def conclude(draft: Draft) -> None:
 
 
 def finish(draft: Draft, step: Step, output: Json, approval: Json = None, notes: tuple[str, ...] = ()) -> None:
-    """The step has done its work."""
     draw(draft, consequences.FinishStep(step, output, approval, notes))
 
 

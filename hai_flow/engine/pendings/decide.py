@@ -155,7 +155,6 @@ RULE: Final = "rule"
 
 
 def decide_by(draft: Draft, step: Step, pending: PendingState, decision: str, vote: e.VoteCast) -> None:
-    """`vote` has decided."""
     rules = derive_rules(pending)
     turned = decision == votes.REJECT and vote.decision != votes.REJECT
     form_values = values_given(rules, pending) if decision == votes.APPROVE else None if turned else vote.values

@@ -1,24 +1,9 @@
-"""Passing a question by other means than an answer: what people decide is passed by those alone who may decide it.
-
-A skip, a retry, a fork, a rerun and a migration could each lead around a question, or back in front of one that was
-answered with no. One rule holds for all of them, and for every kind of question:
-
-* A question is skipped by a person whose approval would decide it: one that its rules let decide, with whom its quorum
-  is met, and never after a no.
-* Behind a no it is asked anew by a person that its rules let decide; so never by the requester or the people behind the
-  run, where these may not decide.
-* A run that has failed behind an approval goes on by nobody's command once a fork of it, or a run that it was forked
-  from, has acted on that approval.
-* A step whose result decides whether people are asked, or whom, is not skipped by the requester or the people behind
-  the run: that is an answer to the question before it.
-* The input and the variables that decide whether people are asked, or whom, are not edited in a fork by the requester
-  or the people behind the run.
-* A version that asks fewer people, or others, or less often, or behind what it is asked about here, is not moved to by
-  the requester or the people behind the run.
-
-What only the requester is asked is no decision of others: an operator may pass it by, but gives no answer in their
-place. Questions of the machinery (did it happen? what does the tool want?) ask operators anyhow. The cells of it all
-are in docs/passing.md, and each is tried.
+"""Passing a question by other means than an answer: a skip, a retry, a fork, a rerun or a migration could lead around
+it, or back in front of one that was answered with no. So what people decide is passed by those alone who may decide it;
+never by the requester or the people behind the run where these may not, and never after a no. A run that failed behind
+an approval goes on by nobody's command once a fork has acted on it. The same holds for steps, input and variables that
+decide whether people are asked, or whom. An operator may pass what only the requester is asked. docs/passing.md has
+every case, and each is tried.
 """
 
 from __future__ import annotations

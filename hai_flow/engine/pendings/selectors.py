@@ -98,7 +98,6 @@ def voting_person(principal: Principal) -> Principal:
 
 
 def name_holdings(roles: Iterable[str], groups: Iterable[str]) -> tuple[str, ...]:
-    """The roles and groups as selectors."""
     return (*(f"role:{each}" for each in roles), *(f"group:{each}" for each in groups))
 
 

@@ -1,18 +1,9 @@
-"""A fork: a run that begins as another one was at one of its events.
-
-Its log begins with that run's events, as if they were its own: pendings and tool calls are called by the fork's ids,
-and whatever finished there is finished here, never done again. Then comes `forked`, and with it everything that could
-not be taken over:
-
-* votes that were cast on open questions, and digests: people gave them to another run;
-* clocks, which have as long to go as they had there;
-* children, which are started anew, and subscriptions.
-
-A run is forked where it is at rest: nothing is in flight there, so nothing is in doubt, and all that followed from what
-had happened was drawn. So it is where a commit ended, and, within a commit, in front of each step that began. People
-approve a call for one run: a run is not forked where a call was approved and had yet to be performed (again); nor
-behind an `approve`, but where a turn ended, nothing is edited and no run has acted on the approval from there on
-(docs/decisions/0064).
+"""A fork: a run that begins as another one was at one of its events (docs/decisions/0064). Its log begins with that
+run's events, with pendings and tool calls under ids of its own; then comes `forked`. Votes on open questions and
+digests stay behind, since people gave them to another run; clocks have as long to go as they had there; children are
+started anew. A run is forked where nothing is in flight and everything that followed was drawn: at the end of a commit,
+or in front of a step that began; not between a call's approval and its performance, nor behind an `approve`, but at the
+end of a turn where nothing is edited and no run has acted on the approval.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Whether a run may go on with another version of its workflow, and its changes if it does.
-
-A run moves as it stands: nothing that is done is done again, nothing that is open is asked again. So every step that it
-knows must be there in the new version, under its old path or one that it is given, in the same place of the same blocks
-and with the same verb; and whatever was shown to people must be as the new version would show it
-(docs/language.md#people). Where in doubt the answer is no: an operator can stop the run and start another one.
-
-Values that were fixed at an opening stay so: a pending's rules (its `veto` too) and deadline, a loop's items, the
-arguments of an effect that has begun. What takes a question back (`withdraw_when`) is what the new version says.
+"""Whether a run may go on with another version of its workflow, and its changes if it does. Every step that it knows
+must be there under its path, or one that it is given, in the same blocks and with the same verb, and whatever people
+were shown must be as the new version shows it (docs/language.md#people). Where in doubt the answer is no. Values that
+were fixed at an opening stay: rules and deadline of a pending, a loop's items, arguments in flight. `withdraw_when` is
+the new version's.
 """
 
 from __future__ import annotations
@@ -200,7 +196,6 @@ def _find_value_obstacles(new: Plan, input: Json, state: Json) -> Iterator[Obsta
 
 
 def _paths(old: Plan, new: Plan, mapping: Mapping[str, str]) -> tuple[dict[str, str], list[Obstacle]]:
-    """The mapping as paths of the plans."""
     paths: dict[str, str] = {}
     unknown: list[Obstacle] = []
     for was, now in mapping.items():

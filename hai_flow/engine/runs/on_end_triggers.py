@@ -1,11 +1,6 @@
-"""Runs that start at the end of a run: `run` triggers of other workflows.
-
-The engine does not know whether any trigger waits for an end; the committer does, and adds this message to the commit.
-So each end is delivered at least once, under an id of its own, from which the id of the run that it starts is made.
-
-A run knows how many of these ends stand in a row before it (`Origin.depth`), and nothing is started behind `CHAIN_MAX`
-of them: a circle that publishing could not see comes to rest. One that leads over a request or an event does not: a run
-that is started from outside begins at zero.
+"""Runs that start at the end of a run: `run` triggers of other workflows. The committer adds this message to the commit
+if a trigger waits for it, so each end is delivered at least once, under an id from which the started run's id is made.
+`Origin.depth` counts the ends in a row before a run; nothing is started behind `CHAIN_MAX`, so a circle comes to rest.
 """
 
 from __future__ import annotations
@@ -60,7 +55,6 @@ def has_ended(decision: Decision) -> bool:
 
 
 def end_message(state: RunState) -> Message:
-    """The message of a run that has just ended."""
     end = RunEnd(
         run_id=state.run_id,
         thread_id=state.thread_id,
@@ -79,7 +73,6 @@ def end_message(state: RunState) -> Message:
 
 
 def _error(state: RunState) -> Json:
-    """The error, as expressions see it."""
     if state.error is None:
         return None
     error: Json = msgspec.to_builtins(state.error)

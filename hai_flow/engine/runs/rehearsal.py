@@ -1,15 +1,7 @@
-"""Decides a recorded run again under another plan: its inputs, people's answers and the results of its effects, in the
-order in which they came, with nothing performed.
-
-`Recording` reads them off the run's log. `RunRehearsal` gives each to the new plan as soon as something waits for it:
-an answer when its question is open, a result when its effect has begun with the same arguments. As long as the run goes
-the recorded way all of it comes at the recorded times. Behind the first difference answers and results take as long as
-they took: a question that opens three days earlier is answered three days earlier. Whatever comes too early is kept;
-whatever nothing waits for is left over.
-
-`Trace` notes what a reader calls the path of a run: steps as they begin and end, and the questions with what people
-are shown of them. Words of messages, times and versions are no part of it.
-"""
+"""Decides a recorded run again under another plan, with nothing performed. `Recording` reads inputs, answers and
+results off the log; `RunRehearsal` gives each to the new plan as soon as something waits for it, at the recorded times
+as long as the run goes the recorded way; behind the first difference they take as long as they took. `Trace` notes the
+path of a run: steps, and the questions as people are shown them."""
 
 from __future__ import annotations
 
@@ -65,8 +57,6 @@ class Asking(NamedTuple):
 
 
 class Trace:
-    """The path of a run."""
-
     def __init__(self) -> None:
         self.marks: list[TraceMark] = []
         self.questions: list[Asking] = []

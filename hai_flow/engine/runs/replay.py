@@ -1,13 +1,6 @@
-"""Checks a log: each command is made again from the log's events, decided again, and must give the same events.
-
-Results, arguments, times and ids are recorded, never recomputed. So most commands can be read off the events that they
-led to: the person that paused, the output of an attempt, the votes. `decide_again` makes such a command, decides it on
-the state before, and compares. A command that no event holds in full (the words of a refused answer's form, the news of
-a child for a parent that did not listen) can't be decided again; the result says so, and proves nothing.
-
-A release may decide otherwise than the one that wrote a log, on purpose. Then the log is right: its events have
-happened.
-"""
+"""Checks a log: each command is made again from the events that it led to, decided again on the state before, and must
+give the same events. A command that no event holds in full can't be decided again; the result says so, and proves
+nothing. A later release may decide otherwise on purpose; then the log is right."""
 
 from __future__ import annotations
 

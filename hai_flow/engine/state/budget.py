@@ -1,14 +1,7 @@
-"""The tokens and the money of a run (`limits`): estimated before a model is asked, counted afterwards.
-
-The cost of an answer is known when it is there. Until then every open attempt counts with an estimate, so that models
-which are asked at the same time do not each find the same room. An attempt that never reports (its process is gone, or
-it was cut off) is charged for the request and for the text that it had streamed.
-
-A child run has an allowance: its share of the tokens, the money and the calls of tools that its parent had left when it
-started. The share is reserved until the parent hears of the child's end, with the true numbers. Shares are even among
-all that is open or ready in the parent and has nothing reserved yet: a child that is alone gets all. Its own children
-get shares of its allowance.
-"""
+"""The tokens and the money of a run (`limits`). An open attempt counts with an estimate until its cost is known, so
+that models asked at the same time do not each find the same room; one that never reports is charged for its request and
+for what it streamed. A child run's allowance is its even share of what its parent has left, reserved until the parent
+hears of its end with the true numbers."""
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
-"""The people behind a run beside its requester: those that caused it.
-
-A run that an event, a schedule or the end of another run has started belongs to the system, and a fork to the person
-that forked. So whoever caused it stands beside the requester, and is one wherever requesters may not decide: the sender
-of the event, the person that let the schedule run, the requester of the run that ended, with everybody behind that one;
-the requesters of the runs that a fork goes back to; and the senders of the signals that the run, or one below it, has
-taken.
-"""
+"""The people behind a run beside its requester: the sender of the event, the person that let the schedule run,
+everybody behind the run whose end started it, the requesters of the runs that a fork goes back to, and the senders of
+the signals that it, or a run below it, has taken. They may not decide wherever requesters may not."""
 
 from __future__ import annotations
 

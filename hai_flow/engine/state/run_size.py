@@ -1,11 +1,6 @@
-"""The size of one run: how much it waits for at once, and how long its log gets.
-
-Too many waits fail the step that would be one more. A log that is full fails the run: open steps are cut off, finished
-ones undone, every begun `finally` runs, and no `catch` takes it, for it could only make the log longer. Cleaning
-up has a quarter more; behind that all is cut off. So a run of any kind ends. It says so in a warning before.
-
-The bounds are this process's: a log holds the decisions made by them, so its fold depends on none.
-"""
+"""The size of one run: how much it waits for at once, and how long its log gets. Too many waits fail the step that
+would be one more. A full log fails the run, which no `catch` takes; cleaning up has a quarter more, and behind that all
+is cut off. The bounds are this process's: a log holds the decisions made by them, so its fold depends on none."""
 
 from __future__ import annotations
 

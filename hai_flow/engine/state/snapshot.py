@@ -33,7 +33,6 @@ _decoder = msgspec.json.Decoder(RunState, dec_hook=_read)
 
 
 def encode_state(state: RunState) -> bytes:
-    """The state as a snapshot stores it."""
     return _encoder.encode(state)
 
 

@@ -1,10 +1,6 @@
-"""Where a run stands in a trace: pure, so that every process can compute it for every run.
-
-A run keeps the trace context with which it was started (`traceparent` of W3C). All spans below it have ids that are
-computed from it and from the events: a turn, a step as far as a turn has it, an attempt. The first turn belongs to the
-trace of the caller that started the run. Each later one is a trace of its own, linked to the turn before, because days
-may lie between them, and a trace that is open for days can't be shown.
-"""
+"""Where a run stands in a trace, computed by every process alike. Ids of spans come from the trace context that the run
+was started with and from its events. The first turn belongs to the caller's trace. Each later one is a trace of its
+own, linked to the turn before: days may lie between them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""The conversation of an agent with its model, read from the state of its run. Emits no events.
-
-The output of an answer's attempt is a summary in place of an answer, `{summary, through}`, where the conversation had
-grown too long: the next request has the summary instead of the iterations before `through`. Else it is `{text, calls:
-[{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?, read?}`: `name` as in `agent.tools`,
-`args` their JSON text (of a call with a `fault`: the text that the model wrote), `effect` its class, `parts`
-the files in the answer, `by` the only provider that understands `opaque`, `output` the object that a last answer is,
-`read` the tokens of the question as the provider has counted them. Nothing else is kept: the results of its calls are
-those of their steps, and the conversation is put together of both whenever the model is asked.
+"""The conversation of an agent with its model, read from the state of its run. Emits no events. The output of an
+answer's attempt is `{text, calls: [{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?,
+read?}`, where `by` is the only provider that understands `opaque`, and `read` the tokens of the question; or, where the
+conversation had grown too long, `{summary, through}`, in place of the iterations before `through`. Results of calls are
+those of their steps.
 """
 
 from __future__ import annotations
@@ -293,7 +289,6 @@ def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepSta
 
 
 def _result(call: Mapping[str, Json], known: StepState | None) -> str:
-    """The result of a call, as text for the model."""
     if known is None or known.outcome is None or known.outcome == "stopped":
         return _json({"error": "The call was cut off; nobody knows whether it has happened."})
     changed = ""

@@ -1,12 +1,7 @@
 """Skipping a step: a person with the right to control runs lets the flow go on behind it, with an output in place of
-its own.
-
-A step can be skipped that waits, is about to begin (again), or has failed a run. An attempt in flight can't be skipped,
-for it may happen anyhow; nor can a block that has begun (its steps can), nor a step that cleans up. What people decide
-is skipped by those alone who may decide it (`pendings/passing`). A skipped step performs nothing more and is never
-undone. An open question of it becomes void. An `approve` is skipped without an output, which could claim an approval
-that was never given.
-"""
+its own. A step can be skipped that waits, is about to begin (again), or has failed a run; not an attempt in flight,
+which may happen anyhow, nor a block that has begun, nor a step that cleans up. An `approve` is skipped without an
+output, which could claim an approval that was never given."""
 
 from __future__ import annotations
 

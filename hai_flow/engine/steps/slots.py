@@ -1,11 +1,7 @@
-"""`concurrency`: a run that waits until a slot of its key is free (docs/design/store.md#slots).
-
-The engine counts no slots. A run that must wait says so in the outbox, a run that ends says that its slot is free;
-delivery keeps the queue, takes slots for the runs that wait longest and admits them. A paused run holds its slot, and a
-paused run in the queue is passed over.
-
-In the same way a run whose workflow lets messages wait (`on_message: enqueue`) says at its end that its thread is free.
-"""
+"""`concurrency`: a run that waits until a slot of its key is free (docs/design/store.md#slots). The engine counts no
+slots: a run that must wait says so in the outbox, as does one that ends, and delivery keeps the queue. A paused run
+holds its slot; one in the queue is passed over. A workflow with `on_message: enqueue` says in the same way that its
+thread is free."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""What people approved has to be so yet when the effect begins: `still`, and the tool as it was when they were asked.
-
-People's yes may be a night old: a queue, a pause or a freeze lies between it and the effect. So whoever performs the
-effect looks first, in the attempt that begins (`find_gate_to_check`), and reports what it has found (`GateChecked`)
-where the effect must not begin: people are asked anew, with the difference as evidence, and their yes before is spent.
-Nothing of that look is kept for another attempt. Where a tool says what people are to be shown, an attempt asks it
-before them, too (`needs_reading`): it performs nothing.
-
-The condition is the author's. So a second yes does not overrule it, and after a few questions the step fails.
-"""
+"""Looks whether what people approved is still so when the effect begins: `still`, and the tool as it was when they were
+asked. A queue, a pause or a freeze may lie between. The attempt that begins looks first (`find_gate_to_check`) and
+reports a difference as `GateChecked`: people are asked anew, with it as evidence, and their yes before is spent.
+Nothing of that look is kept; after a few questions the step fails."""
 
 from __future__ import annotations
 

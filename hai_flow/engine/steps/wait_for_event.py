@@ -1,16 +1,8 @@
-"""`wait_for`: a step that waits for events from outside; and requests that wait for a callback, which is one, too.
-
-The engine never looks for signals. A step that begins to wait says so in the outbox ("subscribe"); delivery offers the
-run the signals stored before, and later signals are offered as they come (docs/design/store.md#signals). An offer is
-the command Signal: it may come twice, too late, or not fit, and then nothing happens. A run takes one signal once.
-
-A run does not remember for ever by id which signals it has taken: a loop may take a signal each second. Signals of a
-type have places, in the order in which they became visible, and an offer says how far the run has been offered all
-(`Offered`). Up to there it has taken each that it does not know as left (`Heard`); ids are kept of those beyond. A
-signal that is left, a later step may take; so the place is not moved on past more of them than `LEFT_MAX`.
-
-Signals that come while the run is paused are taken at once, as people's votes are: they are in time, whatever happens
-to the deadline meanwhile. Their consequences wait for Resume.
+"""`wait_for`, and requests that wait for a callback. The engine never looks for signals: a waiting step says
+"subscribe" in the outbox, and delivery offers stored and later signals as the command Signal, which may come twice, too
+late, or not fit (docs/design/store.md#signals). Which signals a run has taken is known by places, not by ids for ever:
+up to the place in `Heard` it has taken each that is not left, for a later step. While a run is paused, signals are
+taken and their consequences wait.
 """
 
 from __future__ import annotations
