@@ -1,13 +1,7 @@
-"""The cells of one process: a runtime for each, over its own schema, and which of them a request is for.
-
-Everything of a tenant lives in its cells, with all rooms of the runtime over each; so nothing below knows of cells, and
-a deployment with one cell pays nothing. Home has the things that exist once: the process's tools and connections to
-servers, and of the database the tenants (with the cells that each lives in), their credentials, and the services that
-look after these.
-
-A cell that is away, refused or silent, is one for which this process answers 503 at once. The others go on: no task and
-no connection is shared between two cells. It comes back by itself.
-"""
+"""The cells of one process: a runtime for each, over its own schema, and which of them a request is for. Everything of
+a tenant lives in its cells, so nothing below knows of cells. Home has the things that exist once: tools, connections to
+servers, tenants and their credentials. No task and no connection is shared between two cells; one that is away is
+answered with 503, and comes back by itself."""
 
 from __future__ import annotations
 

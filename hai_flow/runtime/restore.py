@@ -1,10 +1,7 @@
-"""After a restore to an earlier time: which runs may repeat effects, and how a person goes on.
-
-Effects that were performed after the moment of the backup have happened, but the runs do not know of them. So every run
-that has not ended may repeat its next effects: it is *held for review*, paused, with the names of the steps that are
-not declared safe to repeat. Runs all of whose effects are safe go on. Safe are calls that only read, a GET, an answer
-of a model, and a step with an `idempotency_key` of its own, by which the service recognises a repetition.
-"""
+"""After a restore to an earlier time: which runs may repeat effects, and how a person goes on. Effects performed after
+the backup have happened, but the runs do not know of them. So a run that has not ended is *held for review* (paused)
+with the names of its steps that are not safe to repeat. Safe are calls that only read, a GET, an answer of a model, and
+a step with an `idempotency_key` of its own."""
 
 from __future__ import annotations
 

@@ -1,14 +1,5 @@
-"""The imperative shell: the only place where engine, store and steps meet.
-
-`starts` is the door through which a run starts, `committer` decides and commits, `worker` performs, `sweeper` claims
-runs that are due or lost, `delivery` brings the messages of runs, and signals, `slots` lets runs of one concurrency key
-wait for each other, `branches` goes on with a thread from an earlier turn, `triggers` starts runs by schedules, events
-and the ends of other runs, `webhooks` by requests of other systems, `fanout` shows commits to followers, `threads`
-hands the followers of a thread on to its next run, `service` is the contract of everything that starts and stops;
-`continuity` watches whether the database has gone back in time, `restoring` looks after one that has; `catalog` turns
-stored workflows into plans; `files` takes files in and gives them out, whose bytes are among the `contents` of
-PostgreSQL or of another store; `world` makes the runners of effects.
-"""
+"""The imperative shell: the only place where engine, store and steps meet. Makes and starts every service of a process;
+the attributes of `Runtime` say which."""
 
 from __future__ import annotations
 

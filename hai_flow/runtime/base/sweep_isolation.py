@@ -1,9 +1,6 @@
-"""One bad neighbour harms nobody: the rows of a sweep are dealt with apart from each other.
-
-A sweep goes through rows of all tenants by itself: because they are due, or were left behind. A row that can't be dealt
-with (a newer release wrote it, a value that nobody expected) is put off, ever longer; the ones behind it have theirs.
-It is logged once, with its name and the reason, counted, and tried again. Whoever writes a sweep names it in `Sweep`:
-`tests/runtime/test_rows.py` puts a bad row in front of a good one in each of them.
+"""Deals with the rows of a sweep apart from each other. A row that can't be dealt with (a newer release wrote it, a
+value that nobody expected) is logged once, counted and put off, ever longer; the ones behind it have theirs. Whoever
+writes a sweep names it in `Sweep`: `tests/runtime/test_rows.py` puts a bad row in front of a good one in each of them.
 """
 
 from __future__ import annotations

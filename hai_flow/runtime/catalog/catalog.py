@@ -595,7 +595,6 @@ class Catalog:
         return faults
 
     def runs_of(self, plan: Plan) -> tuple[Run, ...]:
-        """The `run` steps of the plan."""
         runs = self._runs.get(plan.sha256)
         if runs is None:
             if len(self._runs) >= PLANS_MAX:

@@ -1,10 +1,6 @@
-"""Documents are compiled beside the loop: what authors wrote may take seconds, and others are served meanwhile.
-
-There are two threads. One makes the plans of what is published and of what runs begin with; the other checks, formats
-and draws documents that are stored nowhere, so whoever asks for many checks holds up other checks alone. Each deals
-with one document at a time: more would only take turns for the interpreter's lock, and leave the loop fewer of them.
-Tenants come to each in turns (`beside_loop`).
-"""
+"""Compiles documents beside the loop, in two threads: one for plans that are published or that runs begin with,
+the other for checks, formatting and pictures of documents that are stored nowhere, so that many checks hold up other
+checks alone. Each deals with one document at a time, and with tenants in turns."""
 
 from __future__ import annotations
 

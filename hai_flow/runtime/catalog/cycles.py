@@ -27,9 +27,7 @@ class Published(Protocol):
         """The workflow that the reference means now. Raises Rejected 404."""
         ...
 
-    def runs_of(self, plan: Plan) -> tuple[Run, ...]:
-        """The `run` steps of the plan."""
-        ...
+    def runs_of(self, plan: Plan) -> tuple[Run, ...]: ...
 
 
 _Visited: TypeAlias = tuple[str, "Plan | None", bool, tuple[str, ...]]

@@ -16,8 +16,6 @@ KEPT_MAX: Final = 512
 
 
 class PinBook:
-    """The pins of all workflows."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._kept: OrderedDict[tuple[UUID, bytes], dict[str, str]] = OrderedDict()
@@ -49,8 +47,6 @@ class PinBook:
 
 
 class WorkflowPins(msgspec.Struct, frozen=True):
-    """The pins of one workflow."""
-
     book: PinBook
     tenant: UUID
     workflow: bytes

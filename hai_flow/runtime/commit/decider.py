@@ -68,8 +68,6 @@ _SMALL: Final = frozenset({c.TimerFired, c.Continue, c.Admit, c.StepLost, c.Chil
 
 
 class Decider:
-    """Makes entries."""
-
     def __init__(self, context: CommitContext, failures: BatchRecovery) -> None:
         self.limits = context.bounds
         self._queues = context.queues

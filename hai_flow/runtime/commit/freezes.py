@@ -83,7 +83,6 @@ class Freezes(Service):
         return freeze_of(run.plan, run.state, path, freezes) is not None
 
     def note_version(self, version: int) -> None:
-        """The database has this version."""
         if version > self._newest and self.running:
             self._newest = version
             self._stale.set()

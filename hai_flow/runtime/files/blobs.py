@@ -24,8 +24,6 @@ IN_POSTGRES: Final = "pg:"
 
 
 class Contents(Protocol):
-    """A store of bytes."""
-
     def new_place(self) -> str:
         """A new name for a place, at which there are no bytes."""
         ...

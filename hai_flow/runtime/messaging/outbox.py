@@ -1,14 +1,8 @@
-"""Delivers messages between runs, and events from outside to the runs that wait for them.
-
-Nothing is sent from memory. A message to another run is a row of the sender's commit; a signal is a row before any run
-hears of it. So a process that dies in between loses nothing: rows that are not done with are given out again, to any
-process. Each delivery is harmless twice: a message is a command under the message's own id, a signal is known to a run
-that has taken it, and a child's id is made from the step that starts it.
-
-The process that wrote a row delivers it at once; the poll is for rows that others left behind. Deliveries do not wait
-for each other, but where there is an order to keep: of one sender to one target, and of one type of signal. Nor does a
-receiver that can't be reached keep a signal from the others: that delivery is tried again by itself, ever more seldom,
-and given up in the end, with a row and an error in the log that name the receiver.
+"""Delivers messages between runs, and events from outside to the runs that wait for them. Nothing is sent from memory:
+a message is a row of the sender's commit, and a signal a row before any run hears of it, so any process can deliver it
+again without harm. The process that wrote a row delivers it at once; the poll is for rows left behind. Only deliveries
+with an order wait for each other: of one sender to one target, and of one type of signal. A receiver that can't be
+reached is tried again by itself, ever more seldom, and given up in the end with an error in the log.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Calls the addresses that clients of A2A have left for their tasks, whenever the state of one is another, and those
-that agents have left for their approvals.
-
-A row for each address says up to which event of its run it was told, so nothing depends on who committed the change or
-was alive then. One call is under way for an address at a time: it hears of states in their order, and of the newest
-only where there were several in between. A call that fails is made again, ever more seldom, and given up in the end;
-the next change begins anew. An address that was left with an API key is forgotten once this has ended and its owner has
-no other one.
-"""
+"""Calls the addresses that clients of A2A have left for their tasks, and agents for their approvals, whenever a state
+changes. A row for each address says up to which event it was told, so nothing depends on the process that committed the
+change. An address has one call under way, hears of states in order, and of the newest only where there were several. A
+failed call is repeated, ever more seldom, and given up in the end; the next change begins anew."""
 
 from __future__ import annotations
 

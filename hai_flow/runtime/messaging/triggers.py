@@ -1,16 +1,8 @@
-"""Starts runs by schedules, events, and the ends of other runs (docs/language.md#triggers).
-
-Exactly once is PostgreSQL's doing, not the ticker's: a schedule is looked at by one process at a time, each instant
-that it fires is a row, and the run's id is made from (schedule, instant). So a process may die between any two
-statements; the next one finds the same instants and starts the same runs. APScheduler only says when to look.
-
-An event is a signal for all: stored first, then offered to the runs that wait for it, and delivered to every workflow
-that wants it, while its sender waits or, if that process dies, by another. Its runs' ids are made from the dedupe key,
-else from the event's own id: sent again, it starts nothing twice.
-
-The end of a run is a message of the very commit with which it ends, if this process knows of a trigger that wants it.
-It asks for all of them every second; where it could not for a while, every end is a message. So of the ends that come
-some seconds after a publication none is missed, and a run that no trigger watches costs nothing.
+"""Starts runs by schedules, events, and the ends of other runs (docs/language.md#triggers), each exactly once: a
+schedule is looked at by one process at a time, each instant is a row, and the run's id is made from (schedule,
+instant), or of an event from its dedupe key or id. APScheduler only says when to look. The end of a run is a message of
+its own commit if this process knows of a trigger that wants it; it asks for all of them every second, and where it
+could not, every end is a message.
 """
 
 from __future__ import annotations
@@ -620,7 +612,6 @@ async def evaluate_used(uses: Expression | Template, scope: Mapping[str, Json], 
 
 
 def dedupe_key(value: Json) -> str:
-    """A dedupe key; empty: none."""
     if value is None:
         return ""
     return value if isinstance(value, str) else values.dumps(value).decode()

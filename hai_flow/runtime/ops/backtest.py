@@ -187,12 +187,10 @@ def build_kept_rehearsal(
 
 
 async def call_here(function: Callable[..., Any], *args: Any) -> Any:
-    """Calls the function on the event loop."""
     return function(*args)
 
 
 def render_backtest(result: Backtest) -> dict[str, Any]:
-    """The result as JSON."""
     return {
         "runs": result.runs,
         "verdicts": {kind: result.verdicts[kind] for kind in KINDS},

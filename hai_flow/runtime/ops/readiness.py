@@ -24,8 +24,6 @@ SCHEMA_SECONDS: Final = 1.0  # a look at the schema opens a connection: one look
 
 
 class Readiness:
-    """Looks at a runtime."""
-
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._behind = SingleFlightCache(lambda: revisions.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)

@@ -180,7 +180,6 @@ async def fold_and_check(
 
 
 async def _follow_version(check: RunCheck, commit: Commit, plans: Plans, tenant: UUID) -> None:
-    """The plan that the run has from this commit on."""
     named: Any = [each.sha256 for each in commit.events if isinstance(each, e.RunStarted | e.Migrated)]
     if not named:
         return

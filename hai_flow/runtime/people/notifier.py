@@ -1,10 +1,7 @@
-"""Notifies people and systems of open questions, never in the way of a run.
-
-A row of the outbox becomes a notification under its id (`Queueing`, in every process), which is divided among its
-receivers and sent by processes that know the channels (`Notifier`). A notification that could not be sent is tried
-again, ever more seldom, and given up in the end, which people can see. So each receiver gets it at least once, and
-recognises a repetition by the id. A question that is open no more is not sent.
-"""
+"""Notifies people and systems of open questions, never in the way of a run. A row of the outbox becomes a notification
+under its id (`Queueing`, in every process), which is divided among its receivers and sent by processes that know the
+channels (`Notifier`), at least once each. One that could not be sent is tried again, ever more seldom, and given up in
+the end, which people can see."""
 
 from __future__ import annotations
 

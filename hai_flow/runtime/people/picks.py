@@ -1,10 +1,7 @@
-"""Picks some of the people that a question asks, who alone decide it: `pick` of a policy (docs/language.md#people).
-
-A run whose question or stage begins sends a message with that very commit, and a sweep looks every few seconds whether
-all picked people can still decide. Each pick is an event of the run, under a lock of the tenant, since it counts the
-picks before it. People are those of the roster: with a key, or in the file of channels. Where these are too few, the
-pick is empty, its note says so, and everybody with the role may decide.
-"""
+"""Picks some of the people that a question asks, who alone decide it: `pick` of a policy (docs/language.md#people). A
+message of the run's commit asks for it, and a sweep looks whether all picked people can still decide. Each pick is an
+event, under a lock of the tenant, since it counts the picks before it. Where the people of the roster are too few, the
+pick is empty, its note says so, and everybody with the role may decide."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
-"""Threads that have ended as files: gzip JSON Lines, in a directory or any store that fsspec knows.
-
-The first line gives the kind of the file and the columns of its rows; then each row, as PostgreSQL writes it as JSON;
-the last line counts and digests all before it. So a file proves by itself that it is whole, and a row comes back byte
-for byte. A file is written beside its place, read again, and only then put there.
-
-Older releases' archives stay readable, since columns that they lack have defaults. A file with a column that this
-database does not know comes from a newer release and is refused.
-"""
+"""Threads that have ended as files: gzip JSON Lines, in a directory or any store that fsspec knows. The first line
+gives the kind and the columns, then each row as PostgreSQL writes it as JSON, and the last line counts and digests all
+before it: a file proves that it is whole. It is written beside its place, read again, and only then put there. A file
+with a column that this database does not know is refused."""
 
 from __future__ import annotations
 
@@ -45,8 +40,6 @@ class Damaged(HaiFlowError):
 
 
 class Archive:
-    """The place where archives are."""
-
     def __init__(self, url: str) -> None:
         """`url`: a directory, or a URL that fsspec knows. Raises SettingsError where that can't be used."""
         self._system, self._root = open_file_system(url, f"archive {url}")

@@ -43,8 +43,6 @@ class TenantRule(Rule, frozen=True, forbid_unknown_fields=True):
 
 
 class Retention(TenantRule, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The whole file."""
-
     hai: Literal["retention/v1"]
     archive: str | None = None
     tenants: Mapping[str, TenantRule] = {}

@@ -1,11 +1,7 @@
-"""Stop, then begin: a run that begins in the place of the thread's active one.
-
-That is a branch, which goes on from an earlier moment of the thread (a Start, behind a run that ended in that turn; or
-a Fork, of one that was at rest), or the run of a message that interrupts. The thread has one active run, so the one
-that is active now is stopped first, with all that it waits for. What would refuse the other is asked before that, so
-that a refusal stops nobody. The caller can do all of it again if the process dies in between, because the run's id and
-the stop's command id are made from the request; if nobody does, the run that was stopped takes its work back.
-"""
+"""Stop, then begin: a run that begins in the place of the thread's active one, as a branch from an earlier moment or
+for a message that interrupts. All that could refuse it is asked before the active run is stopped. All of it can be done
+again, since the ids of run and stop are made from the request; if nobody does, the run that was stopped takes its work
+back."""
 
 from __future__ import annotations
 

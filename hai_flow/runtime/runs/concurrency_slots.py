@@ -1,11 +1,7 @@
-"""`concurrency`: slots for runs that start, and the queue of those that find none (docs/design/store.md#slots).
-
-A start takes a slot of its key before the run is stored, and the run's end frees it in the same commit. A run that
-finds none is stored as `queued` (or refused, if its workflow says so); a message in its outbox puts it into the queue,
-and one at the end of another run admits the next. Until the commit with which a run begins, its slot is only promised:
-the sweep takes back slots that were promised for too long, and a commit that comes later finds that out and is decided
-again.
-"""
+"""`concurrency`: slots for runs that start, and the queue of those that find none (docs/design/store.md#slots). A start
+takes a slot of its key before the run is stored, and the end frees it in the same commit. A run without one is stored
+as `queued`; messages of outboxes queue it, and admit the next. Until a run's first commit its slot is only promised:
+the sweep takes back overdue promises, and a commit that comes later is decided again."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""`on_message: enqueue`: a user's message that comes while a run of its thread is active waits for its end
-(docs/decisions, "A message may wait in a queue of its thread").
-
-The message is stored with everything that its run needs, so it waits without its request and without this process. The
-end of a run of such a workflow sends a message through the outbox, which starts the run of the next one; a sweep looks
-for threads whose process died in between. Starting is repeated without harm, because the run's id is made of the POST.
-"""
+"""`on_message: enqueue`: a user's message that comes while a run of its thread is active waits for its end, stored with
+everything that its run needs. The end of a run sends a message through the outbox, which starts the next one; a sweep
+looks for threads whose process died in between. Starting is repeated without harm: the run's id is made of the POST."""
 
 from __future__ import annotations
 

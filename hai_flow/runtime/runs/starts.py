@@ -1,15 +1,7 @@
-"""The one door through which a run starts: a tenant, a plan and a Start (or a Fork) in, an `Outcome` out.
-
-A caller (a request, a protocol's POST, a trigger, another run) names the plan and the input. Everything else that a run
-needs in order to be stored is found here:
-
-* its id (`new_id`, or `id_of` where the same start may come twice);
-* the workflows of its children, pinned to the versions that their names mean now (a child has its parent's pins);
-* where it stands in a trace, by the caller's trace context (`tracing`);
-* the slot of its thread, which keeps a thread at one active run. A child shares its parent's thread and needs none;
-* the state that it takes over from the run before it in its thread (`keeping`);
-* a slot of its concurrency key, or a place in the queue (`slots`).
-"""
+"""The one door through which a run starts: a tenant, a plan and a Start (or a Fork) in, an `Outcome` out. It finds
+everything else that a run needs to be stored: its id, the pinned workflows of its children, its place in a trace, the
+slot of its thread (a child shares its parent's), the state that it takes over (`thread_state`), and a slot of its
+concurrency key or a place in the queue (`concurrency_slots`)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
 """The state that a run takes over from the run before it in its thread (`keep: thread`), and the owner of a thread that
-begins.
-
-It is read while the slot of the thread is promised to the run that begins. So no run of the thread is active then, the
-state is that of the last run's end, and no other run takes it over: one that comes at the same time is refused, as by
-an active run. The commit that stores the run takes the slot for good; where its outcome is unknown, the sweep finds out
-whether the run is there.
-"""
+begins. It is read while the slot of the thread is promised to the run that begins, so no other run of the thread is
+active, and the state is that of the last run's end."""
 
 from __future__ import annotations
 

@@ -1,16 +1,9 @@
-"""Follow a run after a seq: committed events, encoded once for all followers of one profile.
-
-One *feed* per followed run, fed by this process's own commits and, for everybody else's, by reading the log when a hint
-or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower takes everything new in
-one piece. A follower is a *place* in a ring and needs no task: the ring calls it, some of them in each turn of the
-loop. One that can take nothing just now is behind when it comes back. Rules (docs/design/store.md#fan-out):
-
-* nothing is shown that is not committed; after an unknown outcome nothing is published, it is read;
-* a feed accepts only what begins right after its head; anything else makes it read, once for all followers;
-* a follower attaches first and then reads the log up to the feed's head, so nothing falls between;
-* followers that come at once share a load and a read that begin after all of them have asked;
-* an encoder starts from a state at any seq and is a function of (state, event): its bytes can be shared;
-* a ring forgets its oldest pieces beyond its size; a slower follower is closed and comes back with its cursor.
+"""Follow a run after a seq: committed events, encoded once for all followers of one profile
+(docs/design/store.md#fan-out). A followed run has one *feed*, fed by this process's commits and by the log when a hint
+or the poll says so; a feed has one *ring* for each profile, and a follower is a *place* in a ring, which the ring
+calls. A feed accepts only what begins right after its head; anything else makes it read, once for all. An encoder is a
+function of (state, event), so its bytes are shared. A ring forgets its oldest pieces; a slower follower is closed and
+comes back with its cursor.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""Hints by a stream of Redis, which carries committed events as well: a process with followers need not read the log.
-
-Redis is not trusted. Each entry is *sealed* (AES-GCM) with a key that only processes over the same database know
-(`store.hints.seal_of`), so a reader of Redis learns sizes and times, and a writer can forge nothing; an entry that does
-not open is passed over and counted. Entries of one sender are numbered: one that comes again is passed over, and where
-one is missing everything is looked at. The stream is short, and Redis forgets it when no process writes to it.
-
-Redis is not relied on either. It may be away, silent, slow, emptied or set back; then polls find the news, as where
-hints are lost. Every wait here has a time-out, and only tasks of its own wait.
-"""
+"""Hints by a stream of Redis, which carries committed events as well, so that a process with followers need not read
+the log. Redis is not trusted: each entry is sealed (AES-GCM) with a key that only processes over the same database know
+(`store.hints.seal_of`), and numbered by its sender; a repeated one is passed over, and a gap makes everything be looked
+at. Nor is it relied on: polls find the news while it is away, and only tasks of its own wait for it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ def item_without_number(dialect: Dialect, frames: Sequence[Frame]) -> StreamItem
 
 
 def item_of_event(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> StreamItem:
-    """The piece of the event `seq`."""
     return StreamItem(seq, frames, dialect.render_frames(frames, seq, str(run_id)) if frames else b"")
 
 

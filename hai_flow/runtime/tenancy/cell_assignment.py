@@ -1,10 +1,6 @@
-"""Sets the cells in which a tenant lives.
-
-A tenant without any data can be given any cells. A tenant with data keeps all its cells, with the same one first: its
-logs are not moved. New cells are added to it while it works, and in cells that are not named any more none of its
-threads begin. Nothing begins in an added cell until every process knows of it; a process that hears of it later does
-nothing wrong (`runtime/tenancy/placement`).
-"""
+"""Sets the cells in which a tenant lives. One with data keeps all its cells and its first one: its logs are not moved,
+and in cells that are not named any more none of its threads begin. Nothing begins in an added cell until every process
+knows of it (`runtime/tenancy/placement`)."""
 
 from __future__ import annotations
 

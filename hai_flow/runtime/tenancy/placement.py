@@ -1,10 +1,6 @@
-"""In which of a tenant's cells a thread lives, and in which one a new thread begins.
-
-A thread that is named after its first run says its cell. One that a client named is known to its anchor
-(`store/cells/thread_locations`): a cell that all processes find by the name, whatever list of the tenant's cells they
-have at the time.
-So nothing here is remembered, and none of it has to be the same everywhere at once.
-"""
+"""In which of a tenant's cells a thread lives, and in which one a new thread begins. A thread that is named after its
+first run says its cell; one that a client named is known to its anchor (`store/cells/thread_locations`), which all
+processes find by the name. So nothing here is remembered."""
 
 from __future__ import annotations
 

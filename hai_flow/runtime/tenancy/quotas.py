@@ -1,10 +1,6 @@
-"""The limits of a tenant: runs that begin in a minute, runs that have not ended, bytes of logs.
-
-Looked at before anything of a run is stored, at the one door through which runs start. Runs of a run (children) are not
-counted as begun, and not refused: a run that was let begin can come to its end. Several processes count the same rows,
-so the limits hold for all of them together; a few runs that begin in the same moment may pass beyond. Each tenant has
-limits of its own, or those of the settings (`tenants`).
-"""
+"""The limits of a tenant: runs that begin in a minute, runs that have not ended, bytes of logs; its own, or those of
+the settings. Looked at before anything of a run is stored. Children are neither counted as begun nor refused. All
+processes count the same rows; a few runs that begin in the same moment may pass beyond."""
 
 from __future__ import annotations
 

@@ -407,7 +407,6 @@ class RunningAttempt:
         self.uses = (*self.uses, use)
 
     async def __call__(self, text: str, kind: Kind = "text") -> None:
-        """Stream a piece of text."""
         if self._text is None:
             self._text = _StreamedText(self._stage, self)
         self._text.add(self._stage.registry.hidden(text), kind)

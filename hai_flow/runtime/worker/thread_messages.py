@@ -1,10 +1,6 @@
-"""The messages of a thread before a run, which an agent's model gets.
-
-They are read once for a run, and kept in this process for its later questions. Nothing else can change them meanwhile:
-a run holds the slot of its thread until it ends, so no run before it can say anything more, and a thread with a run
-that has not ended is not removed (docs/design/store.md#slots). A run that was retried has ended before, and others may
-have gone on since: it reads them again.
-"""
+"""Loads the messages of a thread before a run, which an agent's model gets, once for a run. Nothing can change them
+meanwhile: the run holds the slot of its thread until it ends (docs/design/store.md#slots). A run that was retried has
+ended before, and reads them again."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""The main loop of a process that performs: hold runs, perform their open attempts, report through the committer.
-
-A life, top to bottom: register -> (claimed or committed: hold a run) -> begin open attempts -> report -> hand back.
-
-The rules: a job is performed only after a statement of our own returned that we hold the run
-(docs/design/store.md#claims). The lease is the process's, renewed from a thread of its own and only while this loop
-answers and its commits get done (docs/design/store.md#leases); every renewal returns the runs that we hold by the
-database, which is the poll of held runs (docs/design/store.md#held-runs). A process that could not renew drops
-everything and takes a new id. The attempts of a dead worker are declared lost before anything is begun
-(docs/design/store.md#lost-attempts). No web framework is imported here.
+"""The main loop of a process that performs: register, hold claimed runs, begin their open attempts, report through the
+committer, hand back. A job is performed only after a statement of our own returned that we hold the run
+(docs/design/store.md#claims); each renewal of the lease returns the runs that we hold by the database
+(docs/design/store.md#held-runs); a process that could not renew drops everything and takes a new id; the attempts of a
+dead worker are declared lost first (docs/design/store.md#lost-attempts). No web framework is imported here.
 """
 
 from __future__ import annotations
