@@ -1,10 +1,7 @@
-"""The audit in the database (`audit_chain` says the meaning of its rows).
-
-A record is a row of the transaction of the act itself: a commit writes the records of people's commands to runs
-(`commit_statement`), `record` those of all other acts. Both only insert, so no act waits for another one. The *sealer*
-chains committed records without a seal, one process at a time. It looks for them in a queue, never behind a watermark:
-commits do not become visible in the order of their ids.
-"""
+"""The audit in the database (`audit_chain` has the meaning of its rows). A record is a row of the transaction of the
+act itself, only inserted, so no act waits for another one. The *sealer* chains committed records without a seal, one
+process at a time. It finds them in a queue, never behind a watermark: commits do not become visible in the order of
+their ids."""
 
 from __future__ import annotations
 

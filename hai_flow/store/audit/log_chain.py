@@ -1,10 +1,6 @@
-"""Checking the logs of runs: each commit has chained its events (`runs.head`), and the audit vouches for the heads that
-it has seen.
-
-An attacker that changes a log can also write another head into the run's row; the heads in the records of the audit,
-which is chained itself and anchored elsewhere, show that. Commits after the last act of a person on a run are protected
-by the run's own head alone.
-"""
+"""Checks the logs of runs: each commit has chained its events (`runs.head`), and the audit, itself chained and anchored
+elsewhere, vouches for the heads that it has seen. Commits after the last act of a person on a run are protected by the
+run's own head alone."""
 
 from __future__ import annotations
 

@@ -44,8 +44,6 @@ class CellEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The whole file."""
-
     hai: Literal["cells/v1"]
     cells: Mapping[str, CellEntry] = {}
 

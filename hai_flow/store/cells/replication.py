@@ -1,10 +1,7 @@
 """Copies from the seat of a large tenant to its other cells: published workflows with their pinned tools, triggers by
 the ends of runs, delegations, absences, and standing rules without a bound of uses. Schedules, webhooks and triggers by
-events are not repeated: they start runs from the seat alone.
-
-The seat is right. A cell is made like it in one transaction of its own, of which there is one at a time, and the seat
-is read inside of it: so an older reading never overwrites a newer one.
-"""
+events start runs from the seat alone. The seat is right: a cell is made like it in one transaction, inside of which the
+seat is read, so an older reading never overwrites a newer one."""
 
 from __future__ import annotations
 

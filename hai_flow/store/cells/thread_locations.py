@@ -1,13 +1,7 @@
-"""The cells of a large tenant's names, as their anchors know them (docs/decisions, "A large tenant lives in several
-cells").
-
-A name is the id of a thread that a client made up, or the one that the thread of a run gets which is started under a
-key. Its anchor is a cell that every process finds by the name alone. Something lives in its anchor, unless the anchor
-has a *pointer* to another cell: a row in `slots` that holds the thread's slot for ever, where a run would be. So the
-commit with which a run begins there decides, as between two runs of a thread: either a run or a pointer gets the slot.
-A process that begins a thread elsewhere first writes the pointer; so no other process begins the thread in the anchor,
-even if its list of cells is older.
-"""
+"""The cells of a large tenant's names, as their anchors know them. A name is the id of a thread that a client made up,
+or of one that is started under a key; its anchor is a cell that every process finds by the name. A thread lives in its
+anchor, unless that has a *pointer* to another cell: a row in `slots` that holds the thread's slot for ever. So the
+commit with which a run begins decides: either a run or a pointer gets the slot."""
 
 from __future__ import annotations
 

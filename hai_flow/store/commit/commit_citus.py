@@ -1,14 +1,7 @@
-"""The commit as a transaction of several statements, for a schema that Citus keeps.
-
-Citus sends a statement as it is to the node of the schema unless it has an INSERT in a subquery. The commit of one
-statement (`commit_statement`) has some, so Citus cuts it there, and carries all rows back and forth between the pieces.
-These pieces are routed whole, each with the answers of the ones before: an entry that has lost is in none of the later
-ones, and a piece without rows is not sent.
-
-The order is the same for all, so that two of them do not wait for each other: promised slots, rows of runs by their
-ids, slots by their names, runs that begin. Nothing is seen of it before the end of the transaction, and it is all
-undone if any of it is refused.
-"""
+"""The commit as a transaction of several statements, for a schema that Citus keeps. Citus sends a statement whole to
+the node of the schema unless it has an INSERT in a subquery, as the commit of one statement has (`commit_sql`). Each
+piece gets the answers of the ones before: an entry that has lost is in none of the later ones. All take locks in one
+order: promised slots, rows of runs by id, slots by name, runs that begin."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""The commit: log, run rows and everything that belongs to them, of up to 256 runs in one statement.
-
-* A commit is one statement and its own transaction (docs/design/store.md#locks). It holds at most one entry per run
-  (docs/design/store.md#one-entry-per-run), sorted by run id, so that row locks are always taken in one order.
-* A commit never takes a claim that another worker holds, nor for a worker that is dead (docs/design/store.md#claims).
-  Perform a job only after a statement returned you as its `worker`.
-* Behind a transaction pooler that transaction also pins the plan, which a session of our own has from its start.
-* Columns that no entry has are not sent: one array element costs the driver 0.7 us. A lone entry's rows are no arrays,
-  unless there are several of a kind.
-* Where Citus keeps the schema, the commit is a transaction of several statements (`commit_pieces`).
+"""The commit: log, run rows and everything that belongs to them, of up to 256 runs in one statement and transaction
+(docs/design/store.md#locks), with at most one entry for a run (docs/design/store.md#one-entry-per-run), sorted by id.
+Perform a job only after a statement returned you as its `worker` (docs/design/store.md#claims). Behind a transaction
+pooler that transaction also pins the plan. Columns that no entry has are not sent: one array element costs the driver
+0.7 us. Where Citus keeps the schema, it is several statements (`commit_citus`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Whether the credentials that open streams rest on are still good: the key was not revoked, the session not ended and
-its roles not changed, the person not forgotten, their tenant not removed.
-
-A person that was forgotten may hold a token that no row of ours can end: one that a key has signed for them, or one of
-their issuer. So for a while a digest of the person is kept with the time, and tokens that were made before then are
-refused.
-"""
+"""Whether the credentials that open streams rest on are still good: key, session and its roles, person and tenant. A
+person that was forgotten may hold a token that no row of ours can end, so a digest of them is kept with the time for a
+while, and tokens made before are refused."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""Sessions of browsers: the cookie's text is nowhere but in the browser, the database has its sha256.
-
-`expires_at` is when a session ends unless it is used, and moves with its use; `ends_at` when it ends in any case.
-`sealed` is the token for its renewal at the issuer that signed the browser in, readable with the cookie's text alone.
-`renew_at` is when that is due: the process that moves it renews, so of several processes one does. `version` counts the
-changes of its principal.
-"""
+"""Sessions of browsers: the cookie's text is in the browser alone, the database has its sha256. `expires_at` moves with
+use, `ends_at` does not. `sealed` is the token for the renewal at the issuer, readable with the cookie's text alone.
+`renew_at`: the process that moves it renews. `version` counts the changes of its principal."""
 
 from __future__ import annotations
 

@@ -103,7 +103,6 @@ async def create_tenant(connection: Connection | Pool, name: str, cells: tuple[i
 
 
 async def list_tenants(connection: Connection | Pool) -> list[Tenant]:
-    """All tenants, by name."""
     return [_tenant(row) for row in await connection.fetch(f"SELECT {_COLUMNS} FROM tenants ORDER BY name")]
 
 

@@ -1,14 +1,8 @@
-"""Slots of concurrency keys, and the runs that wait for one (docs/design/store.md#slots).
-
-A slot is a row that names the run that holds it: `<workflow>:<key>#k`, k from 1 to the key's limit. A transaction that
-takes one first locks the key and then looks, in a second statement: one statement would look at the rows before the
-lock. The end of a run frees its slots in the same commit.
-
-A slot is *promised* to a run before the run begins with it: `promised_until` is set until the commit that begins it.
-That commit loses if the slot is not the run's any more, so a promise may be taken back at any time. One that is overdue
-was made by a process that is gone; the sweep that finds it (an index has nothing but promises) frees it, or asks again
-that the run begins. So work left half done is a row of that index, and nothing ever looks through all slots or all
-waiting runs. A slot that is taken from a run goes to the next one in the same transaction.
+"""Slots of concurrency keys, and the runs that wait for one (docs/design/store.md#slots). A slot is a row that names
+its run: `<workflow>:<key>#k`. A transaction that takes one first locks the key and then looks, in a second statement:
+one would see the rows before the lock. Until the commit that begins the run a slot is *promised* (`promised_until`);
+that commit loses if the slot is not the run's any more, so promises can be taken back at any time. Work left half done
+is a row of the index of promises, so nothing looks through all slots.
 """
 
 from __future__ import annotations

@@ -1,16 +1,8 @@
-"""Events from outside, and which runs wait for which.
-
-No wake-up is lost, because both sides look *after* their own commit: a signal is stored first, then offered to the runs
-that wait for its type; a `wait_for` is committed first, then its subscription is written, then the signals stored
-before are offered to it. Being offered a signal twice changes nothing: the run knows which ones it has taken.
-
-A signal has a *place*. Of one type, those for everybody become visible in the order of their places, and so do those
-for one run: a statement that stores one holds a lock of its type (and addressee) from before it has its place until it
-is committed. So a reader that has read up to a place has read all up to there, and need never read it again, however
-the clocks go.
-
-A subscription may outlive the step that opened it. An offer to that run is refused, and delivery removes the
-subscription.
+"""Events from outside, and which runs wait for which. No wake-up is lost, as both sides look after their own commit: a
+signal is stored, then offered; a subscription is written behind the commit of its `wait_for`, then the stored signals
+are offered to it. Being offered a signal twice changes nothing. Signals of a type for everybody, and those for one run,
+become visible in the order of their *places*, by a lock held from before the place is taken until the commit: who has
+read up to a place has read all up to there. A subscription that outlives its step is removed at the next offer.
 """
 
 from __future__ import annotations

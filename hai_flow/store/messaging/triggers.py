@@ -1,10 +1,7 @@
-"""Triggers: schedules and their firings, and which workflow wants which events and ends of runs.
-
-Rows follow the latest version of each workflow and are written when it is published. A schedule is looked at by one
-process at a time: a statement takes the row and moves its `wake_at` into the future, so that others pass it by until it
-is released or its process is dead. No lock is held across a round trip (docs/design/store.md#locks). Each instant that
-a schedule fires is a row of its own, from which the run's id is made: so each instant has one run.
-"""
+"""Triggers: schedules and their firings, and which workflow wants which events and ends of runs. Rows follow the latest
+version of each workflow. A statement takes a schedule and moves its `wake_at` ahead, so that others pass it by until it
+is released or its process is dead; no lock is held across a round trip (docs/design/store.md#locks). Each instant that
+a schedule fires is a row, from which the run's id is made."""
 
 from __future__ import annotations
 
@@ -161,7 +158,6 @@ async def list_event_triggers(
 
 
 async def run_triggers(pool: Pool, tenant: UUID) -> list[EventTriggerRow]:
-    """All triggers of the kind `run`."""
     query = f"{_OF_EVENTS} WHERE tenant = $1 AND kind = 'run' ORDER BY workflow_name, position"
     return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant)]
 

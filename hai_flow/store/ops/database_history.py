@@ -1,13 +1,7 @@
 """Finds out whether a database still holds all that was once seen in it: it may have been restored to an earlier time,
-or copied.
-
-Effects that were performed for a commit stay in the world, and a restore takes the commit back. So a database has an
-*era*, a row that says where it lives (server, database, timeline) and which transaction wrote it: a copy of rows, as
-`pg_restore` makes it, has another one. And every few seconds a process writes a *beat* under a random token, and notes
-it outside of the database. If a noted beat is missing in the database, commits were taken back. The process that finds
-that out *holds* the era: no worker performs anything over the database until a person has begun the next era
-(`runtime/restore`).
-"""
+or copied. Its *era* is a row with its place (server, database, timeline) and the transaction that wrote it. Every few
+seconds a process writes a *beat* with a random token, and notes it outside of the database. Where a noted beat is
+missing, the process *holds* the era: nothing is performed until a person has begun the next one (`runtime/restore`)."""
 
 from __future__ import annotations
 
@@ -149,7 +143,6 @@ def _differ(was: int | None, found: int | None) -> bool:
 
 
 async def find_last_beat(connection: Connection | Pool) -> Beat | None:
-    """The newest beat of the database."""
     row = await connection.fetchrow(f"{_BEATS} ORDER BY b.n DESC LIMIT 1")
     return None if row is None else Beat(*row)
 

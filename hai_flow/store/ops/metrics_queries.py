@@ -1,12 +1,6 @@
-"""Counts that only the database can give: how many runs there are in each status, and how long things have waited.
-
-No query here looks through a table. Rows that are due or open are read at one end of an index, and counted up to a
-bound. Runs are counted in *rounds*: a page of the index by status after the other, one page in a look, until all of
-them were seen. So a look costs no more than a page, however many runs there are; only a round takes longer.
-
-The counts are kept in a row of `sweeps`, which also says when to look next: one process looks, and all of them show the
-counts.
-"""
+"""Counts that only the database can give: how many runs there are in each status, and how long things have waited. No
+query looks through a table: due and open rows are counted up to a bound at one end of an index, and runs in *rounds*, a
+page of the index in a look. The counts are kept in a row of `sweeps`: one process looks, and all show them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
-"""History read from a replica of the database, always the same as the database itself would give.
-
-A commit of a run is written once and never changed, so a replica that has it gives the same. A request first asks the
-database itself how far it may read the run; a replica is then asked for commits, and its answer is taken only if it is
-of the same run (born in the same instant: an id can come again once its run was removed) and nothing is missing up to
-where the request reads. A list does not show whether rows are missing: for a list, the database gives the end of its
-log (WAL) at that moment, and the replica answers once it has come so far. Anything else is read from the database, as
-if there were no replica: a client always reads its own writes, however late the replica is.
-"""
+"""History read from a replica of the database, always the same as the database itself would give. The database says how
+far a request may read a run; the replica's answer is taken only if it is of the same run (born in the same instant) and
+nothing is missing up to there. For a list the database gives the end of its log (WAL), and the replica answers once it
+has come so far. Anything else is read from the database, so a client always reads its own writes."""
 
 from __future__ import annotations
 

@@ -1,15 +1,8 @@
-"""Archiving and removing runs that ended long ago.
-
-The unit is a *thread* with all that hangs on it: its runs and the runs above and below them, in whatever threads those
-are. A later turn refers to earlier ones, a branch to the run that it left, a parent to its child; so all of them go
-together, or none does. One of them that has not ended keeps all the others.
-
-To remove is two things. First, in one short transaction, the runs' rows go, with a record in the audit and a row of
-`retired_runs` for each: from then on no request finds them. Their other rows, thousands of them, follow in small
-batches, which lock no rows that are in use; a process that dies in between leaves the rest to the next one.
-
-These stay for good: `retired_runs` (the end of each log's chain, for which the audit vouches, and where the archive
-is), and of the questions those that the audit refers to, with their votes: so a decision stays explainable.
+"""Archiving and removing runs that ended long ago. The unit is a *thread* with the runs above and below its runs; one
+that has not ended keeps all others. The rows of the runs go first, in a short transaction with a record in the audit
+and a row of `retired_runs` for each; their other rows follow in small batches, which another process can take up.
+`retired_runs` stays for good (the end of each chain, and where the archive is), and so do questions that the audit
+refers to, with their votes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-"""The index of people's inboxes: which selectors each open question asks, in the order of deadlines.
-
-Each open pending has a row for every selector that lets somebody in: `user:`, `role:`, `group:` or `anyone`. The
-requester and the roles of a document stand there as the people they are. So a person's inbox is a few ranges of one
-index, one for each selector of the person: of each no more than a page is read. The commit that changes the pending
-writes the rows. Releases without an index have left rows out; a sweep adds them, which compares the rows with the
-question.
-"""
+"""The index of people's inboxes: a row for each open question and selector that it asks (`user:`, `role:`, `group:`,
+`anyone`), in the order of deadlines. So an inbox is a few ranges of one index, of each no more than a page. The commit
+that changes the pending writes the rows; a sweep adds those that releases without an index have left out."""
 
 from __future__ import annotations
 

@@ -55,8 +55,6 @@ class RuleRow(msgspec.Struct, frozen=True):
 
 
 class RuleVote(msgspec.Struct, frozen=True):
-    """One use of a rule."""
-
     run_id: UUID
     pending_id: str
     at: datetime

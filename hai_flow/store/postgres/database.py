@@ -1,12 +1,8 @@
-"""The connections to PostgreSQL. No statement of the domain lives here; `faults` says what an error of one means.
-
-Two pools: the engine's, whose plans are pinned (docs/design/store.md#locks: a plan cached while a table was small took
-348 ms instead of 4.6), and the API's, whose list queries need a free planner. Nothing on the hot path holds a lock
-across a round trip, and where somebody does, the timeouts below end it.
-
-A line can go silent: the host is lost, or a device on the way silently forgets the connection. So nothing here waits
-without an end (`Deadlines`). A `Session` that does not answer is cut, never asked to cancel: that would be one more
-question on the same dead line, and the pool would wait for the answer before it took the connection back.
+"""The connections to PostgreSQL. No statement of the domain lives here; `error_classes` says what an error means. Two
+pools: the engine's, whose plans are pinned (docs/design/store.md#locks: one cached while a table was small took 348 ms
+instead of 4.6), and the API's, whose list queries need a free planner. A line can go silent, so nothing waits without
+an end (`Deadlines`), and a `Session` that does not answer is cut, never asked to cancel: that would be one more
+question on the same dead line.
 """
 
 from __future__ import annotations
@@ -499,8 +495,8 @@ class Database:
             return self._tools
 
     async def make_row_secured_pool(self) -> Pool:
-        """The pool for the reads of requests on behalf of a principal: behind the second wall (`walls`), where it
-        stands; else the pool of the other reads. Raises asyncpg's errors."""
+        """The pool for the reads of requests on behalf of a principal: behind the second wall (`row_security`), where
+        it stands; else the pool of the other reads. Raises asyncpg's errors."""
         if self._walled is not None:
             return self._walled
         async with self._opening:

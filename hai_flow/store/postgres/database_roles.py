@@ -1,14 +1,8 @@
-"""The two roles of PostgreSQL that processes work as, and their rights.
-
-`hai_engine` does all work for several tenants at once: commits, claims, sweeps, deliveries; and it writes for requests.
-It owns no table, so it can switch off neither row-level security nor a trigger, and it may only add to the audit.
-`hai_api` reads for requests, a tenant at a time (`walls`).
-
-Neither can log in: a process connects as the role of its URL, which is a member of both, and takes one on at the
-beginning of each session. Behind a transaction pooler no session is its own; there the role of the URL has to be a
-plain member itself, which has the rights of `hai_engine` and owns nothing.
-
-`ensure` makes both as far as the migrating role may, with whatever a newer release has added to their rights.
+"""The two roles of PostgreSQL that processes work as. `hai_engine` does all work for several tenants at once, and
+writes for requests; it owns no table, so it can switch off neither row-level security nor a trigger. `hai_api` reads
+for requests, a tenant at a time (`row_security`). Neither can log in: a process connects as the role of its URL, a
+member of both, and takes one on in each session; behind a transaction pooler that role has the rights of `hai_engine`
+itself.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class LogRow(msgspec.Struct, frozen=True, gc=False):
     """The events `first_seq` to `last_seq`, as committed together: JSON text of an array. `parts`: the commits of a row
-    that stands for several (`packing`)."""
+    that stands for several (`log_compaction`)."""
 
     first_seq: int
     last_seq: int

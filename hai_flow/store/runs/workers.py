@@ -113,7 +113,6 @@ async def remove_server(connection: Connection | Pool, id: UUID) -> None:
 
 
 async def list_servers(connection: Connection | Pool) -> list[ServerRow]:
-    """All servers that have a row, by name."""
     query = """
     SELECT name, release, extract(epoch FROM now() - started_at)::float8, extract(epoch FROM now() - seen_at)::float8
     FROM servers ORDER BY name, started_at
