@@ -36,7 +36,6 @@ def link(base: str | None, page: str) -> str | None:
 
 
 def run(run_id: str) -> str:
-    """A run, with its log."""
     return page("runs", run_id)
 
 
@@ -46,7 +45,6 @@ def pending(pending_id: str) -> str:
 
 
 def workflow(name: str) -> str:
-    """A workflow, with its versions."""
     return page("workflows", name)
 
 

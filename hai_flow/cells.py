@@ -1,13 +1,8 @@
-"""Cells: the cell that an id names, and the cells in which a tenant lives. Pure.
-
-A cell is a schema of PostgreSQL that holds everything of its tenants. They are numbered; 0 is home, where a deployment
-begins. An id made in another cell is a UUID that contains its number, so that any process finds the run without a
-look-up (docs/decisions, "An id says its cell"):
+"""The cell that an id names, and the cells in which a tenant lives. Pure. A cell is a schema of PostgreSQL with
+everything of its tenants; 0 is home. An id made in another cell is a UUID of version 6 (ids of home are of 7, 8 or 4),
+so any process finds the run without a look-up:
 
 48 bits as they were | 0110 | 12 as they were | 10 | 10 of the cell | 52 as they were
-
-Version 6 marks them: ids of home have the versions 7 and 8 (4, where a test made them up), and no release has ever made
-one of version 6 there.
 """
 
 from __future__ import annotations

@@ -1,15 +1,7 @@
-"""Values of the world outside (services, servers, models, tools), made into values that a run can hold.
-
-`values.check` refuses what can't be kept unchanged. That is right where the sender can mend it, and wrong where an
-effect has happened and only its receipt is odd. Here each odd part is kept as text, and named in a note:
-
-* a byte order mark in front of JSON is passed over;
-* a number that is not exact in a run (an integer beyond 2^53, `1e400`, `NaN`) becomes the text that it is written as;
-* NUL and lone surrogates become U+FFFD;
-* what is nested deeper than `values.DEPTH_MAX` becomes its JSON text.
-
-Pure (docs/decisions: numbers that others write).
-"""
+"""Values of the world outside (services, servers, models, tools), made into values that a run can hold. `values.check`
+refuses what can't be kept unchanged; that is wrong where an effect has happened and only its receipt is odd. So each
+odd part is kept as text and named in a note: inexact numbers as written, NUL and lone surrogates as U+FFFD, what is
+nested deeper than `values.DEPTH_MAX` as its JSON. Pure."""
 
 from __future__ import annotations
 
@@ -235,8 +227,6 @@ def _parse(text: str, big: BigIntegers, pairs: Pairs | None) -> Foreign:
 
 
 class _WrittenNumber(str):
-    """A number as it is written."""
-
     __slots__ = ()
 
 

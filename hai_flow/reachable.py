@@ -1,15 +1,7 @@
-"""A copy of PostgreSQL's programs for a user that can't reach them where they were installed.
-
-As root without user namespaces the embedded server runs as another user (`embedded.py`). The programs may lie below a
-folder that only root may enter (`/root` is one), and PostgreSQL asks with its real user's rights whether it can execute
-itself. No permission out there is ours to change, so the programs are copied to a place of their own.
-
-The copy's name is the hash of its content. So another release of the programs has another copy, and an unfinished or
-changed copy is detected. Everything in it belongs to us; no other user may write to it or replace a directory above it.
-A copy stays for the next start; it is 20 MB.
-
-Standard library only, as `embedded.py`.
-"""
+"""A copy of PostgreSQL's programs for a user that can't reach them where they were installed: as root without user
+namespaces the embedded server runs as another user, and the programs may lie below a folder that only root may enter.
+The copy's name is the hash of its content, so an unfinished or changed one is detected. Everything in it belongs to us,
+and no other user may write to it or above it. Standard library only, as `embedded.py`."""
 
 from __future__ import annotations
 

@@ -712,7 +712,6 @@ def variables(names: Iterable[str]) -> dict[str, str]:
 
 
 def variable(name: str) -> str:
-    """The environment variable of the setting `name`."""
     return PREFIX + name.upper()
 
 

@@ -101,7 +101,6 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 
 
 def grammar() -> str:
-    """The page, as Markdown."""
     return "\n".join([_HEAD, *_document(), *_steps(), *_shapes(), _RULES, *_examples()])
 
 

@@ -33,7 +33,6 @@ _NAMES: Final[dict[str, str]] = {
 
 
 def workflow_schema() -> Json:
-    """The schema of `*.flow.yaml`."""
     definitions: dict[str, Json] = {"step": _step(), "steps": _steps(), **_scalars()}
     definitions |= {name: _mapping(shape) for name, shape in SHAPES.items() if name not in ("document", "step")}
     return {
@@ -192,7 +191,6 @@ def _bounds(type_: Type, least: str, most: str) -> dict[str, Json]:
 
 
 def tests_schema() -> Json:
-    """The schema of `*.test.yaml`."""
     return {
         "$schema": DIALECT,
         "title": "HAI Flow tests",

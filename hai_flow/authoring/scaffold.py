@@ -51,8 +51,6 @@ RECIPES: Final[dict[str, str]] = {
 
 
 class WorkflowTemplate(msgspec.Struct, frozen=True):
-    """A workflow and its tests, as text."""
-
     workflow: str
     tests: str
 

@@ -70,13 +70,11 @@ def pendings(ctx: typer.Context, incomplete: str) -> Offers:
 
 
 def workflows(ctx: typer.Context, incomplete: str) -> Offers:
-    """The workflows by name."""
     titles = {each["name"]: join_lines(str(each["title"] or "")) for each in _list_newest(ctx, "/v1/workflows")}
     return [(name, title) for name, title in sorted(titles.items()) if name.startswith(incomplete)]
 
 
 def schedules(ctx: typer.Context, incomplete: str) -> Offers:
-    """The schedules by id."""
     items = _list_newest(ctx, "/v1/schedules")
     return [
         (each["id"], f"{each['workflow']}: {each['explanation']}")
@@ -86,7 +84,6 @@ def schedules(ctx: typer.Context, incomplete: str) -> Offers:
 
 
 def statuses(incomplete: str) -> list[str]:
-    """The possible statuses of a run."""
     return [status for status in STATUSES if status.startswith(incomplete)]
 
 

@@ -106,7 +106,6 @@ class Answer:
                 yield Thinking(text)
 
     def whole_thought(self, text: str) -> Iterator[Piece]:
-        """The thinking as a whole, at its end."""
         if not self._thoughts:
             yield from self.think(text)
 
@@ -117,7 +116,6 @@ class Answer:
             yield file
 
     def call(self, slot: Hashable, *, id: str = "", name: str = "", args: str = "") -> Iterator[Piece]:
-        """A piece of a call (`Calls.take`)."""
         if (id or name or args) and self._takes(Sign.PIECE):
             yield from self.release()
             yield from self._calls.take(slot, id=id, name=name, args=args)

@@ -200,7 +200,6 @@ def _check_headers(headers: Mapping[str, str]) -> None:
 
 
 def _request(url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> bytes:
-    """A POST as it is sent."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     target, host = url.raw_path.decode(), url.netloc.decode()
     return f"POST {target} HTTP/1.1\r\nhost: {host}\r\n{lines}content-length: {len(content)}\r\n\r\n".encode() + content

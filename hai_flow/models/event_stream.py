@@ -328,5 +328,4 @@ class StreamReader:
 
 
 def text_of(value: Json) -> str:
-    """A value as JSON text."""
     return json.dumps(value, ensure_ascii=False)

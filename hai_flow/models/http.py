@@ -1,9 +1,6 @@
 """HTTP/1.1 to models' servers: a request at a time on a connection, which is kept for the next one. A request is sent
-again only where a kept connection ends before a byte of an answer, as servers close idle ones at any moment. All
-functions raise OSError for a connection that fails, and for an answer that is not HTTP.
-
-`httptools` parses as in the servers of the API. A general client costs 40 times the instructions of this one, a quarter
-of an agent's turn.
+again only where a kept connection ends before a byte of an answer. A general client costs 40 times the instructions, a
+quarter of an agent's turn. All functions raise OSError for a connection that fails, and for an answer that is not HTTP.
 """
 
 from __future__ import annotations

@@ -205,7 +205,6 @@ class ResponsesReader:
             yield from self.answer.call(slot, id=id, name=name, args=args)
 
     def _item(self, item: Mapping[str, Json], index: Json) -> Iterator[Piece]:
-        """An item as a whole."""
         match item.get("type"):
             case "function_call":
                 if item.get("status") != "incomplete":
@@ -229,7 +228,6 @@ class ResponsesReader:
                 yield from self.answer.think(plain_text(item.get("summary")) or _thinking_of(item.get("content")))
 
     def _part(self, part: Json, place: tuple[str, int]) -> Iterator[Piece]:
-        """A part of a message as a whole."""
         if isinstance(part, dict) and part.get("type") == "refusal":
             self._refuse(place[0], part.get("refusal"))
         else:
@@ -262,7 +260,6 @@ class ResponsesReader:
         return name
 
     def _refuse(self, item: str, text: Json) -> None:
-        """The words of refusal of an item as a whole."""
         if isinstance(text, str) and item not in self._refused:
             self._refused.add(item)
             self.answer.refuse(text)

@@ -150,8 +150,6 @@ class Request:
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A piece of the answer."""
-
     text: str
 
 
@@ -216,8 +214,6 @@ Piece: TypeAlias = Text | Thinking | Media | CallStart | CallArgs | Usage | Fini
 
 
 class ModelProvider(Protocol):
-    """A provider of models."""
-
     def fault(self, endpoint: Endpoint) -> str | None:
         """The reason why this model could never be asked as it is declared, as a sentence; None: it could."""
         return None

@@ -53,7 +53,6 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 def letter(told: NoticeContent) -> Letter:
-    """As an e-mail."""
     title = " ".join(_plain(told.title).split())
     subject = f"[HAI Flow] {_cut(title, SUBJECT_MAX)}"
     return Letter(subject, "\n".join(_lines(told)) + "\n")

@@ -1,14 +1,7 @@
-"""A thread beside the event loop, for work on large values: it may take tenths of a second, and others are served
-meanwhile.
-
-Small values may be long work all the same, for expressions of strangers. Their evaluation begins on the loop with an
-allowance, of which it spends as it goes on (`spend`), and is done again beside the loop where that is used up
-(`run_by_work`).
-
-The loop gives the interpreter's lock back with each packet that it sends, and each time the thread beside it may keep
-it for a turn. Of turns of 5 ms, as the interpreter has them, a commit of twenty packets takes 100 ms; so they are
-shorter meanwhile.
-"""
+"""A thread beside the event loop, for work on large values. Small values may be long work, too, for expressions of
+strangers: their evaluation begins on the loop with an allowance (`spend`), and is done again beside it where that is
+used up (`run_by_work`). The interpreter's switch interval is shorter meanwhile: with turns of 5 ms a commit of twenty
+packets takes 100 ms."""
 
 from __future__ import annotations
 

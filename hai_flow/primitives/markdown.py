@@ -1,10 +1,6 @@
-"""Markdown as plain text, for readers without pages: letters, terminals, the page of a link.
-
-Agents and authors write Markdown; the console draws it. Where only text can stand, its marks are noise (`## **`), so
-`to_text` takes them away and keeps every word: headings and emphasis lose their marks, a link says its address, a
-table has its columns below each other. It makes no markup: its result is as little to be trusted as its source.
-The work grows with the text that is wanted: some 2 us a character. Pure.
-"""
+"""Markdown as plain text, for readers without pages: letters, terminals, the page of a link. Headings and emphasis lose
+their marks, a link says its address, a table has its columns below each other; every word is kept. The result is as
+little to be trusted as its source. Takes some 2 us a character of the text that is wanted. Pure."""
 
 from __future__ import annotations
 

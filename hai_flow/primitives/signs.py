@@ -1,11 +1,6 @@
-"""Signs that people can't see, that turn the order of others, or that look like others: one list for all that is shown.
-
-What people read must be what is done. So wherever words of a workflow, a model, a server or another person are shown
-for somebody to judge, these signs are shown as their codes (`[U+202E]`): in the console (`make generate` writes its
-list), by the command line, in letters and on the pages of a link. What is stored and sent is never changed. Pure.
-
-A joiner or a variation selector is left as it is where writing needs it: in an emoji, in Persian, in Indian scripts.
-"""
+"""Signs that people can't see, that turn the order of others, or that look like others: one list for all that is shown
+for somebody to judge, where they stand as their codes (`[U+202E]`). What is stored and sent is never changed. A joiner
+or a variation selector stays where writing needs it: in an emoji, in Persian, in Indian scripts. Pure."""
 
 from __future__ import annotations
 

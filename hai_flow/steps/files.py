@@ -25,8 +25,6 @@ _MEDIA: Final[tuple[Kind, ...]] = ("image", "audio", "video")
 
 
 class Content(msgspec.Struct, frozen=True):
-    """The content of a file."""
-
     body: bytes
     media_type: str
     name: str

@@ -101,8 +101,6 @@ class Cassette:
 
 @dataclass(slots=True)
 class Tape:
-    """The exchanges of one case."""
-
     case: str
     exchanges: list[RecordedExchange]
     performer: Performer | None

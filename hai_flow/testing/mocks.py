@@ -211,7 +211,6 @@ class Mocks:
     # --- which behaviour ------------------------------------------------------------------------------------------
 
     def _answer(self, step: Step, names: tuple[str, ...]) -> Behaviour:
-        """The behaviour that ends the attempt."""
         behaviour = self._next(step, names)
         if behaviour.tool_calls:
             raise CaseFailed(f"the mock of `{step.path}` has `tool_calls`, but only an `agent` calls tools")

@@ -40,8 +40,6 @@ class CaseFailure(Exception):
 
 
 class SuiteFile(pytest.File):
-    """A test document."""
-
     def collect(self) -> Iterator[CaseItem]:
         """Its cases. Raises `Wrong` with its findings if it can't be run."""
         from hai_flow.testing.loading import DocumentLoader
@@ -55,8 +53,6 @@ class SuiteFile(pytest.File):
 
 
 class CaseItem(pytest.Item):
-    """One case."""
-
     def __init__(self, *, loaded: LoadedDocument, case: Case, **rest: Any) -> None:
         super().__init__(**rest)
         self._loaded = loaded

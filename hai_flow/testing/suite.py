@@ -16,8 +16,6 @@ Control: TypeAlias = Literal["pause", "resume", "stop", "restart"]
 
 
 class _Absent:
-    """The type of `ABSENT`."""
-
     def __repr__(self) -> str:
         return "nothing"
 
@@ -159,7 +157,6 @@ class Suite(msgspec.Struct, frozen=True):
         return self.document.file
 
     def line(self, at: Path) -> int:
-        """The line of the value at `at`, from 1."""
         return self.document.position(at)[0]
 
     def requester(self, case: Case) -> Principal:

@@ -176,7 +176,6 @@ class _Covered:
         return by_file
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Lines for people, with their colour."""
         for file, (coverage, _) in self._of.items():
             covered, total = coverage.counts()
             missed = coverage.find_gaps()

@@ -81,7 +81,6 @@ async def _choice(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
 
 
 def list_options(pending: dict[str, Json]) -> list[str]:
-    """The possible decisions of a pending."""
     return list(pending.get("options") or ("approve", "reject"))
 
 
@@ -217,7 +216,6 @@ _PARSERS: Final[dict[Json, Callable[[str], Json]]] = {
 
 
 async def _ask_until_valid(prompt: Prompt, question: str, read: Callable[[str], Json]) -> Json:
-    """Ask until `read` takes the answer."""
     while True:
         try:
             return read(await prompt.line(question))

@@ -121,7 +121,6 @@ def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 async def _pieces(reader: asyncio.StreamReader, headers: dict[str, str]) -> AsyncGenerator[bytes]:
-    """The body as it comes."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
         while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
             yield await reader.readexactly(size)

@@ -280,13 +280,11 @@ def _error(id: str | int | None, code: int, sentence: str) -> bytes:
 
 
 def _write(message: bytes) -> None:
-    """Write one line whole."""
     sys.stdout.buffer.write(message + b"\n")
     sys.stdout.buffer.flush()
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The data of each event of a stream."""
     from hai_flow_client.sse import Parser
 
     parser = Parser()

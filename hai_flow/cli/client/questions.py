@@ -66,7 +66,6 @@ def format_asked(pending: dict[str, Json]) -> str:
 
 
 def question_of(pending: dict[str, Json]) -> str:
-    """The question of a pending, in one line."""
     if pending["kind"] == "tool":
         return f"The client is asked for {pending['tool']}({compact(pending.get('args'))})"
     return join_lines(str(pending.get("title") or pending.get("message") or pending["path"]))

@@ -222,7 +222,6 @@ class RemoteOptions:
     as_json: JsonOption = False
 
     def ask(self, work: Callable[[Server], Awaitable[Result]]) -> Result:
-        """The result of `work` with the server."""
         return ask(self.server, self.as_json, work, act_as=getattr(self, "act_as", None))
 
     def ask_and_print(self, work: Callable[[Server], Awaitable[Result]]) -> Result:

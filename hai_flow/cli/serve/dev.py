@@ -235,7 +235,6 @@ def _user_says(thread_id: str, run_id: str, text: str) -> Json:
 
 
 def _post(url: str, body: Json, *, stream: bool = False, keyed: bool = False) -> str:
-    """The curl that posts `body`."""
     text = shlex.quote(json.dumps(body, ensure_ascii=False))
     return f"curl -s{'N' if stream else ''} {url}{_credential(keyed)} -H 'Content-Type: application/json' -d {text}"
 

@@ -104,7 +104,6 @@ def build_card(
 
 
 def with_buttons(card: Card, choices: Sequence[Choice], tokens: Sequence[str]) -> Card:
-    """The card with a button for each choice."""
     buttons = [
         Button(each.label, token, _STYLES.get(each.option, "plain"), each.asks)
         for each, token in zip(choices, tokens, strict=True)

@@ -1,11 +1,6 @@
-"""The contract between this server and a chat platform. A package adds a platform by an entry point of `ENTRY_POINTS`,
-whose name is the `kind` of a channel and whose object is a class as `ChatApp` describes it.
-
-A platform's class does three things: it writes a card as a message, brings that message up to date, and reads the
-calls of the platform. It proves each call by the platform's signature, its time and its tenant before it reads more of
-it, and hands the act of a person to the `Desk`, which knows the person and decides by the rules of the question. It
-never decides anything, and knows no workflow.
-"""
+"""The contract between this server and a chat platform, which a package adds by an entry point of `ENTRY_POINTS`, named
+as the `kind` of a channel. A platform's class (`ChatApp`) writes cards, brings them up to date and reads calls. It
+proves each call before it reads more of it, and hands the act of a person to the `Desk`, which decides."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""Calls of agents of others over A2A: a message begins a task, which is followed until it ends or asks.
-
-Nothing of a task is kept in a process. Its context has an id made of the step's idempotency key, so whichever process
-goes on finds the task in it and begins no second one. Where an agent does not list its tasks, and an attempt was lost,
-nobody knows whether it has one: people are asked. What a task asks becomes a question of the run, and the next attempt
-brings the answer.
-"""
+"""Calls of agents of others over A2A: a message begins a task, which is followed until it ends or asks. Nothing of a
+task is kept in a process: its context has an id made of the step's idempotency key, so any process finds the task in it
+and begins no second one. Where an agent does not list its tasks and an attempt was lost, people are asked. What a task
+asks becomes a question of the run."""
 
 from __future__ import annotations
 

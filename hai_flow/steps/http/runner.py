@@ -46,8 +46,6 @@ _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class HttpRunner(Runner):
-    """Performs `http`."""
-
     def __init__(self, guard: EgressGuard, secrets: Secrets, config: HttpConfig) -> None:
         self._guard = guard
         self._secrets = secrets

@@ -1,10 +1,6 @@
-"""The messages of a server of the Model Context Protocol, checked before the SDK gets them.
-
-The SDK ends a connection, and with it all calls that are under way, at a notification with a number that it can't
-convert; an answer that it can't parse is dropped, and the call waits for ever. So each message is read here first. One
-that the SDK can't read is left out, unless it answers a call: then an error takes its place, so that the call ends.
-Characters that no run can hold are replaced in every message. Pure.
-"""
+"""The messages of a server of the Model Context Protocol, checked before the SDK gets them. The SDK ends a connection
+with all its calls at a number that it can't convert, and drops an answer that it can't parse, for which the call waits
+for ever. So a message that it can't read is left out here, or replaced by an error where it answers a call. Pure."""
 
 from __future__ import annotations
 

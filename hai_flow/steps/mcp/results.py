@@ -270,7 +270,6 @@ def text_of(content: Sequence[types.ContentBlock]) -> str:
 
 
 def _part(part: types.ContentBlock) -> dict[str, Json]:
-    """A part as messages have them."""
     match part:
         case types.TextContent(text=text):
             return {"type": "text", "text": storable(text)}

@@ -1,11 +1,7 @@
-"""The answers of a server of the Model Context Protocol, taken apart before the SDK judges them.
-
-The SDK holds an answer against the schema of the protocol as a whole. One odd tool of forty and no tool is there; one
-odd part of a result and the result is lost, of a call that was performed. So the lists of tools and the results of
-calls get a form here that the SDK takes, and what the server said goes beside it (`RAW`), to be read part by part.
-
-A tap stands around the streams of a transport, whichever it is: it knows which request an answer belongs to.
-"""
+"""The answers of a server of the Model Context Protocol, taken apart before the SDK judges them as a whole: with one
+odd tool of forty it gives none, and with one odd part it loses the result of a call that was performed. So lists and
+results get a form that the SDK takes, and what the server said goes beside it (`RAW`), to be read part by part. A tap
+stands around the streams of any transport."""
 
 from __future__ import annotations
 

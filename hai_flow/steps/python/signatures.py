@@ -1,10 +1,6 @@
-"""The arguments and the result of a Python function as JSON Schema: checked before and after a call, and shown to
-models.
-
-The schemas are pydantic's, of the function's annotations. Values of plain JSON types reach the function as they were
-recorded; where an annotation means more than JSON has (a model, a date, an enumeration), the function gets an instance
-of it. An annotation that has no form in JSON is not checked.
-"""
+"""The arguments and the result of a Python function as JSON Schema (pydantic's, of the annotations): checked before and
+after a call, and shown to models. Values of plain JSON types reach the function as recorded; where an annotation means
+more (a model, a date, an enumeration), it gets an instance. An annotation without a form in JSON is not checked."""
 
 from __future__ import annotations
 

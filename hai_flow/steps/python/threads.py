@@ -1,14 +1,8 @@
-"""Threads for functions that block. A function that hangs takes nothing from the others.
-
-A thread can't be stopped from outside. A thread whose caller gave up (a timeout, a stop) is *left behind*: it goes on
-by itself, is counted for its tool until it returns, and another thread takes its place. A tool that left too many
-threads behind gets no new one, so its harm is bounded. The threads are daemons: the process ends without waiting for
-them.
-
-Calls begin in the order in which they were given, as all threads take them from one queue. That says nothing about
-their effects, which happen side by side. The calls of one answer of a model (a *batch*) have more: each begins when
-those before it are over, or a moment later than they did. So quick ones act one after the other, as the model wrote
-them, on a busy machine as on an idle one; slow ones still run at once.
+"""Threads for functions that block, where one that hangs takes nothing from the others. A thread whose caller gave up
+is *left behind*: it is counted for its tool until it returns, and another takes its place; a tool with too many of
+these gets no new one. The threads are daemons. Calls begin in the order given. Those of one answer of a model (a
+*batch*) each begin when those before are over, or a moment later than they did: quick ones act one after the other,
+slow ones at once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Which Python functions workflows may call: those that the deployment names, and no others.
-
-A workflow names a module (`python: acme.shop`). If every module were allowed, `subprocess` would be, and a user with
-the right to publish would own the machine. So a function is a tool only if `@tool` registered it, in a module that the
-deployment takes tools from. A workflow file that `dev` or `run` reads from this disk may also name modules of the
-project that it lies in, and call the functions that they define, but not the functions that they import.
-"""
+"""Which Python functions workflows may call: those that `@tool` registered in a module that the deployment takes tools
+from; otherwise the right to publish would be the right to call `subprocess`. A workflow file that `dev` or `run` reads
+from this disk may also name modules of its project, and call the functions that they define."""
 
 from __future__ import annotations
 

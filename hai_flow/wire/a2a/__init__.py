@@ -95,7 +95,6 @@ class Fault(Exception):
 
 
 def invalid(message: str, metadata: Mapping[str, Json] | None = None) -> Fault:
-    """The parameters are wrong."""
     return Fault("INVALID_PARAMS", message, metadata)
 
 
@@ -398,7 +397,6 @@ def build_artifacts(state: RunState) -> list[dict[str, Any]]:
 
 
 def output_of(state: RunState) -> dict[str, Any]:
-    """The output of a finished run as an artifact."""
     output = state.output
     parts = file_parts_of(output)
     if parts is None:
@@ -477,7 +475,6 @@ A2A: Final = Dialect("a2a", "a2a-1", A2AEncoder)
 
 
 def build_skill(plan: Plan) -> dict[str, Any]:
-    """A workflow as a skill."""
     return {
         "id": plan.name,
         "name": reveal(plan.title or plan.name)[:200],

@@ -56,7 +56,6 @@ class TurnEncoder(ABC):
     # --- the words ------------------------------------------------------------------------------------------------
 
     def run_started(self, at: int, run_id: str) -> list[Frame]:
-        """A turn begins."""
         return []
 
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
@@ -73,7 +72,6 @@ class TurnEncoder(ABC):
         return []
 
     def state_snapshot(self, at: int) -> list[Frame]:
-        """The shared state as it is."""
         return []
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
@@ -97,7 +95,6 @@ class TurnEncoder(ABC):
         return self.step_edge(at, path, started=False)
 
     def message_started(self, at: int, message: MessageState) -> list[Frame]:
-        """A message begins."""
         return []
 
     def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
@@ -113,7 +110,6 @@ class TurnEncoder(ABC):
         return self.message_ended(at, message)
 
     def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
-        """A call of a tool begins."""
         return []
 
     def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
@@ -121,11 +117,9 @@ class TurnEncoder(ABC):
         return []
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
-        """A call is complete."""
         return []
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """The result of a server's tool."""
         return []
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
