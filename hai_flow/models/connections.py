@@ -214,12 +214,16 @@ async def _read_error_body(response: HttpAnswer) -> Json:
     import httpx2
 
     body = b""
-    with contextlib.suppress(OSError, httpx2.HTTPError, NotUnpacked):
+    try:
         async with asyncio.timeout(FAULT_SECONDS):
             async for chunk in _unpacked(response):
                 body += chunk
                 if len(body) > FAULT_BYTES_MAX:
                     break
+    except NotUnpacked as error:
+        body = body or str(error).encode()
+    except (OSError, httpx2.HTTPError):
+        pass
     try:
         return values.loads(body)
     except values.NotJson:

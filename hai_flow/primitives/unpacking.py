@@ -6,6 +6,8 @@ may hold a megabyte.
 
 from __future__ import annotations
 
+import codecs
+import re
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final
@@ -17,6 +19,12 @@ PIECE_BYTES_MAX: Final = 64 * 1024
 _GZIP_MARK: Final = b"\x1f\x8b"
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 _KINDS: Final = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+_OTHERS: Final = frozenset(
+    {"br", "zstd", "x-zstd", "compress", "x-compress", "dcb", "dcz", "lz4", "snappy", "lzma", "xz", "bzip2", "x-bzip2"}
+)
+"""Ways to compress that can't be read here."""
+_CONTINUED: Final = bytes(range(0x80, 0xC0))  # of a character whose beginning stands in the piece before
+_NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 class NotUnpacked(ValueError):
@@ -28,25 +36,26 @@ class BreaksOff(NotUnpacked):
 
 
 def list_encodings(header: str) -> list[str]:
-    """The encodings in a `Content-Encoding`, in the order in which they were applied, without `identity`."""
-    names = (each.strip().lower() for each in header.split(","))
-    return [_KINDS.get(name, name) for name in names if name not in ("", "identity")]
-
-
-def can_unpack(header: str) -> bool:
-    """Whether a body with this `Content-Encoding` can be read here."""
-    return all(name in _KINDS.values() for name in list_encodings(header))
+    """The ways to compress in a `Content-Encoding`, in the order in which they were applied, without words that name
+    none (`identity`, `aws-chunked`, `utf-8`)."""
+    names = (_KINDS.get(name, name) for name in (each.strip().lower() for each in header.split(",")))
+    return [name for name in names if name in _KINDS or name in _OTHERS]
 
 
 class Unpacker:
     """Unpacks a body by its `Content-Encoding`. A body that is marked as gzip and is none is passed on as it is: some
-    proxies unpack a body and leave its header. So is one of an encoding that is not known here."""
+    proxies unpack a body and leave its header. So is a text that is marked as compressed in a way that can't be read
+    here."""
 
     def __init__(self, header: str) -> None:
-        self._layers = [_Layer(name) for name in reversed(list_encodings(header))] if can_unpack(header) else []
+        names = list_encodings(header)
+        self._unreadable = next((name for name in names if name in _OTHERS), "")
+        self._layers = [] if self._unreadable else [_Layer(name) for name in reversed(names)]
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The bytes in the next piece of the body. Raises NotUnpacked."""
+        if self._unreadable and not is_text(piece):
+            raise NotUnpacked(f"it is compressed as {self._unreadable}, which was not asked for")
         return self._through(self._layers, piece)
 
     def end(self) -> Iterator[bytes]:
@@ -61,6 +70,15 @@ class Unpacker:
             return
         for each in layers[0].feed(piece):
             yield from self._through(layers[1:], each)
+
+
+def is_text(piece: bytes) -> bool:
+    """Whether a piece of a body can be one of a text in UTF-8, which may be cut anywhere."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(piece.lstrip(_CONTINUED))
+    except UnicodeDecodeError:
+        return False
+    return _NO_TEXT.search(piece) is None
 
 
 async def unpack(packed: AsyncIterator[bytes], header: str) -> AsyncIterator[bytes]:

@@ -197,7 +197,11 @@ TOLD: Final[dict[str, tuple[Callable[[Any], Written], type[Exception], str]]] = 
     ),
     "events that break off": (lambda id: Written((events(b"data: " + message(id)[:-9]),)), OutcomeLost, ""),
     "no HTTP": (lambda id: Written((b"hello\r\n\r\n",)), OutcomeLost, ""),
-    "br": (lambda id: Written((http_response(message(id), JSON + b"Content-Encoding: br\r\n"),)), StepError, "br"),
+    "br": (
+        lambda id: Written((http_response(b"\x8b\x06\x80" + message(id), JSON + b"Content-Encoding: br\r\n"),)),
+        StepError,
+        "br",
+    ),
     "zstd events": (
         lambda id: Written((events().replace(b"\r\n\r\n", b"\r\nContent-Encoding: zstd\r\n\r\n") + b"\x28\xb5",)),
         StepError,

@@ -41,7 +41,17 @@ PACKERS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
     "both": ("deflate, gzip", lambda body: gzip.compress(zlib.compress(body))),
     "identity": ("identity", bytes),
     "a header that is left over": ("gzip", bytes),
+    "a word that names no compression": ("aws-chunked, UTF-8", bytes),
+    "gzip and such a word": ("gzip, utf-8", gzip.compress),
 }
+UNREADABLE: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
+    "br": ("br", lambda body: b"\x8b\x06\x80" + body + b"\x03"),
+    "zstd": ("zstd", lambda body: b"\x28\xb5\x2f\xfd\x20" + body),
+    "gzip and zstd": ("gzip, ZSTD", lambda body: b"\x28\xb5\x2f\xfd\x20" + gzip.compress(body)),
+    "compress": ("compress", lambda body: b"\x1f\x9d\x90" + body),
+}
+"""Ways to compress that can't be read here."""
+LEFT_OVER: Final = {f"{name} that is left over": (UNREADABLE[name][0], bytes) for name in ("br", "zstd", "compress")}
 
 
 def _unpack(header: str, pieces: list[bytes]) -> bytes:
@@ -108,9 +118,9 @@ async def _say(body: bytes) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
-@pytest.mark.parametrize("packed_as", PACKERS)
+@pytest.mark.parametrize("packed_as", [*PACKERS, *LEFT_OVER])
 async def test_a_packed_answer_of_a_server_is_the_result_of_its_one_call(packed_as: str, events: bool) -> None:
-    odd = Packing(*PACKERS[packed_as], events=events)
+    odd = Packing(*(PACKERS | LEFT_OVER)[packed_as], events=events)
     async with serving(odd) as (runner, declared):
         assert await call(runner, "t", declared) == "ok"
     assert odd.calls == ["t"]
@@ -119,8 +129,8 @@ async def test_a_packed_answer_of_a_server_is_the_result_of_its_one_call(packed_
 @pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
 @pytest.mark.parametrize(
     ("header", "pack"),
-    [("gzip", lambda body: gzip.compress(body)[:-12]), ("br", bytes), ("gzip, zstd", bytes), ("deflate", bytes)],
-    ids=["a part of gzip", "br", "zstd", "no deflate"],
+    [("gzip", lambda body: gzip.compress(body)[:-12]), *UNREADABLE.values(), ("deflate", bytes)],
+    ids=["a part of gzip", *UNREADABLE, "no deflate"],
 )
 async def test_an_answer_that_can_not_be_unpacked_fails_its_step_for_good(header: str, pack: Any, events: bool) -> None:
     odd = Packing(header, pack, events=events)
@@ -128,6 +138,7 @@ async def test_an_answer_that_can_not_be_unpacked_fails_its_step_for_good(header
         fault = await failure(runner, "t", declared)
     code = "step.in_doubt" if header == "gzip" else "tool.invalid_result"  # of a part nobody knows what it would say
     assert (fault.code, fault.retriable) == (code, False)
+    assert code == "step.in_doubt" or header.lower().rpartition(" ")[2] in str(fault)
     assert odd.calls == ["t"]
 
 
@@ -158,6 +169,17 @@ async def test_what_a_model_s_server_says_in_a_packed_error_is_in_the_error(pack
             await Asking().of(_endpoint_at(service))
 
 
+@pytest.mark.parametrize("packed_as", UNREADABLE)
+async def test_an_unreadable_compression_of_a_model_is_told_by_its_name(packed_as: str) -> None:
+    header, pack = UNREADABLE[packed_as]
+    body = stream(*text("Hel", "lo."), end(), DONE)
+    for status, packed in ((200, pack(body)), (404, pack(b'{"error": {"message": "no"}}'))):
+        reply = Reply(status, packed, "text/event-stream", (("Content-Encoding", header),))
+        async with Service(lambda _, reply=reply: reply) as service:
+            with pytest.raises(StepError, match=f"compressed as {header.lower().rpartition(' ')[2]}, which was not"):
+                await Asking().of(_endpoint_at(service))
+
+
 # --- services ---------------------------------------------------------------------------------------------------------
 
 
@@ -178,3 +200,43 @@ async def test_a_packed_answer_that_breaks_off_is_an_error_with_what_came() -> N
         fault = await http_failure({"post": service.url("/pay"), "body": {}})
     assert (fault.code, fault.retriable) == ("http.invalid_response", False)
     assert (fault.data["status"], fault.data["text"][:14]) == (201, '{"paid": true,')
+
+
+@pytest.mark.parametrize("packed_as", UNREADABLE)
+async def test_an_unreadable_compression_of_a_post_is_told_by_its_name(packed_as: str) -> None:
+    header, pack = UNREADABLE[packed_as]
+    reply = Reply(201, pack(b'{"paid": true}'), headers=(("Content-Encoding", header),))
+    async with Service(lambda _: reply) as service:
+        fault = await http_failure({"post": service.url("/pay"), "body": {}})
+    assert (fault.code, fault.retriable, fault.data["status"]) == ("http.invalid_response", False, 201)
+    assert f"compressed as {header.lower().rpartition(' ')[2]}, which was not asked for" in fault.message
+
+
+@pytest.mark.parametrize("packed_as", [*UNREADABLE, "a part of gzip"])
+async def test_a_refusal_whose_body_can_not_be_unpacked_is_what_its_status_says(packed_as: str) -> None:
+    header, pack = UNREADABLE.get(packed_as, ("gzip", lambda body: gzip.compress(body)[:-12]))
+    reply = Reply(503, pack(b'{"error": "busy"}'), headers=(("Content-Encoding", header), ("Retry-After", "7")))
+    async with Service(lambda _: reply) as service:
+        fault = await http_failure({"post": service.url("/pay"), "body": {}})
+    assert (fault.code, fault.retriable, fault.retry_after) == ("http.status", True, 7)
+    assert packed_as == "a part of gzip" or header.lower().rpartition(" ")[2] in fault.data["text"]
+
+
+@pytest.mark.parametrize("packed_as", UNREADABLE)
+@given(data=st.data())
+def test_a_body_that_can_not_be_unpacked_is_told_however_it_is_cut(packed_as: str, data: st.DataObject) -> None:
+    header, pack = UNREADABLE[packed_as]
+    packed = pack('{"paid": "Zürich, 東京"}'.encode() * 9)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(packed)), max_size=8)))
+    pieces = [packed[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(packed)], strict=True)]
+    with pytest.raises(NotUnpacked, match="which was not asked for"):
+        _unpack(header, pieces)
+
+
+@pytest.mark.parametrize("left_over", LEFT_OVER)
+@given(data=st.data())
+def test_a_text_with_a_left_over_header_is_read_however_it_is_cut(left_over: str, data: st.DataObject) -> None:
+    body = data.draw(st.text(st.characters(categories=["L", "N", "P", "S", "Z"]), max_size=200)).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
+    pieces = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+    assert _unpack(LEFT_OVER[left_over][0], pieces) == body

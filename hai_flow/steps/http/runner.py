@@ -216,6 +216,10 @@ class HttpExchange:
                 if telling is not None:
                     return await self._stream_body(response, telling, content, url)
                 await self._read(unpack_response(response), content, url)
+            except NotUnpacked as error:
+                if self._expect is not None or response.status_code < 400:
+                    raise
+                content[:] = content or f"its body can't be read: {error}".encode()
             except StepError as error:
                 if error.data is None:
                     error.data = self._describe_partial(response, content, url)

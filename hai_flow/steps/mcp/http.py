@@ -21,7 +21,7 @@ from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.foreign import Utf8, to_utf8
 from hai_flow.primitives.retry_after import retry_after
-from hai_flow.primitives.unpacking import BreaksOff, NotUnpacked, can_unpack, unpack_response
+from hai_flow.primitives.unpacking import BreaksOff, NotUnpacked, unpack_response
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport
 from hai_flow.steps.mcp import messages as mcp_messages
@@ -108,11 +108,6 @@ class _Answering(httpx2.AsyncBaseTransport):
         caller = None if call is None else CALLER.get()
         receipt = None if caller is None else caller.receipt
         kind = response.headers.get("content-type", "").lower()
-        encoding = response.headers.get("content-encoding", "")
-        if not can_unpack(encoding):
-            await response.aclose()
-            message = f"it answers {response.status_code}, compressed as {values.storable(encoding)[:100]}, unasked"
-            return _fault(message, code="tool.invalid_result", reached=True, final=True)
         if response.status_code < 300 and kind.startswith("text/event-stream"):
             stream = _Events(unpack_response(response), response.aclose, self._config.bytes_max, call, receipt)
             if receipt is not None:
@@ -130,10 +125,12 @@ class _Answering(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             return _fault(_broken(error), reached=True, text=_text_of(content))
         except NotUnpacked as error:
-            text = _text_of(content)
-            message = f"{mcp_messages.UNREADABLE}: {error}"
-            is_whole = not isinstance(error, BreaksOff)
-            return _fault(message, code="tool.invalid_result", reached=True, final=is_whole, text=text)
+            if response.status_code < 400:
+                message = f"{mcp_messages.UNREADABLE}: {error}"
+                is_whole = not isinstance(error, BreaksOff)
+                text = _text_of(content)
+                return _fault(message, code="tool.invalid_result", reached=True, final=is_whole, text=text)
+            content[:] = content or str(error).encode()
         finally:
             await response.aclose()
         content = to_utf8(bytes(content), response.charset_encoding)
