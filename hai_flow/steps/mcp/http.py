@@ -27,6 +27,7 @@ from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport
 from hai_flow.steps.mcp import messages as mcp_messages
 from hai_flow.steps.mcp.messages import Read, read_all, to_read, unread, unreadable
 from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX, CallReceipt
+from hai_flow.steps.mcp.resuming import ResumePace
 from hai_flow.steps.mcp.taps import CALLER
 from hai_flow.steps.secrets import hide_secrets
 
@@ -76,10 +77,13 @@ class _Answering(httpx2.AsyncBaseTransport):
         self._guard = guard
         self._inner = inner
         self._config = config
+        self._pace = ResumePace()  # of the server's own messages
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         call = await _call_of(request)
         seconds = _find_limit(request, call)
+        if call is None and seconds is None and not await self._find_pace().wait():
+            return _fault("its stream ends again and again without a message", reached=True)
         try:
             async with asyncio.timeout(seconds):
                 return await self._exchange(request, call)
@@ -101,6 +105,11 @@ class _Answering(httpx2.AsyncBaseTransport):
         in_session = call is not None and SESSION_ID in request.headers
         return await self._whole(response, call, request if in_session else None)
 
+    def _find_pace(self) -> ResumePace:
+        """The pace of the stream that the request of this task opens."""
+        caller = CALLER.get()
+        return self._pace if caller is None else caller.receipt.pace
+
     async def _whole(
         self, response: httpx2.Response, call: types.RequestId | None, session: httpx2.Request | None
     ) -> httpx2.Response:
@@ -109,7 +118,8 @@ class _Answering(httpx2.AsyncBaseTransport):
         receipt = None if caller is None else caller.receipt
         kind = response.headers.get("content-type", "").lower()
         if response.status_code < 300 and kind.startswith("text/event-stream"):
-            stream = _Events(unpack_response(response), response.aclose, self._config.bytes_max, call, receipt)
+            pace = self._find_pace()
+            stream = _Events(unpack_response(response), response.aclose, self._config.bytes_max, call, receipt, pace)
             if receipt is not None:
                 receipt.begin(stream.read_partial)
             return httpx2.Response(response.status_code, headers=_strip_length(response), stream=stream)
@@ -279,8 +289,11 @@ class _Events(httpx2.AsyncByteStream):
         bytes_max: int,
         call: types.RequestId | None,
         receipt: CallReceipt | None = None,
+        pace: ResumePace | None = None,
     ) -> None:
         self._receipt = receipt
+        self._pace = pace
+        self._has_said = False  # an event had data
         self._pieces = pieces
         self._close = close
         self._bytes_max = bytes_max
@@ -295,6 +308,14 @@ class _Events(httpx2.AsyncByteStream):
         self._is_silent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for event in self._read():
+                yield event
+        finally:
+            if self._pace is not None:
+                self._pace.note_end(has_said=self._has_said)
+
+    async def _read(self) -> AsyncIterator[bytes]:
         why = "its stream ended without an answer"
         try:
             async for event in self._events():
@@ -350,6 +371,7 @@ class _Events(httpx2.AsyncByteStream):
     def _readable(self, event: list[bytes]) -> bytes:
         """An event with messages that can be read, or without data."""
         self._is_resumable = self._is_resumable or any(line.startswith(b"id") and _value(line) for line in event)
+        self._has_said = self._has_said or bool(_data(event))
         if self._is_resumable and not _data(event):  # it has a place from which its stream may be resumed
             self._note_begun()
         return _readable(event, self._is_for_call)

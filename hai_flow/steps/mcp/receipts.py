@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from hai_flow.steps.mcp.resuming import ResumePace
 from hai_flow.steps.secrets import hide_secrets
 from hai_flow.values import Json, storable
 
@@ -25,6 +26,7 @@ class CallReceipt:
         self._read_partial: Callable[[], bytes] = _read_nothing
         self._progress: dict[str, Json] = {}
         self._result: Mapping[str, Any] | None = None
+        self.pace = ResumePace()
         self.is_begun = False
         """The server has sent something about the call, but its answer: the call may have been performed."""
 
