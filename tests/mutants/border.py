@@ -195,6 +195,8 @@ mcp_http.bug(
     by=f"{_MCP}::test_what_a_server_says_beside_a_status_is_in_the_error",
 )
 unpacking = Room("hai_flow/primitives/unpacking.py", _UNPACKING)
+unpacking.bug("a body in a compression that nobody asked for is text", ("if self._unreadable and", "if False and"))
+unpacking.bug("a text whose header was left over is refused", (" and not is_text(piece):", ":"))
 unpacking.bug(
     "a packed body that breaks off is whole", ("not self._inner.eof:\n            raise", "False:\n            raise")
 )
@@ -206,7 +208,7 @@ unpacking.bug(
 taps = Room("hai_flow/steps/mcp/taps.py", _MCP)
 taps.bug(
     "a result is held against the SDK's schema as a whole",
-    ('    if method == "tools/call" and not _only_asks(result):', "    if False:"),
+    ('    if method == "tools/call" and not only_asks(result):', "    if False:"),
     by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone",
 )
 structured = Room("hai_flow/models/structured.py", _SCHEMAS)
@@ -489,4 +491,15 @@ agents_elsewhere.bug(
     "what an agent answered that is no JSON-RPC is lost",
     ('code="tool.invalid_result", retriable=False, data=data)', 'code="tool.invalid_result", retriable=False)'),
     by="tests/attacks/test_a2a_peer.py::test_a_hostile_answer_ends_or_asks_and_the_errand_is_given_once",
+)
+
+resuming = Room("hai_flow/steps/mcp/resuming.py", "tests/foreign/test_resuming.py")
+resuming.bug("a stream is asked for as soon as its server names", ("await asyncio.sleep(self._next - clock())", "pass"))
+resuming.bug(
+    "a stream that brings nothing is asked for without an end", ("if self._barren >= BARREN_MAX:", "if False:")
+)
+taps.bug(
+    "a question in the names of Python is the result of its call",
+    ('    "result_type": "resultType", "input_requests": "inputRequests", "request_state": "requestState",\n', ""),
+    by="tests/foreign/test_mcp_questions.py",
 )

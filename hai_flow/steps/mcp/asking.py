@@ -126,6 +126,18 @@ async def complete(
         seconds = min(2 * seconds, _POLL_SECONDS_MAX)
 
 
+def find_question_fault(raw: Mapping[str, Any]) -> str | None:
+    """Why a question can't be asked as its server has written it, as a clause; None: it may be in order."""
+    requests, state = raw.get("inputRequests"), raw.get("requestState")
+    if state is not None and not isinstance(state, str):
+        return "its `requestState` is no text"
+    if not requests and not state:
+        return "it says neither what it asks (`inputRequests`) nor how to be called again (`requestState`)"
+    if requests and not isinstance(requests, Mapping):
+        return "its `inputRequests` is no object with a question for each name"
+    return None
+
+
 def answer_to(answer: Answer) -> RepeatedAnswers:
     """A person's answer, as the server reads it: one for each of its questions."""
     if answer.keys == (IN_SESSION,) and answer.state is not None:

@@ -34,14 +34,14 @@ from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.primitives.screening import list_signs
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
-from hai_flow.steps.mcp.asking import Sitting
+from hai_flow.steps.mcp.asking import Sitting, find_question_fault
 from hai_flow.steps.mcp.http import SESSION_GONE, UNAUTHORIZED, make_client
 from hai_flow.steps.mcp.messages import FAULT
 from hai_flow.steps.mcp.receipts import cut
 from hai_flow.steps.mcp.results import SAID_CHARS_MAX, Resource, find_task, result_of, says_error, text_of
 from hai_flow.steps.mcp.schemas import NAME, read_tool
 from hai_flow.steps.mcp.stdio import program
-from hai_flow.steps.mcp.taps import CALLER, RAW, tap
+from hai_flow.steps.mcp.taps import CALLER, RAW, only_asks, tap
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
@@ -231,9 +231,8 @@ class Connection:
                 message = f"{self.name} does not take the answer: {error.message[:1000]}"
                 raise StepError(message, retriable=True) from None
             raise self._call_error(error, repeatable, client) from None
-        except ValidationError as error:
-            message = f"{self.name} answers with what is no result: {_first_line(error)}"
-            raise StepError(message, code="tool.invalid_result", retriable=False) from None
+        except ValidationError:
+            raise self._no_answer(sitting.result or {}) from None
         finally:
             self._sittings.remove(sitting)
             self._calls -= 1
@@ -513,6 +512,16 @@ class Connection:
         retriable = code_there in ("mcp.unavailable", "http.connection")
         code = "mcp.unavailable" if retriable else code_there
         return StepError(f"{self.name}: {text}", code=code, retriable=retriable, retry_after=fault["after"])
+
+    def _no_answer(self, raw: Mapping[str, Any]) -> StepError:
+        """The error for an answer that is neither a result nor a question that can be asked."""
+        if only_asks(raw):
+            fault = find_question_fault(raw) or "a question in it is none of the protocol"
+            message = f"{self.name} asks for input in a way that can't be read: {fault}"
+        else:
+            message = f"{self.name} answers with what is no result"
+        data = {"text": cut(json.dumps(raw, ensure_ascii=False, default=str))}
+        return StepError(message, code="tool.invalid_result", retriable=False, data=data)
 
     def _loss_error(self, why: str, repeatable: bool) -> StepError:
         if repeatable:

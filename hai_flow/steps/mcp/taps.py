@@ -23,6 +23,7 @@ RAW: Final = f"hai-flow/raw/{token_hex(8)}"
 _SNAKE_CASE: Final = {
     "is_error": "isError", "structured_content": "structuredContent", "next_cursor": "nextCursor",
     "input_schema": "inputSchema", "output_schema": "outputSchema",
+    "result_type": "resultType", "input_requests": "inputRequests", "request_state": "requestState",
 }  # fmt: skip
 _COMPLETE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # where a server leaves it out
 REQUESTS_MAX: Final = 10_000  # that wait for an answer in one connection
@@ -61,8 +62,11 @@ def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
         rest = {key: each for key, each in result.items() if key in ("resultType", "ttlMs", "cacheScope")}
         more = {"nextCursor": cursor} if isinstance(cursor, str) else {}
         return {**_COMPLETE, **rest, **more, "tools": tools, "_meta": {RAW: listed}}
-    if method == "tools/call" and not _only_asks(result):
+    if method == "tools/call" and not only_asks(result):
         return {"resultType": "complete", "content": [], "_meta": {RAW: result}}
+    if method == "tools/call":  # with an empty list, as PHP writes an empty object, and without the word for it
+        asked = {key: each for key, each in result.items() if key in ("inputRequests", "requestState") and each}
+        return {"resultType": "input_required", **asked}
     return result
 
 
@@ -80,10 +84,12 @@ def _list_tools(tools: Any) -> list[Any] | None:
     return [] if tools is None else None
 
 
-def _only_asks(result: Mapping[str, Any]) -> bool:
-    """Whether it is a question of the server, and no result."""
-    asks = result.get("resultType") == "input_required" or "inputRequests" in result
-    return asks and "content" not in result and "structuredContent" not in result
+def only_asks(result: Mapping[str, Any]) -> bool:
+    """Whether it is a question of the server, and no result: some write an empty `content` beside their questions."""
+    kind, requests = result.get("resultType"), result.get("inputRequests")
+    if kind == "complete" or result.get("content") or result.get("structuredContent") is not None:
+        return False
+    return kind == "input_required" or bool(requests) or ("inputRequests" in result and "content" not in result)
 
 
 def _bare(tool: Mapping[str, Any]) -> dict[str, Any]:

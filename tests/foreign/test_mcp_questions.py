@@ -1,0 +1,122 @@
+"""Servers of MCP 2026-07-28 that ask badly: a question that can be read is asked, and any other is an error that says
+what it lacks. None is called again without an end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from hai_flow.errors import AsksPerson
+from hai_flow.steps.mcp import asking as mcp_asking
+from tests.foreign.test_mcp import OK, Odd, serving
+from tests.steps.test_mcp import call, failure
+from tests.support.service import Received, Reply
+
+TOOL: Final = {"name": "t", "description": "Pays", "inputSchema": {"type": "object"}}
+FORM: Final = {"type": "object", "properties": {}}
+ASKED: Final = {"method": "elicitation/create", "params": {"mode": "form", "message": "Sure?", "requestedSchema": FORM}}
+REQUESTS: Final = {"sure": ASKED}
+
+
+class Modern(Odd):
+    """A server of protocol 2026-07-28. `results` are its answers to calls of `t`, the last one to all later calls."""
+
+    def __init__(self, *results: Any) -> None:
+        super().__init__([TOOL])
+        self._results = list(results)
+
+    def __call__(self, received: Received) -> Reply:
+        asked = json.loads(received.body) if received.body else {}
+        if asked.get("method") == "server/discover":
+            known = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+            return self._reply(asked["id"], {**known, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
+        if asked.get("method") == "tools/call":
+            self.result = self._results.pop(0) if len(self._results) > 1 else self._results[0]
+        return super().__call__(received)
+
+
+READ: Final[dict[str, Any]] = {
+    "as the protocol has it": {"resultType": "input_required", "inputRequests": REQUESTS},
+    "the word for it is missing": {"inputRequests": REQUESTS},
+    "another word for it": {"resultType": "InputRequired", "inputRequests": REQUESTS},
+    "names of Python": {"result_type": "input_required", "input_requests": REQUESTS, "request_state": "s"},
+    "an empty `content` beside it": {"resultType": "input_required", "inputRequests": REQUESTS, "content": []},
+    "a null `content` beside it": {
+        "resultType": "input_required", "inputRequests": REQUESTS, "content": None, "structuredContent": None,
+    },
+    "an empty state": {"resultType": "input_required", "inputRequests": REQUESTS, "requestState": ""},
+    "a null state": {"resultType": "input_required", "inputRequests": REQUESTS, "requestState": None},
+    "`isError` beside it": {"resultType": "input_required", "inputRequests": REQUESTS, "isError": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", READ)
+async def test_a_question_in_an_odd_form_is_asked(kind: str) -> None:
+    modern = Modern(READ[kind])
+    async with serving(modern) as (runner, declared):
+        with pytest.raises(AsksPerson, match="Sure"):
+            await call(runner, "t", declared)
+    assert modern.calls == ["t"]
+
+
+_NOTHING: Final = "it says neither what it asks"
+TOLD: Final[dict[str, tuple[Any, str]]] = {
+    "no question and no state": ({"resultType": "input_required"}, _NOTHING),
+    "an empty object": ({"resultType": "input_required", "inputRequests": {}}, _NOTHING),
+    "an empty list": ({"resultType": "input_required", "inputRequests": []}, _NOTHING),
+    "null": ({"resultType": "input_required", "inputRequests": None}, _NOTHING),
+    "an empty object alone": ({"inputRequests": {}}, _NOTHING),
+    "an empty state": ({"resultType": "input_required", "inputRequests": {}, "requestState": ""}, _NOTHING),
+    "an empty `content`": ({"resultType": "input_required", "inputRequests": {}, "content": []}, _NOTHING),
+    "a list of questions": ({"resultType": "input_required", "inputRequests": [ASKED]}, "`inputRequests` is no object"),
+    "a text": ({"resultType": "input_required", "inputRequests": "Sure?"}, "`inputRequests` is no object"),
+    "a state that is an object": (
+        {"resultType": "input_required", "inputRequests": REQUESTS, "requestState": {"a": 1}},
+        "`requestState` is no text",
+    ),
+    "one question without a name": (
+        {"resultType": "input_required", "inputRequests": ASKED},
+        "is none of the protocol",
+    ),
+    "a question that is null": ({"resultType": "input_required", "inputRequests": {"a": None}}, "is none of the"),
+    "a question without words": (
+        {"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create", "params": {}}}},
+        "is none of the protocol",
+    ),
+    "another method": (
+        {"resultType": "input_required", "inputRequests": {"a": {"method": "x/ask", "params": {}}}},
+        "is none of the protocol",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TOLD)
+async def test_a_question_that_can_not_be_asked_is_told_by_what_it_lacks(kind: str) -> None:
+    result, words = TOLD[kind]
+    modern = Modern(result)
+    async with serving(modern) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (fault.code, fault.retriable) == ("tool.invalid_result", False)
+    assert words in fault.message
+    assert "validation error" not in fault.message
+    assert set(fault.data) == {"text"}
+    assert modern.calls == ["t"]
+
+
+@pytest.mark.parametrize("requests", [{}, [], None])
+async def test_a_server_that_only_wants_to_be_called_again_is(requests: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_asking, "_POLL_SECONDS", 0.01)
+    later = {"resultType": "input_required", "inputRequests": requests, "requestState": "s"}
+    modern = Modern(later, later, OK)
+    async with serving(modern) as (runner, declared):
+        assert await call(runner, "t", declared) == "ok"
+    assert modern.calls == ["t", "t", "t"]
+
+
+@pytest.mark.parametrize("requests", [{}, None, []])
+async def test_a_result_with_an_empty_member_for_questions_is_a_result(requests: Any) -> None:
+    modern = Modern({"resultType": "complete", "inputRequests": requests, **OK})
+    async with serving(modern) as (runner, declared):
+        assert await call(runner, "t", declared) == "ok"
