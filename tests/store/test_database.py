@@ -60,6 +60,22 @@ async def test_behind_a_pooler_nothing_is_prepared(database_url: str) -> None:
     await db.close()
 
 
+@pytest.mark.parametrize(
+    ("statement_seconds", "error", "match"),
+    [(3600.0, TimeoutError, None), (0.1, CommitUnknown, "did not answer within")],
+    ids=["cancelled", "overdue"],
+)
+async def test_the_error_that_cuts_a_connection_leaves_its_transaction(
+    database_url: str, statement_seconds: float, error: type[Exception], match: str | None
+) -> None:
+    """Else a task that is cancelled within a transaction goes on, and its service stops a second later."""
+    db = await Database.open(database_url, deadlines=Deadlines(statement_seconds=statement_seconds))
+    with pytest.raises(error, match=match):
+        async with asyncio.timeout(1.0), db.api.acquire() as connection, connection.transaction():
+            await connection.execute("SELECT pg_sleep(60)")
+    await db.close()
+
+
 async def test_a_database_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(StoreError, match="can't be reached"):
         await Database.open("postgresql://nobody@127.0.0.1:1/nothing")

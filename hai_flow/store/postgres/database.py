@@ -149,6 +149,17 @@ _types_known: Final[dict[int, Any]] = {}
 """Types of PostgreSQL's own as asyncpg describes them, by their numbers."""
 
 
+class SessionTransaction(asyncpg.transaction.Transaction):
+    """A transaction whose end leaves the error alone that cut the connection: the driver's own, which complains that
+    there is nothing to roll back on, would swallow a cancellation."""
+
+    _connection: Session
+
+    async def __aexit__(self, extype: object, ex: object, tb: object) -> None:
+        if ex is None or not self._connection.is_closed():
+            await super().__aexit__(extype, ex, tb)
+
+
 class Session(_Connection):
     """A connection whose every statement ends: answered, or with the connection cut.
 
@@ -171,6 +182,11 @@ class Session(_Connection):
         self.begins_with = ""  # goes with the BEGIN of the next transaction, in one trip
         self.spotless = False  # nothing was left behind since it was last taken back
         self.codecs: set[tuple[str, str]] = set()  # types, with their schemas, that are converted otherwise
+
+    def transaction(
+        self, *, isolation: Any = None, readonly: bool = False, deferrable: bool = False
+    ) -> SessionTransaction:
+        return SessionTransaction(self, isolation, readonly, deferrable)
 
     async def execute(self, query: str, *given: Any, **options: Any) -> str:
         if self.begins_with and query == "BEGIN;":
