@@ -48,6 +48,7 @@ class Key:
 
     @classmethod
     def made(cls, private: bytes) -> Key:
+        """The key with this private half."""
         public = _private(private).public_key().public_bytes_raw()
         return cls(thumbprint(public), public, private)
 

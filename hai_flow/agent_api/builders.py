@@ -56,9 +56,11 @@ class ContentBuilder:
         return self
 
     def set_text(self, text: str) -> ContentBuilder:
+        """Sets the whole text."""
         return self.set(text=text)
 
     def set_data(self, data: Mapping[str, Json]) -> ContentBuilder:
+        """Sets the whole data."""
         return self.set(data=dict(data))
 
     def set_image_url(self, url: str) -> ContentBuilder:
@@ -215,6 +217,7 @@ class ResponseBuilder:
         message_id: str | None = None,
         at: int | None = None,
     ) -> Iterator[Object]:
+        """The whole stream of a response that is one text."""
         yield self.created()
         yield self.in_progress()
         message = self.create_message_builder(message_id, role=role)
@@ -234,9 +237,11 @@ class Sequence:
         self._next = 0
 
     def numbered(self, shown: Object) -> Object:
+        """The object with its `sequence_number` in front."""
         return {"sequence_number": self.next(), **shown}
 
     def next(self) -> int:
+        """The number of the next object."""
         self._next += 1
         return self._next - 1
 

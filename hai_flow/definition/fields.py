@@ -369,6 +369,7 @@ def _duration_hint(text: str) -> str:
 
 
 def is_hole(text: str) -> bool:
+    """Whether `text` is exactly one hole."""
     if not text.strip().startswith("${{"):
         return False
     try:
@@ -379,6 +380,7 @@ def is_hole(text: str) -> bool:
 
 
 def texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
+    """Every text inside `value`, with its path."""
     if isinstance(value, str):
         yield at, value
     elif isinstance(value, dict):

@@ -53,10 +53,12 @@ def is_handler(body: str) -> bool:
 
 
 def is_catch(body: str) -> bool:
+    """Whether the list is a `catch`."""
     return body.startswith(_CATCH)
 
 
 def undo_of(path: str) -> str:
+    """The step that undoes the step `path`."""
     return f"{path}/{UNDO}"
 
 
@@ -119,6 +121,7 @@ def escape(key: str) -> str:
 
 
 def unescape(key: str) -> str:
+    """The key that `escape` wrote."""
     if key == "%" or "%" not in key:
         return "" if key == "%" else key
     for character in "/[]%":  # the sign itself last: its replacement must not be read again

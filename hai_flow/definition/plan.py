@@ -813,6 +813,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     of_agent: bool = False  # an answer of an agent's model, its calls, or one of them
 
     def verb_as(self, kind: type[VerbOfKind]) -> VerbOfKind:
+        """The verb, which is of this kind."""
         assert isinstance(self.verb, kind)
         return self.verb
 

@@ -158,6 +158,7 @@ class Canvas:
         self.shapes.append(Rectangle(style, x, y, width, height, radius))
 
     def text(self, text: TextLine, x: float, y: float, anchor: Literal["start", "middle"] = "start") -> None:
+        """`y` is the top of the line."""
         self.shapes.append(PlacedText(text, x, y, anchor))
 
     def line(self, points: Sequence[Point], ends: Ends | None = None) -> None:

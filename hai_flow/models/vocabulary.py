@@ -214,6 +214,8 @@ Piece: TypeAlias = Text | Thinking | Media | CallStart | CallArgs | Usage | Fini
 
 
 class ModelProvider(Protocol):
+    """A provider of models."""
+
     def fault(self, endpoint: Endpoint) -> str | None:
         """The reason why this model could never be asked as it is declared, as a sentence; None: it could."""
         return None

@@ -56,6 +56,7 @@ class Hider:
             self._remove(next(iter(self._values)))
 
     def hide(self, text: str) -> str:
+        """`text` without the values."""
         if len(self._forms) <= FORMS_FEW:
             return without(text, list(self._forms))
         grams = {text[place : place + _GRAM] for place in range(0, len(text), _STRIDE)} & self._by_gram.keys()

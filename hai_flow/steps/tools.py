@@ -100,6 +100,7 @@ class _Registered:
         self.changes += 1
 
     def named(self, name: str) -> dict[str, PythonFunction]:
+        """The functions of this name, by module."""
         return {module: each_function for (module, each), each_function in self._functions.items() if each == name}
 
     def found(self, function: object) -> PythonFunction | None:
@@ -107,6 +108,7 @@ class _Registered:
         return next((each for each in self._functions.values() if each.function is function), None)
 
     def of(self, module: str) -> dict[str, PythonFunction]:
+        """The functions of a module, by name."""
         return {name: each_function for (each, name), each_function in self._functions.items() if each == module}
 
 

@@ -157,6 +157,7 @@ class Suite(msgspec.Struct, frozen=True):
         return self.document.file
 
     def line(self, at: Path) -> int:
+        """The line of the value at `at`, from 1."""
         return self.document.position(at)[0]
 
     def requester(self, case: Case) -> Principal:

@@ -191,6 +191,7 @@ def _strip_own(schema: Json) -> Any:
 
 
 def result_of(shown: RunView) -> dict[str, Any]:
+    """The result of a call that shows the run as it is."""
     state = shown.state
     content: dict[str, Any] = {"run_id": state.run_id, "status": state.status}
     blocks: list[dict[str, Any]] | None = None

@@ -205,6 +205,7 @@ def look_at_connection(dependency: _Dependency) -> _Dependency:
 
 
 def looks_at_connection(dependency: Callable[..., Any] | None) -> bool:
+    """Whether it is a `look_at_connection`."""
     return hasattr(dependency, _LOOKS)
 
 

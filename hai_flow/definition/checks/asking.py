@@ -65,6 +65,7 @@ def find_policy(step: Step) -> Policy | None:
 
 
 def walk_steps_inside(plan: Plan, path: str) -> Iterator[Step]:
+    """The step at `path`, and all steps that stand in it."""
     return (step for step in plan.steps.values() if step.path == path or is_inside(step.path, path))
 
 

@@ -218,6 +218,7 @@ def read_tree(serialized: bytes) -> Tree:
 
 
 def is_empty(tree: Tree) -> bool:
+    """Whether `tree` is the literal `[]`."""
     return isinstance(tree, Listing) and not tree.elements
 
 

@@ -156,6 +156,7 @@ def absent(path: Sequence[Segment]) -> ExpressionError:
 
 
 def spell(path: Sequence[Segment]) -> str:
+    """`path` as it is written in an expression."""
     text = str(path[0]) if path else ""
     for part in path[1:]:
         if isinstance(part, str):

@@ -36,6 +36,7 @@ def remove_entry(mapping: Map[str, int], path: str) -> Map[str, int]:
 
 
 def remove_timers(state: RunState, path: str) -> tuple[Timer, ...]:
+    """The timers but for those of one step."""
     timers = state.timers
     if not timers or all(timer.path != path for timer in timers):
         return timers

@@ -289,6 +289,7 @@ def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepSta
 
 
 def _result(call: Mapping[str, Json], known: StepState | None) -> str:
+    """The result of a call, as text for the model."""
     if known is None or known.outcome is None or known.outcome == "stopped":
         return _json({"error": "The call was cut off; nobody knows whether it has happened."})
     changed = ""

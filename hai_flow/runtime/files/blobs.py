@@ -24,6 +24,8 @@ IN_POSTGRES: Final = "pg:"
 
 
 class Contents(Protocol):
+    """A store of bytes."""
+
     def new_place(self) -> str:
         """A new name for a place, at which there are no bytes."""
         ...

@@ -612,6 +612,7 @@ async def evaluate_used(uses: Expression | Template, scope: Mapping[str, Json], 
 
 
 def dedupe_key(value: Json) -> str:
+    """A dedupe key; empty: none."""
     if value is None:
         return ""
     return value if isinstance(value, str) else values.dumps(value).decode()

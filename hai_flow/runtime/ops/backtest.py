@@ -187,6 +187,7 @@ def build_kept_rehearsal(
 
 
 async def call_here(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls the function on the event loop."""
     return function(*args)
 
 

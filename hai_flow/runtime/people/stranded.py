@@ -231,6 +231,7 @@ async def look_by_turns(pool: Pool, name: str, seconds: float, look: Callable[[]
 
 
 def name_question(question: OpenQuestion) -> str:
+    """As logs name its row."""
     return f"question {question.id} of {question.run_id}"
 
 

@@ -40,6 +40,8 @@ class Damaged(HaiFlowError):
 
 
 class Archive:
+    """The place where archives are."""
+
     def __init__(self, url: str) -> None:
         """`url`: a directory, or a URL that fsspec knows. Raises SettingsError where that can't be used."""
         self._system, self._root = open_file_system(url, f"archive {url}")

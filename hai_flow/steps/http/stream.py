@@ -121,6 +121,7 @@ class Telling:
 
     @property
     def text(self) -> str:
+        """All the text so far."""
         return storable(whole_text("".join(self._said)))
 
     @property

@@ -80,6 +80,7 @@ async def store_push(connection: Connection | Pool, push: Push) -> bool:
 
 
 async def list_pushes(connection: Connection | Pool, tenant: UUID, run_id: UUID, principal: str) -> list[Push]:
+    """Those of the caller, by their ids."""
     query = f"SELECT {_COLUMNS} FROM pushes WHERE tenant = $1 AND run_id = $2 AND principal = $3 ORDER BY id"
     return [Push(*row) for row in await connection.fetch(query, tenant, run_id, principal)]
 

@@ -143,6 +143,7 @@ def _differ(was: int | None, found: int | None) -> bool:
 
 
 async def find_last_beat(connection: Connection | Pool) -> Beat | None:
+    """The newest beat of the database."""
     row = await connection.fetchrow(f"{_BEATS} ORDER BY b.n DESC LIMIT 1")
     return None if row is None else Beat(*row)
 

@@ -40,6 +40,7 @@ class File:
 
 
 async def add_piece(connection: Connection | Pool, tenant: UUID, place: str, n: int, body: bytes) -> None:
+    """Store piece `n` (from 0) of the bytes at `place`."""
     query = "INSERT INTO blobs (place, n, tenant, body) VALUES ($1, $2, $3, $4)"
     await connection.execute(query, place, n, tenant, body)
 
