@@ -401,3 +401,22 @@ steps:
     shown.words("Invisible and look-alike").there()
     shown.words("For p[U+0430]ypal").there()
     assert shown.axe() == []
+
+
+def test_joined_emoji_and_scripts_are_shown_as_written_without_a_warning(page: NewPage, http: httpx2.Client) -> None:
+    flow = """
+hai: flow/v1
+name: joined_signs
+version: 1
+input: {type: object, properties: {to: {type: string}}}
+steps:
+  - approve: {from: requester, title: "Send to ${{ input.to }}"}
+"""
+    assert http.post("/v1/workflows", content=flow.encode(), headers=YAML).status_code in (200, 201)
+    family, flag = "\U0001f469\u200d\U0001f467", "\U0001f3f3\ufe0f\u200d\U0001f308"
+    to = f"{family} {flag} 1\ufe0f\u20e3 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    started = http.post("/v1/runs", json={"workflow": "joined_signs", "input": {"to": to}}).raise_for_status()
+    for path in ("/console/inbox/", "/console/decide/"):
+        shown = page().goto(f"{path}{pending_of(http, started.json()['id'])['id']}")
+        shown.words(f"Send to {to}").there()
+        assert shown.locator("text=Invisible and look-alike").count() == 0

@@ -5,17 +5,16 @@ import { ALIKE, JOINED, ODD } from "./signs.gen.ts";
 
 const odd = new RegExp(`[${ODD}]`, "gu");
 const hasOdd = new RegExp(`[${ODD}${ALIKE}]`, "u");
-const joinedBefore = new RegExp(`[${JOINED}]$`, "u");
-const joinedBehind = new RegExp(`^[${JOINED}]`, "u");
+const joined = new RegExp(`^[${JOINED}]`, "u"); // never `[…]$`: for signs of two units Chromium 156 finds no match
 const alike = new RegExp(`[${ALIKE}]`, "gu");
 const word = /\p{L}+/gu;
-const KEYCAPS = /[#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139]$/;
+const KEYCAPS = /^[#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139]/;
 
 /** `text` as people can judge it: such signs as their codes. */
 export function reveal(text: string): string {
   if (!hasOdd.test(text)) return text;
   const read = text.replace(word, (each) => (/[A-Za-z]/.test(each) ? each.replace(alike, code) : each));
-  return read.replace(odd, (sign, at: number) => (isNeeded(sign, read.slice(Math.max(0, at - 2), at), read.slice(at + sign.length, at + sign.length + 2)) ? sign : code(sign)));
+  return read.replace(odd, (sign, at: number) => (isNeeded(sign, [...read.slice(Math.max(0, at - 2), at)].at(-1) ?? "", read.slice(at + sign.length, at + sign.length + 2)) ? sign : code(sign)));
 }
 
 /** Whether a value holds such signs, in its texts or in its names. */
@@ -26,12 +25,12 @@ export function hasHidden(value: unknown): boolean {
   return Object.entries(value).some(([name, each]) => hasHidden(name) || hasHidden(each));
 }
 
-/** Joiners and variation selectors, where an emoji or a script needs them. */
+/** Joiners and variation selectors, where an emoji or a script needs them: between the sign `before` and the text `behind`. */
 function isNeeded(sign: string, before: string, behind: string): boolean {
-  const selected = before.endsWith("\ufe0f");
-  if (sign === "\u200c" || sign === "\u200d") return joinedBefore.test(before) && joinedBehind.test(behind);
-  if (sign === "\ufe0f") return !selected && (joinedBefore.test(before) || KEYCAPS.test(before));
-  return sign === "\ufe0e" && !selected && joinedBefore.test(before);
+  const selected = before === "\ufe0f";
+  if (sign === "\u200c" || sign === "\u200d") return joined.test(before) && joined.test(behind);
+  if (sign === "\ufe0f") return !selected && (joined.test(before) || KEYCAPS.test(before));
+  return sign === "\ufe0e" && !selected && joined.test(before);
 }
 
 function code(sign: string): string {
