@@ -12,6 +12,7 @@ from tests.foreign.test_doors import fault_of
 from tests.foreign.test_foreign import CORPUS, ODD
 
 _MCP: Final = "tests/foreign/test_mcp.py"
+_QUESTIONS: Final = "tests/foreign/test_mcp_questions.py"
 _SCHEMAS: Final = "tests/foreign/test_tool_schemas.py"
 _HOSTILE: Final = "tests/foreign/test_hostile.py"
 _CORPUS: Final = "tests/foreign/test_foreign.py"
@@ -67,6 +68,9 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "asks with a form": (
             "tests/steps/test_mcp_asking.py::test_a_form_with_what_is_no_json_schema_is_shown_to_people"
         ),
+        "leaves out `resultType`": f"{_QUESTIONS}::test_a_question_in_an_odd_form_is_asked",
+        "asks with neither": f"{_QUESTIONS}::test_a_question_that_can_not_be_asked_is_told_by_what_it_lacks",
+        "gives a state and no question": f"{_QUESTIONS}::test_a_server_that_only_wants_to_be_called_again_is",
         "gives a question and a result": f"{_MCP}::test_a_question_and_a_result_in_one_answer_are_a_doubt",
     },
     "docs/models.md": {
@@ -113,6 +117,9 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "thinks in": "vllm: thinking under `reasoning`",
         "gives content that is no text": f"{_CORPUS}::test_an_answer_that_a_gateway_has_parsed_is_its_json_text",
         "compresses its answer": "tests/foreign/test_unpacking.py::test_a_packed_answer_of_a_model_is_its_answer",
+        "compresses it in": (
+            "tests/foreign/test_unpacking.py::test_an_unreadable_compression_of_a_model_is_told_by_its_name"
+        ),
         "writes `<think>`": "tags of Magistral, responses",
         "opens it in": "llama.cpp: the template opens the thinking",
         "wants its own data": f"{_DIALECTS}::test_what_a_provider_gave_for_itself_goes_back_to_it_as_it_was",
