@@ -12,11 +12,13 @@ from hai_flow.models.vocabulary import Reason
 
 _WORDS: Final[dict[Reason, str]] = {
     "stop": "stop stopped tool_calls tool_call toolcalls tool_use function_call function_calls end_turn end ended eos "
-    "eos_token eosfound end_of_turn end_of_text im_end eot_id stop_sequence stop_token stop_string stop_str stop_word "
-    "stopstringfound complete completed done finish finished success normal",
+    "eos_token eosfound eos_token_id end_of_turn end_of_text im_end eot_id stop_sequence stop_token stop_token_id "
+    "stop_token_ids stop_string stop_str stop_word stopstringfound complete completed done finish finished success "
+    "normal",
     "length": "length max_tokens max_token max_length max_output max_output_tokens max_completion_tokens "
-    "max_new_tokens model_length token_limit maxpredictedtokensreached contextlengthreached context_length_exceeded "
-    "context_window_exceeded model_context_window_exceeded error_limit",
+    "max_tokens_reached max_length_reached length_limit max_new_tokens model_length token_limit "
+    "maxpredictedtokensreached contextlengthreached context_length_exceeded context_window_exceeded "
+    "model_context_window_exceeded error_limit",
     "refused": "content_filter content_filtered contentfilter sensitive safety image_safety refusal refused "
     "guardrail_intervened recitation blocklist prohibited_content spii language error_toxic moderation moderated "
     "filtered blocked policy_violation risk_control model_armor image_prohibited_content image_recitation flagged",

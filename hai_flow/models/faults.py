@@ -41,6 +41,8 @@ def fault_of_status(status: int, headers: Mapping[str, str], body: Json) -> Step
     report = report_of(body)
     message = f"The model's server answered {status}" + (f": {report.text}" if report.text else ".")
     wait = wait_of_headers(headers)
+    if status == 400 and report.status in (429, 503):  # of a gateway that passes on a refusal under its own status
+        status = report.status
     return _judge(status, report, report.wait if wait is None else wait, message)
 
 
