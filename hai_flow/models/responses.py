@@ -211,7 +211,7 @@ class ResponsesReader:
                     yield from self._call(item, index, is_whole=True)
                 return
             case "message":
-                content = item.get("content") or ()
+                content = item.get("content") or []
                 name = self._name_of_item(item.get("id"), index)
                 for number, part in enumerate(content if isinstance(content, list) else [content]):
                     yield from self._part(part, (name, number))
