@@ -16,7 +16,7 @@ import pytest
 from hai_flow.definition.plan import Schema
 from hai_flow.models.calls.ids import CallIds
 from hai_flow.models.structured import read_answer
-from tests.foreign import chats, clouds, gateways, typed, typed_gateways, wrapped
+from tests.foreign import chats, clouds, gateways, newer, typed, typed_gateways, wrapped
 from tests.foreign.reading import differences, read
 from tests.foreign.transcripts import (
     DONE,
@@ -34,7 +34,7 @@ from tests.foreign.transcripts import (
 )
 from tests.support.examples import SEED
 
-CORPUS = [*chats.ALL, *clouds.ALL, *gateways.ALL, *typed.ALL, *typed_gateways.ALL, *wrapped.ALL]
+CORPUS = [*chats.ALL, *clouds.ALL, *gateways.ALL, *newer.ALL, *typed.ALL, *typed_gateways.ALL, *wrapped.ALL]
 CUTS = int(os.environ.get("TEST_CUTS", "200"))
 
 

@@ -86,6 +86,11 @@ arguments.bug(
 
 # --- Responses --------------------------------------------------------------------------------------------------------
 
+calls.bug(
+    "a function with a token of a template in front of its name is no function",
+    ("(?:<[^<>]*>|[\\s\"'`/])*+", ""),
+    by="tests/foreign/test_foreign.py",
+)
 chat = Room("hai_flow/models/chat.py", "tests/foreign/test_foreign.py")
 chat.bug(
     "an answer whose choice is counted from 1 is none",
@@ -170,6 +175,11 @@ responses.bug(
 
 # --- the package for Anthropic's models -------------------------------------------------------------------------------
 
+responses.bug(
+    "a message without content says `[]`",
+    ('content = item.get("content") or []', 'content = item.get("content") or ()'),
+    by="tests/foreign/test_foreign.py",
+)
 messages = Room("plugins/anthropic/hai_flow_anthropic/messages.py")
 messages.bug(
     "calls of the provider's own tools are made here",
@@ -262,6 +272,11 @@ faults.bug(
     "a quota of the day is tried again",
     ("        is_daily = DAILY.search(words) is not None", "        is_daily = False"),
     by=_MEANT,
+)
+faults.bug(
+    "a refusal that a gateway passes on with status 400 is a mistake in the request",
+    ("if status == 400 and report.status in (429, 503):", "if False:"),
+    by="tests/foreign/test_foreign.py",
 )
 reports = Room("hai_flow/models/failures/reports.py")
 reports.bug(

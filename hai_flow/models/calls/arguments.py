@@ -16,14 +16,16 @@ _EMPTY: Final = re.compile(r'(?:null|""|\{\s*\}|\[\s*\])?\Z')  # `[]`: PHP's emp
 _PLACEHOLDER: Final = re.compile(r'(?:null|""|\{\s*\})\s*(?=[{"])')
 _TOKEN: Final = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</?\w{1,40}>|```)\s*")
 """What a server's parser has left behind the arguments: tokens of the model's template, the end of a block."""
-_FENCE: Final = re.compile(r"```(?:json)?\s*(?=\{)")
+_FENCE: Final = re.compile(r"(?:```(?:json)?|<\|\w{1,40}\|>)\s*(?=\{)", re.IGNORECASE)  # or a token of the template
 _OBJECT: Final = re.compile(r"\{\s*[^\s}]")  # an object that has something in it
 _UNDECIDED: Final = re.compile(
-    r'(?:n(?:u(?:ll?)?)?|(?:null|""|\{\s*\}?|\[\s*\]?|```(?:j(?:s(?:on?)?)?)?)\s*|"|`{1,2})?\Z'
+    r'(?:n(?:u(?:ll?)?)?|(?:null|""|\{\s*\}?|\[\s*\]?|```(?:j(?:s(?:on?)?)?)?|<\|\w{1,40}\|>)\s*|"|`{1,2}'
+    r"|<(?:\|(?:\w{1,40}\|?)?)?)?\Z",
+    re.IGNORECASE,
 )
 """The beginning of a placeholder, or of an object."""
 _BLANKS_MAX: Final = 1_000  # characters of white space in front of an object: more say nothing
-_SPACE: Final = " \t\r\n"
+_SPACE: Final = " \t\r\n\ufeff"
 
 
 class Contradiction(Exception):

@@ -18,8 +18,12 @@ from hai_flow.models.faults import unreadable
 from hai_flow.models.vocabulary import CallArgs, CallStart, Piece
 
 CALLS_MAX: Final = 256  # of one answer: each is held against all that came before it
-_NAMESPACE: Final = re.compile("(?:functions|default_api|tools)[.:]")
-"""In which templates of gpt-oss, Kimi and Gemini have all functions."""
+_IN_FRONT: Final = re.compile(
+    r"""(?:<[^<>]*>|[\s"'`/])*+(?:assistant\s++)?(?:to=)?(?:(?:functions?|default_api|tools?)[.:/])?"""
+)
+"""What templates of gpt-oss, Kimi and Gemini have in front of a name: tokens, a recipient, a namespace."""
+_BEHIND: Final = " \t\r\n\"'`/"
+_UNSEEN: Final = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _OLD: Final = "function_call"  # the slot of the one call that the oldest form of the protocol knows
 
 
@@ -138,14 +142,17 @@ class Calls:
             yield from self._show(draft)
 
     def _own_name(self, name: str) -> str:
-        """The name of an offered function, also where a server writes it in the namespace of its template, puts blanks
-        around it, or leaves behind it tokens of the template (gpt-oss), or the number of the call (Kimi)."""
-        inner = name.strip()
-        namespace = _NAMESPACE.match(inner)
-        inner = inner[namespace.end() if namespace else 0 :].partition("<|")[0].strip().removesuffix("()")
+        """The name of an offered function, also where a server writes it in the namespace of its template, in quotes
+        or with blanks around it, or leaves behind it tokens of the template (gpt-oss), a tag (Qwen), or the number of
+        the call (Kimi)."""
+        if not name or name in self._names:
+            return name
+        inner = _UNSEEN.sub("", name)
+        inner = inner[_IN_FRONT.match(inner).end() :]  # type: ignore[union-attr]  # it matches nothing, too
+        inner = inner.partition("<")[0].strip(_BEHIND).removesuffix("()")
         before, _, number = inner.rpartition(":")
         inner = before if number.isdecimal() else inner
-        return inner if name not in self._names and inner in self._names else name
+        return inner if inner in self._names else name
 
     def _is_another(self, draft: _Draft, id: str, name: str, args: str) -> bool:
         """Whether a piece in the slot of a call begins another call. One that brings no name never does: it belongs to
