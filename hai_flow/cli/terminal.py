@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hai_flow.cli.console import Cell, TextConsole, clean, json_text
@@ -49,16 +49,16 @@ def print_result(value: Json, as_json: bool, text: str, style: str | None = None
         say(text, style)
 
 
-def print_items(
-    items: Sequence[Json], as_json: bool, none: str, rows: Iterable[Sequence[Cell]], heads: Sequence[str]
-) -> None:
-    """A list: JSON for programs, else a table. `none` is the line in place of an empty table, if it has a text."""
+def print_items(items: Sequence[Json], as_json: bool, none: str, row: Callable[[Json], Mapping[str, Cell]]) -> None:
+    """A list: JSON for programs, else a table; `none` is the line in place of an empty one. `row` gives the cells of an
+    item, by the heads of their columns."""
     if as_json:
         print_json({"items": items})
-    elif none and not items:
+    elif not items:
         say(none)
     else:
-        out().table(rows, heads=heads)
+        rows = [row(each) for each in items]
+        out().table([[*cells.values()] for cells in rows], heads=[*rows[0]])
 
 
 def write_line(event: Json) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hai_flow.cli.console import TextConsole
 from hai_flow.cli.run.transcript import Transcript
-from hai_flow.cli.runs.follow import Narrator
+from hai_flow.cli.runs.follow import LINES, Narrator
 from hai_flow.engine.events import TYPE_NAMES
 
 LATER = "2026-01-01T01:00:00.000Z"
@@ -143,12 +143,14 @@ def test_events_still_name_every_event_of_the_log() -> None:
 
 
 def test_methods_that_print_an_event_are_named_after_one() -> None:
-    """They are found by their names: one that is named otherwise prints nothing."""
+    """They are found by their names, as the events of `LINES` are: one that is named otherwise prints nothing."""
     of_events = {
         name.removeprefix("_print_")
         for kind in (Narrator, Transcript)
         for name, method in vars(kind).items()
         if callable(method) and "event" in inspect.signature(method).parameters and name not in ("show", "unnamed")
     }
+    assert of_events.isdisjoint(LINES)
+    of_events |= set(LINES)
     assert of_events <= TYPE_NAMES
     assert {"steps_held", "pending_escalated", "step_undone", "time_jumped"} <= of_events

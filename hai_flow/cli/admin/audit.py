@@ -53,12 +53,10 @@ def list_records(
         return await api.items("/v1/audit", limit, principal=by, act=act, run_id=run_id)
 
     items = remote.ask(work)
-    rows = [
-        (moment(each["at"]), each["by"] or "?", each["act"], each["subject"] or "", each["run_id"] or "")
-        for each in items
-    ]
-    heads = ("when", "who", "what", "to what", "run")
-    print_items(items, remote.as_json, "Nothing is recorded.", rows, heads=heads)
+    print_items(items, remote.as_json, "Nothing is recorded.", lambda each: {
+        "when": moment(each["at"]), "who": each["by"] or "?", "what": each["act"], "to what": each["subject"] or "",
+        "run": each["run_id"] or "",
+    })  # fmt: skip
 
 
 # --- proving ------------------------------------------------------------------------------------------------------

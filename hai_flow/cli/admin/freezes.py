@@ -169,11 +169,10 @@ def freezes(
 ) -> None:
     """List the active freezes with their reasons."""
     items = _listed(server, data_dir, as_json, over=every, cell=cell)
-    rows = [
-        (each["id"], _words(each), each["created_by"], moment(each["created_at"]), moment(each["thawed_at"]))
-        for each in items
-    ]
-    print_items(items, as_json, "Nothing is frozen.", rows, heads=("id", "what and why", "by", "since", "until"))
+    print_items(items, as_json, "Nothing is frozen.", lambda each: {
+        "id": each["id"], "what and why": _words(each), "by": each["created_by"],
+        "since": moment(each["created_at"]), "until": moment(each["thawed_at"]),
+    })  # fmt: skip
 
 
 def _listed(server: Any, data_dir: Any, as_json: bool, *, over: bool, cell: str | None = None) -> list[dict[str, Any]]:

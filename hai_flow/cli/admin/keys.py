@@ -154,18 +154,11 @@ def list_keys(
         return await api.items("/v1/keys", None)
 
     items = _run(server, tenant, data_dir, as_json, here, there)
-    rows = [
-        (
-            each["id"],
-            each["principal"],
-            " ".join(each["roles"]),
-            each["name"],
-            Styled("revoked", "red") if each["revoked_at"] else moment(each["expires_at"]) or "never",
-            moment(each["used_at"]),
-        )
-        for each in items
-    ]
-    print_items(items, as_json, "No keys.", rows, heads=("key", "who", "roles", "name", "expires", "last used"))
+    print_items(items, as_json, "No keys.", lambda each: {
+        "key": each["id"], "who": each["principal"], "roles": " ".join(each["roles"]), "name": each["name"],
+        "expires": Styled("revoked", "red") if each["revoked_at"] else moment(each["expires_at"]) or "never",
+        "last used": moment(each["used_at"]),
+    })  # fmt: skip
 
 
 @app.command()

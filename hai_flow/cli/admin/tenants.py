@@ -176,8 +176,10 @@ def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) ->
     from hai_flow.store.identity import tenants as store
 
     items = [_view(each) for each in run_over_database(data_dir, store.list_tenants)]
-    rows = [(each["name"], each["id"], moment(each["created_at"]), _format_limits(each["limits"])) for each in items]
-    print_items(items, as_json, "", rows, heads=("name", "id", "since", "limits"))
+    print_items(items, as_json, "", lambda each: {
+        "name": each["name"], "id": each["id"], "since": moment(each["created_at"]),
+        "limits": _format_limits(each["limits"]),
+    })  # fmt: skip
 
 
 async def _create(connection: Connection, name: str, cells: Sequence[Cell]) -> Tenant | None:

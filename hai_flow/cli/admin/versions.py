@@ -152,19 +152,10 @@ def versions(name: NameArgument, remote: RemoteOptions) -> None:
     """The versions of a workflow, the latest first."""
 
     answer = remote.ask(lambda api: api.get(f"/v1/workflows/{name}"))
-    rows = [
-        (
-            _reference(each),
-            moment(each["created_at"]),
-            moment(each["retired_at"]) if each.get("retired_at") else "",
-            each["title"] or "",
-            each["sha256"][:16],
-        )
-        for each in answer["versions"]
-    ]
-    print_items(
-        answer["versions"], remote.as_json, "", rows, heads=("version", "published", "retired", "title", "sha256")
-    )
+    print_items(answer["versions"], remote.as_json, "", lambda each: {
+        "version": _reference(each), "published": moment(each["created_at"]),
+        "retired": moment(each.get("retired_at")), "title": each["title"] or "", "sha256": each["sha256"][:16],
+    })  # fmt: skip
 
 
 def _reference(version: Json) -> str:

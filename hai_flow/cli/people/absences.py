@@ -25,20 +25,11 @@ def list_absences(
     """The absences that are not over: yours, and those whose delegate you are, or with --all those of all
     people."""
     items = remote.ask(lambda api: api.items("/v1/absences", None, everybody=everybody))
-    rows = [
-        (
-            each["id"], each["person"], each["first_day"], each["last_day"], each["zone"],
-            each["delegate"] or "nobody", each["why_nobody"] or each["note"] or "",
-        )
-        for each in items
-    ]  # fmt: skip
-    print_items(
-        items,
-        remote.as_json,
-        "Nobody is away.",
-        rows,
-        heads=("absence", "of", "from", "until", "zone", "decides", "note"),
-    )
+    print_items(items, remote.as_json, "Nobody is away.", lambda each: {
+        "absence": each["id"], "of": each["person"], "from": each["first_day"], "until": each["last_day"],
+        "zone": each["zone"], "decides": each["delegate"] or "nobody",
+        "note": each["why_nobody"] or each["note"] or "",
+    })  # fmt: skip
 
 
 @app.command()

@@ -26,12 +26,10 @@ def list_canaries(
     answer = remote.ask_and_print(lambda api: api.get("/v1/canaries", since=since))
     if remote.as_json:
         return
-    rows = [
-        (moment(each["at"]), each["status"], f"{each['workflow']} {each['path']}", each["tool"] or "", each["reason"])
-        for each in answer["items"]
-    ]
-    heads = ("seeded", "status", "looks like", "tool", "to be refused because")
-    print_items(answer["items"], False, f"No canary was seeded within {since}.", rows, heads)
+    print_items(answer["items"], False, f"No canary was seeded within {since}.", lambda each: {
+        "seeded": moment(each["at"]), "status": each["status"], "looks like": f"{each['workflow']} {each['path']}",
+        "tool": each["tool"] or "", "to be refused because": each["reason"],
+    })  # fmt: skip
 
 
 @app.command()

@@ -24,10 +24,10 @@ def list_accounts(remote: ActingOptions) -> None:
         return list((await api.get("/v1/inbox/accounts"))["items"])
 
     items = remote.ask(work)
-    rows = [(each["id"], each["channel"], each["account"] or "(waits)", moment(each["until"])) for each in items]
-    print_items(
-        items, remote.as_json, "You have connected no account.", rows, heads=("id", "channel", "account", "until")
-    )
+    print_items(items, remote.as_json, "You have connected no account.", lambda each: {
+        "id": each["id"], "channel": each["channel"], "account": each["account"] or "(waits)",
+        "until": moment(each["until"]),
+    })  # fmt: skip
 
 
 @app.command()

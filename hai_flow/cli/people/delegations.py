@@ -30,17 +30,11 @@ def list_delegations(
         return list((await api.get("/v1/inbox/delegations"))["items"])
 
     items = remote.ask(work)
-    rows = [
-        (each["id"], each["from"], each["to"], moment(each["since"]), moment(each["until"]), each["note"] or "")
-        for each in items
-    ]
-    print_items(
-        items,
-        remote.as_json,
-        "No delegations." if everybody else "Nobody decides for you, and you decide for nobody.",
-        rows,
-        heads=("delegation", "of", "to", "since", "until", "note"),
-    )
+    none = "No delegations." if everybody else "Nobody decides for you, and you decide for nobody."
+    print_items(items, remote.as_json, none, lambda each: {
+        "delegation": each["id"], "of": each["from"], "to": each["to"],
+        "since": moment(each["since"]), "until": moment(each["until"]), "note": each["note"] or "",
+    })  # fmt: skip
 
 
 @app.command()

@@ -27,20 +27,10 @@ def list_rules(
     """The standing rules, and how often each was used."""
 
     items = remote.ask(lambda api: api.get("/v1/rules", over=over))["items"]
-    heads = ("rule", "status", "", "tool", "conditions", "uses", "until")
-    rows = [
-        (
-            each["id"],
-            each["status"],
-            each["kind"],
-            each["tool"],
-            _conditions(each),
-            _uses(each),
-            moment(each["until"]),
-        )
-        for each in items
-    ]
-    print_items(items, remote.as_json, "There are no standing rules.", rows, heads=heads)
+    print_items(items, remote.as_json, "There are no standing rules.", lambda each: {
+        "rule": each["id"], "status": each["status"], "": each["kind"], "tool": each["tool"],
+        "conditions": _conditions(each), "uses": _uses(each), "until": moment(each["until"]),
+    })  # fmt: skip
 
 
 @app.command()

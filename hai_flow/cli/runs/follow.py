@@ -53,6 +53,9 @@ class Narrator:
         write: Callable[[EventJson], None] | None = getattr(self, f"_print_{kind}", None)
         if write is not None:
             write(event)
+        elif kind in LINES:
+            text, style = LINES[kind]
+            self.line(text.format_map({**event, "because": because(event)}), style)
         elif kind not in _SILENT:
             self.unnamed(event)
 
@@ -125,9 +128,6 @@ class Narrator:
         when = f" again at {moment(event['due'])}" if event.get("due") else " again"
         lost = "was lost" if event.get("lost") else f"failed ({_error(event['error'], event['path'])})"
         self.line(f"↻ {event['path']}: attempt {event.get('attempt', 1)} {lost};{when}", "yellow")
-
-    def _print_step_undone(self, event: EventJson) -> None:
-        self.line(f"↶ {event['path']} is undone", "yellow")
 
     def _print_iteration_ended(self, event: EventJson) -> None:
         if event.get("error"):
@@ -231,15 +231,6 @@ class Narrator:
     def _print_run_started(self, event: EventJson) -> None:
         self.line(f"{event['workflow']}@{event['version']} starts with {compact(event['input'])}", "dim")
 
-    def _print_run_paused(self, event: EventJson) -> None:
-        self.line(f"paused by {event['by']}{because(event)}", "yellow")
-
-    def _print_run_resumed(self, event: EventJson) -> None:
-        self.line(f"resumed by {event['by']}", "yellow")
-
-    def _print_run_stopping(self, event: EventJson) -> None:
-        self.line(f"stopping, asked by {event['by']}{because(event)}", "yellow")
-
     def _print_run_stopped(self, event: EventJson) -> None:
         how = "terminated" if event.get("terminated") else "stopped"
         self.line(f"{how} by {event['by']}{because(event)}", "yellow")
@@ -250,9 +241,6 @@ class Narrator:
 
     def _print_run_failed(self, event: EventJson) -> None:
         self.line(f"failed: {_error(event['error'])}", "bold red")
-
-    def _print_run_needs_attention(self, event: EventJson) -> None:
-        self.line(f"needs attention at {event['path']}: {event['reason']}", "bold red")
 
     def _print_time_jumped(self, event: EventJson) -> None:
         self.line(f"⏩ {roughly(event['ms'])} at once, by {event['by']}", "yellow")
@@ -284,6 +272,14 @@ class Narrator:
             self.line(f"warning {event['code']}: {event['message']}", "yellow")
 
 
+LINES: Final = {
+    "step_undone": ("↶ {path} is undone", "yellow"),
+    "run_paused": ("paused by {by}{because}", "yellow"),
+    "run_resumed": ("resumed by {by}", "yellow"),
+    "run_stopping": ("stopping, asked by {by}{because}", "yellow"),
+    "run_needs_attention": ("needs attention at {path}: {reason}", "bold red"),
+}
+"""Events whose line is a template of their fields, and its style."""
 _MARKS: Final = {"running": ("▸", "cyan"), "finished": ("✓", "green"), "skipped": ("✓", "green")}  # of steps below
 
 

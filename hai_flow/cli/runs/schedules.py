@@ -31,17 +31,11 @@ ScheduleArgument = Annotated[
 def list_schedules(remote: RemoteOptions) -> None:
     """All schedules: when each fires next, and when it last did."""
     items = remote.ask(_list_all)
-    rows = [
-        (
-            each["id"],
-            each["workflow"],
-            each["explanation"],
-            Styled("paused", "yellow") if each["paused"] else moment(each["next"]) + _waiting(each),
-            moment(each["last"]),
-        )
-        for each in items
-    ]
-    print_items(items, remote.as_json, "No schedules.", rows, heads=("schedule", "workflow", "when", "next", "last"))
+    print_items(items, remote.as_json, "No schedules.", lambda each: {
+        "schedule": each["id"], "workflow": each["workflow"], "when": each["explanation"],
+        "next": Styled("paused", "yellow") if each["paused"] else moment(each["next"]) + _waiting(each),
+        "last": moment(each["last"]),
+    })  # fmt: skip
 
 
 @app.command()
