@@ -1,22 +1,31 @@
 """`/v1/signals` and `/v1/runs/{id}/signals`: events from outside, to every run of the tenant that waits for their type,
-or to one."""
+or to one; and what `/v1/events` shares with them: an event's body, its id, its record, and its way to all cells."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncGenerator
+from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
 
 from fastapi import Response
+from pydantic import Field
 
+from hai_flow import values
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
+from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.rest.inbound.inbound_events import SignalBody, demand_files, read_event_id, record_of, spread
 from hai_flow.api.routes import Routes
+from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.state import TERMINAL_STATUSES
+from hai_flow.engine.steps.wait_for_event import CALLBACK
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
+from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.messaging import signals
 
 router = Routes(prefix="/v1", tags=["signals"])
@@ -26,6 +35,14 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": schemas.Signal, "description": "it has been sent before"},
     201: {"model": schemas.Signal, "description": "it is stored"},
 }
+
+
+class SignalBody(Body):
+    """`data` is any JSON value. `id`: the same one again changes nothing; if it is missing, the server makes one up."""
+
+    type: str = Field(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    data: Any = None
+    id: str | None = Field(default=None, min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
 
 
 @router.post("/signals", Right.CONTROL_RUNS, status_code=201, responses=_ANSWERS, refusals=(404, 409))
@@ -74,3 +91,46 @@ async def _send(
         "sent_at": instants.rfc3339(instants.milliseconds(sent.sent_at)),
         "already": already,
     }
+
+
+def read_event_id(access: Access, body: SignalBody, key: str | None, kind: str) -> str:
+    """The id of the event; made up if it has none. Raises Rejected 413 if its data are too large."""
+    if body.type.startswith(CALLBACK):
+        message = f"type: what begins with {CALLBACK!r} comes from the service that was asked, and from nobody else."
+        raise Rejected(403, f"{kind}.reserved", message)
+    size = len(values.dumps(body.data))
+    if size > EVENT_BYTES_MAX:
+        raise Rejected(413, f"{kind}.too_large", f"data: expected at most {EVENT_BYTES_MAX} bytes, found {size}.")
+    return body.id or key or f"{kind[:3]}_{access.runtime.starts.new_id()}"
+
+
+def record_of(access: Access, act: str, id: str, body: SignalBody) -> AuditRow:
+    """The audit record of the event that the caller sends. It has the digest of the data, not the data."""
+    digest = sha256(values.dumps(body.data)).digest()
+    return access.asked.row(act, subject=f"signal:{id}", digest=digest, type=body.type)
+
+
+async def demand_files(access: Access, body: SignalBody, run_id: UUID | None = None) -> None:
+    """Raises Rejected 404 where the data name a file that the caller may not read."""
+    data, runtime = values.dumps(body.data), access.runtime
+    if run_id is None:
+        await runtime.files.demand(access.tenant, access.uploader, data, access.viewer)
+    else:
+        await runtime.files.use(access.tenant, access.uploader, run_id, data, access.viewer)
+
+
+@contextlib.asynccontextmanager
+async def spread(access: Access, id: str, body: SignalBody, record: AuditRow) -> AsyncGenerator[bool]:
+    """Send an event to all runs of a tenant in several cells. On entering, the seat gets it; the value is whether it
+    had it before. On leaving, the other cells get it; a cell that is away gets it later. Raises Rejected 409 where
+    another event has its id."""
+    spreading, seat = access.cells.spreading, access.runtime
+    already, relay = await spreading.take(access.tenant, access.living, id, body.type, body.data, record)
+    try:
+        yield already
+    except Rejected:
+        if relay is not None:
+            await spreading.record_refusal(seat, relay)
+        raise
+    if relay is not None:
+        await spreading.bring(seat, relay, seat_has_it=True)

@@ -11,7 +11,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.views import render_event
-from hai_flow.api.rest.inbound.inbound_events import SignalBody, demand_files, read_event_id, record_of, spread
+from hai_flow.api.rest.inbound.signals import SignalBody, demand_files, read_event_id, record_of, spread
 from hai_flow.api.routes import Routes
 
 router = Routes(prefix="/v1/events", tags=["events"])
