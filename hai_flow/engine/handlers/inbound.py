@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -23,22 +24,15 @@ def _signal(draft: Draft, command: c.Signal) -> Json:
     return outcome
 
 
-def _child_moved(draft: Draft, command: c.ChildMoved) -> Json:
-    children.child_moved(draft, command)
-    go_on(draft)
-    return None
+def _by_going_on(draw: Callable[[Draft, Any], None]) -> Callable[[Draft, Any], Json]:
+    """The rule of a command by which the run goes on, and that has no answer."""
 
+    def rule(draft: Draft, command: Any) -> Json:
+        draw(draft, command)
+        go_on(draft)
+        return None
 
-def _child_told(draft: Draft, command: c.ChildTold) -> Json:
-    children.apply_child_news(draft, command)
-    go_on(draft)
-    return None
-
-
-def _child_ended(draft: Draft, command: c.ChildEnded) -> Json:
-    children.child_ended(draft, command)
-    go_on(draft)
-    return None
+    return rule
 
 
 def _handle_need_attention(draft: Draft, command: c.NeedAttention) -> Json:
@@ -56,8 +50,8 @@ def _handle_need_attention(draft: Draft, command: c.NeedAttention) -> Json:
 
 RULES: Final = {
     c.Signal: _signal,
-    c.ChildMoved: _child_moved,
-    c.ChildTold: _child_told,
-    c.ChildEnded: _child_ended,
+    c.ChildMoved: _by_going_on(children.child_moved),
+    c.ChildTold: _by_going_on(children.apply_child_news),
+    c.ChildEnded: _by_going_on(children.child_ended),
     c.NeedAttention: _handle_need_attention,
 }

@@ -5,7 +5,7 @@ nothing. A later release may decide otherwise on purpose; then the log is right.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -41,7 +41,7 @@ class Again(NamedTuple):
     surely: bool = False
 
 
-Read: TypeAlias = Callable[[RunState, Sequence[e.Event]], Iterator[c.Command]]
+Read: TypeAlias = Callable[[RunState, Sequence[Any]], Iterable[c.Command]]
 
 
 def decide_again(
@@ -617,18 +617,6 @@ def _guess_stopping(state: RunState, events: Sequence[Any]) -> Iterator[c.Comman
     yield c.Stop(by=event.by, reason=event.reason, inherited=event.inherited, heir=event.heir)
 
 
-def _take_back_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    yield c.TakeBack(heir=events[0].heir, seized=state.ended)
-
-
-def _pause_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    yield c.Pause(by=events[0].by, reason=events[0].reason)
-
-
-def _resume_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    yield c.Resume(by=events[0].by)
-
-
 def _skip_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     if event.by is not None:
@@ -676,12 +664,12 @@ _READERS: Final[Mapping[type[e.Event], Read]] = {
     e.CollaborationStarted: _guess_checked_children,
     e.SignalReceived: _guess_signal_commands,
     e.ChildMoved: _child_moved,
-    e.RunPaused: _pause_commands,
-    e.RunResumed: _resume_commands,
+    e.RunPaused: lambda _, events: [c.Pause(by=events[0].by, reason=events[0].reason)],
+    e.RunResumed: lambda _, events: [c.Resume(by=events[0].by)],
     e.RunStopping: _guess_stopping,
     e.RunStopped: _stop_commands,
     e.RunRetried: _retry_commands,
-    e.WorkTakenBack: _take_back_commands,
+    e.WorkTakenBack: lambda state, events: [c.TakeBack(heir=events[0].heir, seized=state.ended)],
     e.StepSkipped: _skip_commands,
     e.TimeJumped: _guess_jump_commands,
     e.RunNeedsAttention: _guess_attention,
