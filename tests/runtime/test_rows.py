@@ -290,7 +290,7 @@ def sweep_absences(stage: Stage) -> Round:
 
     stage.patch.setattr(absences, "list_due", due)
     stage.patch.setattr(made, "_tell", stage.deal_with)
-    return made.sweep
+    return made.take_due
 
 
 def make_rosters(stage: Stage) -> Rosters:
@@ -434,12 +434,15 @@ ROWLESS = {
 
 def _loops() -> Iterator[str]:
     for file in sorted((ROOT / "hai_flow").rglob("*.py")):
-        if "_keep" not in (source := file.read_text()):
+        if "_keep" not in (source := file.read_text()) and "PulsedService" not in source:
             continue
-        for call in ast.walk(ast.parse(source)):
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-                continue
-            names = call.args[{"_keep": slice(1, 2), "_keep_woken": slice(2, 3)}.get(call.func.attr, slice(0))]
+        for node in ast.walk(ast.parse(source)):
+            names: list[ast.expr] = []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                names = node.args[{"_keep": slice(1, 2), "_keep_woken": slice(2, 3)}.get(node.func.attr, slice(0))]
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):  # of a `PulsedService`
+                written = dict(zip(ast.unparse(node.targets[0]).strip("()").split(", "), node.value.elts, strict=False))
+                names = [value for name, value in written.items() if name == "TASK"]
             if names and isinstance(names[0], (ast.Constant, ast.JoinedStr)):
                 name = ast.unparse(names[0]).removeprefix("f").strip(chr(39))
                 yield f"{file.relative_to(ROOT / 'hai_flow')}: {name}"

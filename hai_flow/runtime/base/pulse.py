@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import structlog
 
@@ -96,3 +97,29 @@ class Alarm:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class PulsedService(Service):
+    """A service that works whenever the pulse has found something due for it."""
+
+    DUE: ClassVar[str]
+    """The field of `DueWork` that says so."""
+    TASK: ClassVar[str]
+    FAILURE: ClassVar[str]
+    """The message of the log about work that ended with one of `ERRORS`; the next time may do better."""
+    ERRORS: ClassVar[type[Exception] | tuple[type[Exception], ...]] = Exception
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due = asyncio.Event()
+
+    def look(self, due: DueWork | None, asked_at: float) -> None:
+        """Hear from the pulse; None: it could not ask."""
+        if due is None or getattr(due, self.DUE):
+            self._due.set()
+
+    async def _start(self) -> None:
+        self._keep_woken(self._due, self.take_due, self.TASK, self.FAILURE, self.ERRORS)
+
+    @abstractmethod
+    async def take_due(self) -> None: ...

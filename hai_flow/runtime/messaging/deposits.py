@@ -20,7 +20,7 @@ from hai_flow.cells import place_id
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import demand_unreserved
 from hai_flow.errors import HaiFlowError, Rejected
-from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.outbox import Delivery
@@ -28,7 +28,6 @@ from hai_flow.runtime.messaging.triggers import Triggers
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.store.messaging import deposits
 from hai_flow.store.messaging.deposits import Deposit
-from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs.viewers import Viewer
 
@@ -51,8 +50,10 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True):
     run_id: UUID | None = None
 
 
-class Deposits(Service):
+class Deposits(PulsedService):
     """Takes them, in every process that performs."""
+
+    DUE, TASK, FAILURE = "deposits", "deposits", "deposits_not_taken"
 
     def __init__(
         self,
@@ -70,26 +71,17 @@ class Deposits(Service):
         self._starts = starts
         self._delivery = delivery
         self._triggers = triggers
-        self._due = asyncio.Event()
 
     async def _start(self) -> None:
         self._due.set()
-        self._keep_woken(self._due, self._take_due, "deposits", "deposits_not_taken")
-
-    async def _stop(self) -> None:
-        await self._end_tasks()
-
-    def look(self, due: DueWork | None, asked_at: float) -> None:
-        """Take those that are due (`pulse`)."""
-        if due is None or due.deposits:
-            self._due.set()
+        await super()._start()
 
     def hint(self, payload: str) -> None:
         """A transaction with a deposit was committed."""
         if payload == deposits.HINT:
             self._due.set()
 
-    async def _take_due(self) -> None:
+    async def take_due(self) -> None:
         while deposit := await deposits.take(self._database.api, BATCH_MAX, LEASE):
             await asyncio.gather(*map(self._deal_with, deposit))
         await deposits.forget(self._database.api)

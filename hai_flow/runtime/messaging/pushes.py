@@ -20,7 +20,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.notify.delivery import SECONDS, NotSent, Poster
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.primitives.retry_after import wait_for_try
-from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox
@@ -29,7 +29,6 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.identity import keys
 from hai_flow.store.messaging import hints, pushes
 from hai_flow.store.messaging.pushes import Push
-from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.people.notifications import derive_id
 from hai_flow.store.postgres.database import Database
 from hai_flow.wire import a2a, approvals, webhook_signatures
@@ -71,9 +70,11 @@ class _Notice(NamedTuple):
     is_last: bool
 
 
-class Pushes(Service):
+class Pushes(PulsedService):
     """Makes the calls, in every process that performs. `credentials` is the cell that has API keys; `guard`
     judges the addresses of each."""
+
+    DUE, TASK, FAILURE = "pushes", "push notifications", "pushes_not_taken"
 
     def __init__(
         self, database: Database, credentials: Pool, inbox: Inbox, guard: EgressGuard, http: HttpConfig, rows: Rows
@@ -86,24 +87,18 @@ class Pushes(Service):
         self._http = http
         self._rows = rows
         self.config = PushesConfig()
-        self._due = asyncio.Event()
         self._key: bytes | None = None
 
     async def _start(self) -> None:
         self._poster = Poster(self._guard, self._http)
         self._due.set()
-        self._keep_woken(self._due, self._take_due, "push notifications", "pushes_not_taken")
+        await super()._start()
 
     async def _stop(self) -> None:
         await self._end_tasks()
         await self._poster.close()
 
-    def look(self, due: DueWork | None, asked_at: float) -> None:
-        """Deal with those that are due (`pulse`)."""
-        if due is None or due.pushes:
-            self._due.set()
-
-    async def _take_due(self) -> None:
+    async def take_due(self) -> None:
         while batch := await pushes.take_pushes(self._database.api, BATCH_MAX, timedelta(seconds=SECONDS * 3)):
             await asyncio.gather(*map(self._deal_with, batch))
 

@@ -5,15 +5,13 @@ Every process that performs runs has a sealer. One that dies leaves nothing half
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Final
 
 import structlog
 
-from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.store.audit import audit
-from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
@@ -21,26 +19,22 @@ log = structlog.get_logger(__name__)
 LATE_MS: Final = 600_000  # a record is committed at most so long after its id was made
 
 
-class Sealer(Service):
+class Sealer(PulsedService):
     """Seals committed records that are not sealed yet."""
+
+    DUE, TASK, FAILURE = "records", "sealing", "sealing_failed"
 
     def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database
-        self._woken = asyncio.Event()
         self._since: int | None = 0
 
     async def _start(self) -> None:
         self._since = 0
-        self._woken.set()
-        self._keep_woken(self._woken, self._seal, "sealing", "sealing_failed")
+        self._due.set()
+        await super()._start()
 
-    def look(self, due: DueWork | None, asked_at: float) -> None:
-        """Seal the records that have no seal (`pulse`)."""
-        if due is None or due.records:
-            self._woken.set()
-
-    async def _seal(self) -> None:
+    async def take_due(self) -> None:
         self._since = await self._enqueue_records(self._since)
         while await audit.seal(self._database.api) == audit.SEALED_AT_ONCE:
             pass

@@ -32,7 +32,7 @@ from hai_flow.notify.delivery import SECONDS, Poster
 from hai_flow.primitives.beside_loop import run_if_large, run_unless_short
 from hai_flow.primitives.retry_after import wait_for_try
 from hai_flow.primitives.secret_digests import hash_secret
-from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
@@ -42,7 +42,6 @@ from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.stranded import STRANDED
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
-from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import Account, ButtonRow, CardRow
 from hai_flow.store.people.delegations import Delegation
@@ -125,10 +124,12 @@ class ChatCardsConfig(msgspec.Struct, frozen=True):
     apart_seconds: float = 0.5
 
 
-class ChatCards(Service):
+class ChatCards(PulsedService):
     """Sends and updates cards, in every process that sends notifications. `link_base`: with which the page of a
     question begins; `home`: the database with people's accounts, where that is another one; `ids`: the people with
     several ids, by the name of their tenant."""
+
+    DUE, TASK, FAILURE = "cards", "cards in chats", "cards_not_taken"
 
     def __init__(
         self, database: Database, inbox: Inbox, chats: Chats, tenants: Tenants, link_base: str | None, rows: Rows,
@@ -145,19 +146,10 @@ class ChatCards(Service):
         self._link_base = link_base
         self._rows = rows
         self.config = ChatCardsConfig()
-        self._due = asyncio.Event()
 
     async def _start(self) -> None:
         self._due.set()
-        self._keep_woken(self._due, self._take_due, "cards in chats", "cards_not_taken")
-
-    async def _stop(self) -> None:
-        await self._end_tasks()
-
-    def look(self, due: DueWork | None, asked_at: float) -> None:
-        """Deal with those that are due (`pulse`)."""
-        if due is None or due.cards:
-            self._due.set()
+        await super()._start()
 
     async def send(self, notification: Notification, person: c.Principal | None) -> bool:
         """Send the card of a notification, once: a card that is there already is not sent again. `person`: its only
@@ -181,7 +173,7 @@ class ChatCards(Service):
         await self._mark(row, drawn, message, drawn.digest)
         return True
 
-    async def _take_due(self) -> None:
+    async def take_due(self) -> None:
         while batch := await chat.take_cards(self._database.api, BATCH_MAX, timedelta(seconds=SECONDS * 3)):
             await asyncio.gather(*map(self._deal_with, batch))
 

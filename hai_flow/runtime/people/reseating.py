@@ -7,7 +7,6 @@ notifications. So it matters neither which process does it, nor whether all of t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -19,13 +18,12 @@ from hai_flow.engine.pendings.selectors import ANYONE, name_holdings
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Unreadable
-from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.store.people import absences, inbox, notifications
 from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
-    from hai_flow.store.ops.due_work import DueWork
     from hai_flow.store.people.absences import AbsenceRow
     from hai_flow.store.postgres.database import Connection, Database
 
@@ -34,26 +32,19 @@ log = structlog.get_logger(__name__)
 RESEATED: Final = "reseated"
 
 
-class Reseating(Service):
+class Reseating(PulsedService):
     """Queues notifications where an absence has begun or ended. `hint_lists` makes open lists of a tenant look anew."""
+
+    DUE, TASK, FAILURE = "absences", "absences that begin and end", "absence_not_told"
+    ERRORS = FAILURES
 
     def __init__(self, database: Database, hint_lists: Callable[[UUID], None], rows: Rows) -> None:
         super().__init__()
         self._database = database
         self._rows = rows
         self._hint_lists = hint_lists
-        self._due = asyncio.Event()
 
-    def look(self, due: DueWork | None, asked_at: float) -> None:
-        """What the pulse has found; None: it could not ask."""
-        if due is None or due.absences:
-            self._due.set()
-
-    async def _start(self) -> None:
-        # the next pulse finds an absence again
-        self._keep_woken(self._due, self.sweep, "absences that begin and end", "absence_not_told", FAILURES)
-
-    async def sweep(self) -> None:
+    async def take_due(self) -> None:
         """Deal with every absence that has begun or ended."""
         await self._rows.go_through(
             Sweep.ABSENCES, await absences.list_due(self._database.engine), lambda id: f"absence {id}", self._tell

@@ -6,7 +6,6 @@ ended the freeze, nor whether one was killed over it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -14,7 +13,7 @@ import structlog
 
 from hai_flow.engine import commands as c
 from hai_flow.errors import HaiFlowError
-from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.store.ops.freezes import runs_to_release
 from hai_flow.store.postgres.error_classes import FAILURES
 
@@ -30,29 +29,25 @@ log = structlog.get_logger(__name__)
 RELEASED_AT_ONCE: Final = 100
 
 
-class Thaws(Service):
+class Thaws(PulsedService):
     """Lets runs go on that are held by a freeze which is over."""
+
+    DUE, TASK, FAILURE, ERRORS = "to_release", "runs held by freezes", "held_runs_not_released", FAILURES
 
     def __init__(self, database: Database, freezes: Freezes, committer: Committer) -> None:
         super().__init__()
         self._database = database
         self._freezes = freezes
         self._committer = committer
-        self._due = asyncio.Event()
         self._in_hand: set[UUID] = set()
         self._put_off: set[UUID] = set()  # they could not be decided; the next pulse finds them again
 
     def look(self, due: DueWork | None, asked_at: float) -> None:
-        """What the pulse has found; None: it could not ask."""
         if due is None or due.to_release:
             self._put_off.clear()
-            self._due.set()
+        super().look(due, asked_at)
 
-    async def _start(self) -> None:
-        # the next pulse finds the runs again
-        self._keep_woken(self._due, self._release, "runs held by freezes", "held_runs_not_released", FAILURES)
-
-    async def _release(self) -> None:
+    async def take_due(self) -> None:
         """Let runs go on, as many at once as there is room for. None of them waits for another one: a run whose row is
         locked takes one place, and nobody's time."""
         await self._freezes.read()
