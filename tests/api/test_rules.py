@@ -619,6 +619,24 @@ def test_a_rule_that_is_refused_is_none(desk: Desk) -> None:
     assert desk.gate(desk.start(50))["status"] == "open"
 
 
+def test_the_same_idempotency_key_is_the_same_proposal(desk: Desk) -> None:
+    pending = desk.gate(desk.start(5000))["id"]
+    assert desk.decide(pending, "user:cat").status_code == 200
+    headers = {"Idempotency-Key": unique("k")}
+    body = {"pending_id": pending, "when": SMALL, "until": later(days=1), "reason": "small amounts"}
+    with desk.people.hold_up("rules", 2), ThreadPoolExecutor() as threads:
+        answers = list(
+            threads.map(lambda _: desk.call("user:ann", "POST", "/v1/rules", json=body, headers=headers), range(2))
+        )
+    answers.append(desk.call("user:ann", "POST", "/v1/rules", json=body, headers=headers))
+    assert [each.status_code for each in answers] == [201, 201, 201]
+    (id,) = {each.json()["id"] for each in answers}
+    audit = desk.call("user:aud", "GET", f"/v1/audit?subject=rule:{id}").json()["items"]
+    assert [each["act"] for each in audit] == ["rule.proposed"]
+    other = desk.call("user:ann", "POST", "/v1/rules", json=body | {"reason": "another"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "command_id_reused")
+
+
 def test_the_rules_of_another_tenant_are_not_there(desk: Desk) -> None:
     rule = desk.approved()
     people = desk.people.person("user:oli", roles=["operator"], tenant="acme")

@@ -70,16 +70,18 @@ _IN_FORCE: Final = "approved_at IS NOT NULL AND ended_at IS NULL AND until > clo
 _LOCKED: Final = "SELECT pg_advisory_xact_lock{}(hashtextextended('rules ' || $1::uuid, 0))"
 
 
-async def create(connection: Connection, row: RuleRow) -> None:
+async def create(connection: Connection, row: RuleRow) -> bool:
+    """Keep a rule, unless there is one with its id: False."""
     query = """
     INSERT INTO rules (id, tenant, kind, tool, workflow, body, digest, until, uses_max, period, proposed_by,
       proposer_ids, excluded_ids, run_id, pending_id)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+    ON CONFLICT (id) DO NOTHING RETURNING true
     """
-    await connection.execute(
+    return await connection.fetchval(
         query, row.id, row.tenant, row.kind, row.tool, row.workflow, row.body, row.digest, row.until, row.uses_max,
         row.period, row.proposed_by, list(row.proposer_ids), list(row.excluded_ids), row.run_id, row.pending_id,
-    )  # fmt: skip
+    ) is not None  # fmt: skip
 
 
 async def find_rule(connection: Connection | Pool, tenant: UUID, id: UUID) -> RuleRow | None:

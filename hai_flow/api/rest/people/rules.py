@@ -144,15 +144,17 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
             "expires_in": body.expires_in,
         },
     )
-    earlier = await store.find_rule(access.pool, access.tenant, row.id)
-    if earlier is not None:
-        if earlier.digest != row.digest:
-            raise Rejected(409, "command_id_reused", KEY_REUSED)
-        return view_of(earlier)
     async with access.act() as connection:
-        await store.create(connection, row)
-        details = {"rule_digest": row.digest, "tool": row.tool, "kind": row.kind, "pending": row.pending_id}
-        await access.record(connection, "rule.proposed", subject=f"rule:{row.id}", run_id=None, **details)
+        is_new = await store.create(connection, row)
+        if is_new:
+            details = {"rule_digest": row.digest, "tool": row.tool, "kind": row.kind, "pending": row.pending_id}
+            await access.record(connection, "rule.proposed", subject=f"rule:{row.id}", run_id=None, **details)
+    stored = await store.find_rule(access.pool, access.tenant, row.id)
+    assert stored is not None, "it was just written, or was there"
+    if stored.digest != row.digest:
+        raise Rejected(409, "command_id_reused", KEY_REUSED)
+    if not is_new:
+        return view_of(stored)
     try:
         await access.runtime.starts.start(
             access.tenant,
