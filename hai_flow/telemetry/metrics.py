@@ -217,6 +217,8 @@ class Metrics:
             lambda: max(0.0, time.monotonic() - committer.last_progress()),
         )
         self.reads("cache_bytes", "Bytes of runs' states in memory, nearly.", lambda: cache.bytes)
+        meaning = "By how much this machine's clock is ahead of the database's."
+        self.reads("clock_ahead_seconds", meaning, committer.clock_ahead)
         self.reads("cache_runs", "Runs in memory.", lambda: len(cache))
         self.reads("cache_hits_total", "Commands for runs that were in memory.", lambda: cache.hits)
         self.reads("cache_misses_total", "Commands for runs that had to be loaded.", lambda: cache.misses)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import string
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 import httpx2
 import pytest
 
-from hai_flow.api.permissions.principals import now_ms
 from hai_flow.primitives import uuids
 from hai_flow.store.identity import keys
 from tests.attacks.house import wait_for
@@ -161,7 +161,8 @@ def forged(key: str, **claims: Any) -> dict[str, str]:
     """A token that the holder of the key has signed without asking the server."""
     parts = keys.split_key(key)
     assert parts is not None
-    whole = {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": now_ms() + 60_000, "id": "user:x", **claims}
+    now_ms = time.time_ns() // 1_000_000
+    whole = {"key": parts.id, "jti": uuids.uuid7(now_ms).hex, "exp": now_ms + 60_000, "id": "user:x", **claims}
     payload = base64.urlsafe_b64encode(json.dumps(whole).encode()).rstrip(b"=")
     signature = base64.urlsafe_b64encode(keys.sign(parts, payload)).rstrip(b"=")
     return carried(f"hait_{payload.decode()}.{signature.decode()}")

@@ -25,7 +25,7 @@ from hai_flow.api.auth.impersonation import read_acting_header, reject_acting
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens, read_thumbprint
 from hai_flow.api.auth.keys import Keys
 from hai_flow.api.auth.sessions import Limits, Sessions, read_session
-from hai_flow.api.permissions.principals import Principal, now_ms
+from hai_flow.api.permissions.principals import Principal
 from hai_flow.engine.pendings.selectors import name_holdings
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
@@ -71,7 +71,7 @@ class KnownIdentity:
             return await self._authenticate_bearer(connection, audience)
         ticket = tickets.read_ticket(connection)
         if ticket is not None:
-            return await tickets.principal_of(self._runtime.database.api, ticket)
+            return await tickets.principal_of(self._runtime, ticket)
         session = None if connection.headers.getlist("authorization") else read_session(connection)
         if session is not None:
             return await self._check_key(await self.sessions.principal(connection, session))
@@ -87,16 +87,16 @@ class KnownIdentity:
             detail = "expected a token of an issuer that is bound to a client certificate: keys are not taken here."
             raise Rejected(401, "auth.invalid", detail)
         if credential.startswith(frontend_tokens.PREFIX):
-            return await self._frontend.principal(credential, now_ms())
+            return await self._frontend.principal(credential, self._runtime.committer.now_ms())
         if credential.startswith(PREFIX):
-            return await self.keys.principal(credential, now_ms())
+            return await self.keys.principal(credential, self._runtime.committer.now_ms())
         return await self.tokens.principal(credential, audience, read_thumbprint(connection, header))
 
     async def begin_with_key(self, text: str, asked: Callable[[Principal], AuditActor]) -> tuple[str, int]:
         """Begin a session of the person whose API key this is. It ends with the key. Returns the
         session's text, and the seconds that it lasts. Raises Rejected 401, and 403 for the key of a program: a session
         does not hold for whom an agent acts."""
-        caller = await self.known(await self.keys.principal(text, now_ms()))
+        caller = await self.known(await self.keys.principal(text, self._runtime.committer.now_ms()))
         if not caller.id.startswith(PERSON):
             message = f"this is the key of {caller.id}, a program; people sign in, each with a key of user:<name>."
             raise Rejected(403, "sign_in.program", message)

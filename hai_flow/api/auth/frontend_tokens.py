@@ -16,7 +16,7 @@ import msgspec
 from hai_flow.api.auth.directory.erased_people import ErasedPeople
 from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.keys import Keys, ends_at
-from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, now_ms, reject_credential
+from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.api.permissions.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
@@ -58,9 +58,9 @@ def issue(issuer: Principal, credential: str, claims: TokenClaims) -> str:
     return f"{PREFIX}{payload}.{encode(keys.sign(parts, payload.encode()))}"
 
 
-def new_claims(parts: KeyParts, exp: int, principal: str, **limits: object) -> TokenClaims:
+def new_claims(parts: KeyParts, now_ms: int, exp: int, principal: str, **limits: object) -> TokenClaims:
     return msgspec.convert(
-        {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": exp, "id": principal, **limits}, TokenClaims
+        {"key": parts.id, "jti": uuids.uuid7(now_ms).hex, "exp": exp, "id": principal, **limits}, TokenClaims
     )
 
 

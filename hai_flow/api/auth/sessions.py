@@ -29,7 +29,7 @@ from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.auth.issuers import oidc
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
 from hai_flow.api.auth.issuers.oidc import Grant
-from hai_flow.api.permissions.principals import Principal, now_ms, reject_credential
+from hai_flow.api.permissions.principals import Principal, reject_credential
 from hai_flow.api.permissions.rights import ROLES
 from hai_flow.engine.commands import Principal as Who
 from hai_flow.errors import Rejected
@@ -42,6 +42,7 @@ from hai_flow.store.identity import sessions, tickets
 from hai_flow.store.identity.proofs import WHOLE
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import Account
+from hai_flow.store.postgres.database import read_clock
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -107,13 +108,13 @@ class Sessions:
             raise reject_credential()
         digest = hash_secret(text)
         session = await self._known.get(digest.hex())
-        if session is not None and _is_past(session.renew_at):
+        if session is not None and self.is_past(session.renew_at):
             await asyncio.wait({self._start_renewal(text, digest)}, timeout=WAIT_SECONDS)
             session = await self._known.get(digest.hex())
-        if session is None or _is_past(session.principal.expires_at):
+        if session is None or self.is_past(session.principal.expires_at):
             raise Rejected(401, "auth.expired", "your session has ended; sign in again.")
         _demand_own_page(connection, text)
-        if _is_past(session.good_until):
+        if self.is_past(session.good_until):
             raise Rejected(503, "auth.unavailable", "who signed you in does not say whether you still are; try again.")
         await self._used.get(digest.hex())
         return replace(session.principal, keep=_Keeper(self, text, digest, session.renew_at))
@@ -122,7 +123,8 @@ class Sessions:
         """Begin a session of the principal, whose credential was good now, and record it. Returns the session's text,
         and the seconds that it lasts at most. Without a `grant` it can't be renewed, so it ends when that credential
         does."""
-        text, ends_at = sessions.new_text(), datetime.now(UTC) + self._limits.lasts
+        now = self._runtime.committer.now()
+        text, ends_at = sessions.new_text(), now + self._limits.lasts
         if grant is None and principal.expires_at is not None:
             ends_at = min(ends_at, datetime.fromtimestamp(principal.expires_at / 1000, UTC))
         renewal = None if grant is None else self._encrypt_grant(text, grant)
@@ -140,11 +142,11 @@ class Sessions:
             for channel, name in principal.accounts:  # the chat is theirs as long as the session is
                 account = Account(
                     uuid4(), channel, name, principal.id, principal.who.roles, principal.who.groups, ends_at,
-                    datetime.now(UTC), session=hash_secret(text),
+                    now, session=hash_secret(text),
                 )  # fmt: skip
                 await chat.add_account(connection, principal.tenant, account, None)
             await audit.write(connection, principal.tenant, [asked.row("session.begun")])
-        return text, max(1, int((ends_at - datetime.now(UTC)).total_seconds()))
+        return text, max(1, int((ends_at - now).total_seconds()))
 
     async def end(self, text: str, tenant: UUID, asked: AuditActor) -> None:
         digest = hash_secret(text)
@@ -163,10 +165,14 @@ class Sessions:
     async def update_if_due(self, text: str, digest: bytes) -> int | None:
         """Renew the session, if it is due; a stream of it is open. Returns when it is due again (ms), if ever."""
         session = await self._known.get(digest.hex())
-        if session is not None and _is_past(session.renew_at):
+        if session is not None and self.is_past(session.renew_at):
             await asyncio.wait({self._start_renewal(text, digest)})
             session = await self._known.get(digest.hex())
         return None if session is None else session.renew_at
+
+    def is_past(self, at: int | None) -> bool:
+        """Whether the time (ms) has come, by the database's clock."""
+        return at is not None and at <= self._runtime.committer.now_ms()
 
     def _start_renewal(self, text: str, digest: bytes) -> asyncio.Task[None]:
         """The renewal of the session that is under way; if there is none, one begins."""
@@ -270,7 +276,7 @@ class _Keeper:
         self._looking: asyncio.Task[None] | None = None
 
     def __call__(self) -> None:
-        if self._looking is None and _is_past(self._due_at):
+        if self._looking is None and self._of.is_past(self._due_at):
             self._looking = asyncio.create_task(self._look(), name="look at a session")
 
     async def _look(self) -> None:
@@ -294,10 +300,6 @@ def _ms(at: datetime | None) -> int | None:
     return None if at is None else int(at.timestamp() * 1000)
 
 
-def _is_past(at: int | None) -> bool:
-    return at is not None and at <= now_ms()
-
-
 def _grant_in(text: str, digest: bytes, sealed: bytes) -> Grant | None:
     secret = unseal(text, digest, sealed)
     return None if secret is None else msgspec.json.decode(secret, type=Grant)
@@ -315,7 +317,9 @@ async def sign_link_token(
     minutes. `roles` None: with all that are built in, those of later releases, too."""
     everything, who = roles is None, Who(id, tuple(ROLES if roles is None else roles), tuple(groups))
     principal_json = dump_principal(Principal(who, tenant, credential=LINK if everything else PERSONS_LINK))
-    return await tickets.create_ticket(connection, tenant, principal_json, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
+    return await tickets.create_ticket(
+        connection, tenant, principal_json, await read_clock(connection) + LINK_LASTS, tickets.LINK
+    )
 
 
 def read_session(connection: HTTPConnection) -> str | None:

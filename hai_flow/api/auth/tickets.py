@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import HTTPConnection
 
 from hai_flow.api.auth.directory.principal_json import dump_principal, load_principal
-from hai_flow.api.permissions.principals import Principal, now_ms, reject_credential
+from hai_flow.api.permissions.principals import Principal, reject_credential
 from hai_flow.errors import Rejected
+from hai_flow.primitives import instants
 from hai_flow.store.identity import credential_checks, tickets
 from hai_flow.store.identity.credential_checks import Proof
 from hai_flow.wire import sse
 
 if TYPE_CHECKING:
+    from hai_flow.runtime.runtime import Runtime
     from hai_flow.store.postgres.database import Pool
 
 PARAMETER: Final = "ticket"
@@ -41,16 +43,17 @@ def read_ticket(connection: HTTPConnection) -> str | None:
     return parameters[0]
 
 
-async def principal_of(pool: Pool, ticket: str) -> Principal:
+async def principal_of(runtime: Runtime, ticket: str) -> Principal:
     """The caller of a ticket, which is used up. Raises Rejected 401, also where the credential that the ticket was made
     with has ended."""
+    pool, now = runtime.database.api, runtime.committer.now()
     used = await tickets.take_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
     if used is None:
         raise reject_credential()
     principal = load_principal(*used, way="ticket")
-    if principal.expires_at is not None and principal.expires_at <= now_ms():
+    if principal.seconds_left(instants.milliseconds(now)) == 0.0:
         raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
     proof = Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
-    if await credential_checks.find_ended(pool, [(proof, datetime.now(UTC))]):
+    if await credential_checks.find_ended(pool, [(proof, now)]):
         raise reject_credential()
     return principal

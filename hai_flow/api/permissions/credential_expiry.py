@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -99,11 +99,11 @@ class CredentialWatcher:
         """The term of a stream that is opened for the principal."""
         if principal.is_anybody:
             return StreamLease()
-        proof = build_proof(principal)
-        term = StreamLease(principal.seconds_left(), lambda term: self._leave(proof, term))
+        proof, committer = build_proof(principal), self._runtime.committer
+        term = StreamLease(principal.seconds_left(committer.now_ms()), lambda term: self._leave(proof, term))
         streams = self._open.get(proof)
         if streams is None:
-            streams = self._open[proof] = _Streams(datetime.now(UTC) - credential_checks.SKEW, set(), principal.keep)
+            streams = self._open[proof] = _Streams(committer.now() - credential_checks.SKEW, set(), principal.keep)
         streams.terms.add(term)
         if self._timer is None and self._looking is None:
             self._timer = asyncio.get_running_loop().call_later(SECONDS, self.look)
@@ -120,7 +120,7 @@ class CredentialWatcher:
 
     async def is_good(self, principal: Principal) -> bool:
         """Whether the principal's proof of identity is still good."""
-        proofs = [(build_proof(principal), datetime.now(UTC))]
+        proofs = [(build_proof(principal), self._runtime.committer.now())]
         return principal.is_anybody or not await credential_checks.find_ended(self._runtime.database.api, proofs)
 
     async def _look(self) -> None:

@@ -7,7 +7,6 @@ credential.
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
@@ -29,11 +28,6 @@ from hai_flow.runtime.runtime import LOCAL_TENANT
 _Dependency = TypeVar("_Dependency", bound=Callable[..., Any])
 Way: TypeAlias = Literal["local", "act_as", "nobody", "key", "jwt", "token", "session", "ticket", "link", "chat"]
 _UNRESTRICTED: Final = frozenset({"local", "act_as"})
-
-
-def now_ms() -> int:
-    """The time by which credentials end (ms since 1970): the real one, whatever time a development server lets pass."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +96,10 @@ class Principal:
             return False
         return (threads is None or thread_id in threads) and (workflows is None or workflow in workflows)
 
-    def seconds_left(self) -> float | None:
-        """For how many seconds the proof of their identity is good; None: for ever."""
-        return None if self.expires_at is None else max(0.0, (self.expires_at - now_ms()) / 1000)
+    def seconds_left(self, now_ms: int) -> float | None:
+        """For how many seconds the proof of their identity is good; None: for ever. `now_ms` is the database's time,
+        by which all credentials end in all processes."""
+        return None if self.expires_at is None else max(0.0, (self.expires_at - now_ms) / 1000)
 
     @property
     def is_lent(self) -> bool:

@@ -4,7 +4,7 @@ come from somewhere. With --server through a server, for admins."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -64,6 +64,7 @@ def create(
     """
     from hai_flow.primitives.signs import compose, has_invisible
     from hai_flow.store.identity import keys as store
+    from hai_flow.store.postgres.database import read_clock
 
     principal = compose(principal)
     if not store.is_principal(principal):
@@ -75,7 +76,7 @@ def create(
     _doubt(roles)
 
     async def here(connection: Connection, of: Any) -> Json:
-        expires_at = None if lasts is None else datetime.now(UTC) + lasts
+        expires_at = None if lasts is None else await read_clock(connection) + lasts
         async with connection.transaction():
             row, text = await store.create_key(
                 connection,

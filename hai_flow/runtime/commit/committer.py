@@ -60,6 +60,7 @@ STOP_SECONDS: Final = 20.0
 ANSWER_SECONDS: Final = 10.0  # a caller hears after this that the database does not answer
 LATE_LOOK_SECONDS: Final = 1.0  # between two looks for callers that have waited for too long
 CLOCK_SECONDS: Final = 5.0  # the database's clock is read at least so often
+CLOCK_OFF_SECONDS: Final = 10.0  # by which this machine's may differ from it before the log says so
 
 
 class Committer(Service):
@@ -118,6 +119,7 @@ class Committer(Service):
         self._loader = Loader(context, failures, snapshots)
         self._lanes = CommitPipeline(context, self._decider, self._loader, failures, snapshots)
         self._closing = False
+        self._clock_off = False
         self._answers: dict[asyncio.Future[Outcome], tuple[CachedRun, Submission]] = {}  # that are owed, oldest first
 
     # --- the door -------------------------------------------------------------------------------------------------
@@ -216,6 +218,20 @@ class Committer(Service):
         now = time.monotonic()
         if due is not None and due.now is not None and now >= self.clock.heard_at + CLOCK_SECONDS / 2:
             self.clock.read(instants.milliseconds(due.now), asked_at, now)
+        self._tell_of_clock()
+
+    def _tell_of_clock(self) -> None:
+        """Log it, once, when the two clocks begin to differ: nothing here goes by this machine's, but either may be the
+        wrong one."""
+        ahead = self.clock_ahead()
+        was_off, self._clock_off = self._clock_off, abs(ahead) > CLOCK_OFF_SECONDS
+        if self._clock_off and not was_off:
+            remedy = "synchronise both clocks: deadlines, keys, sessions and tokens end by the database's"
+            log.warning("clock_off", ahead_seconds=round(ahead, 1), remedy=remedy)
+
+    def clock_ahead(self) -> float:
+        """By how many seconds this machine's clock is ahead of the database's, as that is known here."""
+        return time.time() - self.now_ms() / 1000
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""

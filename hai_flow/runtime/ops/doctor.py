@@ -183,7 +183,7 @@ def _clock(facts: Facts) -> Check:
     finding = f"this machine is {facts.ahead_ms:+.0f} ms from the database (give or take {facts.within_ms:.0f})"
     params = (f"{facts.ahead_ms:+.0f}", f"{facts.within_ms:.0f}")
     if abs(facts.ahead_ms) - facts.within_ms > CLOCK_MS_MAX:
-        remedy = "synchronise both clocks: keys and tokens end by this machine's"
+        remedy = "synchronise both clocks: deadlines, keys, sessions and tokens end by the database's"
         return Check("clock", "doubtful", finding, remedy, params=params)
     return Check("clock", "good", finding, params=params)
 

@@ -44,6 +44,7 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 TYPES: Final = frozenset(("jwt", "at+jwt", "application/jwt", "application/at+jwt"))
 NAMES_MAX: Final = 500  # roles, or groups, that one token may have
 ACCOUNT_CHARS_MAX: Final = 200
+CLOCK_LAG: Final = 1  # seconds by which the database's clock, as it is known here, may be behind
 NUMBER_MAX: Final = 2**40  # seconds since 1970 that a claim may name
 _NAMED: Final = re.compile(keys.NAMED)
 # Header parameters that would bring a key along, or ask for rules that we don't know.
@@ -93,6 +94,7 @@ class Tokens:
         self._forgotten = forgotten
         self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
         self._people = people
+        self.now_ms = runtime.committer.now_ms
         self._binds = runtime.settings.client_certificate is not None
 
     async def principal(
@@ -119,9 +121,8 @@ class Tokens:
         if key is None:
             raise reject_credential()
         try:
-            return issuer, _verify_token(
-                token, key, issuer, algorithm, issuer.audience if audience is None else audience
-            )
+            audience = issuer.audience if audience is None else audience
+            return issuer, _verify_token(token, key, issuer, algorithm, audience, self.now_ms() // 1000)
         except Unproven as refusal:
             raise refusal.of(await self.tenant_of(issuer), issuer.name) from None
 
@@ -160,26 +161,35 @@ class Tokens:
 
 
 def _verify_token(
-    token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str, audience: Sequence[str]
+    token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str, audience: Sequence[str], now: int
 ) -> Mapping[str, Json]:
+    """The claims of the token, which its issuer has signed. `now`: the database's time, in seconds, by which other
+    credentials end, too; it may be a moment behind."""
     import jwt  # loads all of `cryptography`, which most servers never need
 
     try:
-        return jwt.decode(
+        claims: Mapping[str, Any] = jwt.decode(
             token,
             key,
             algorithms=[algorithm],
             audience=list(audience),
             issuer=issuer.issuer,
-            leeway=issuer.leeway,
-            options={"require": ["exp", "aud", "iss", "sub"]},
+            options={  # its times are judged below, by another clock than that of this machine
+                "require": ["exp", "aud", "iss", "sub"],
+                "verify_exp": False,
+                "verify_nbf": False,
+                "verify_iat": False,
+            },
         )
-    except jwt.ExpiredSignatureError:
-        raise Unproven(401, "auth.expired", "this token has expired; sign in again.") from None
     except jwt.InvalidAudienceError:
         raise Unproven(401, "auth.audience", "this token is for somebody else than this server.") from None
     except (jwt.PyJWTError, ValueError, TypeError):
         raise reject_credential() from None
+    if int(claims["exp"]) <= now - issuer.leeway:
+        raise Unproven(401, "auth.expired", "this token has expired; sign in again.")
+    if max(claims.get("nbf", 0), claims.get("iat", 0)) > now + issuer.leeway + CLOCK_LAG:
+        raise reject_credential()
+    return claims
 
 
 def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:

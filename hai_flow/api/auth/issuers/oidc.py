@@ -11,7 +11,6 @@ import base64
 import contextlib
 import hmac
 import secrets
-import time
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -165,7 +164,7 @@ async def update_principal(tokens: Tokens, issuer: Issuer, grant: Grant, told: T
     token = told.get("id_token")
     if not isinstance(token, str) and (issuer.client is None or issuer.client.userinfo is None):
         return None
-    claims: Claims = {"sub": grant.sub, "exp": grant.until, "iat": int(time.time())}
+    claims: Claims = {"sub": grant.sub, "exp": grant.until, "iat": tokens.now_ms() // 1000}
     if isinstance(token, str):
         try:
             signer, claims = await tokens.claims(token)

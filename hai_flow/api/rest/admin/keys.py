@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from fastapi import Request
@@ -55,7 +55,7 @@ async def create_key(body: KeyBody, access: CurrentAccess, key_of_command: Comma
             roles=list(dict.fromkeys(body.roles)),
             groups=list(dict.fromkeys(body.groups)),
             created_by=admin,
-            expires_at=None if lasts is None else datetime.now(UTC) + lasts,
+            expires_at=None if lasts is None else home.runtime.committer.now() + lasts,
             speaks_for=list(dict.fromkeys(body.speaks_for)),
             id=id,
         )

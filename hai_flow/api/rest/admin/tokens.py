@@ -3,7 +3,7 @@ headers."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from fastapi import Request
@@ -13,7 +13,6 @@ from hai_flow.api.auth.frontend_tokens import issue, new_claims
 from hai_flow.api.auth.tickets import SECONDS, create
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId
 from hai_flow.api.http.bodies import Body
-from hai_flow.api.permissions.principals import now_ms
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -52,11 +51,12 @@ async def create_token(body: TokenBody, access: CurrentAccess, request: Request)
     parts = keys.split_key(credential)
     if parts is None:
         raise Rejected(403, "token.issuer", "tokens are issued to who calls with an API key of this server.")
-    exp = now_ms() + body.expires_in * 1000
+    now_ms = access.at_home.runtime.committer.now_ms()
+    exp = now_ms + body.expires_in * 1000
     if access.principal.expires_at is not None:
         exp = min(exp, access.principal.expires_at)
     limits = body.model_dump(exclude={"principal", "expires_in"})
-    token = issue(access.principal, credential, new_claims(parts, exp, body.principal, **limits))
+    token = issue(access.principal, credential, new_claims(parts, now_ms, exp, body.principal, **limits))
     if len(token) > CHARS_MAX:
         raise Rejected(422, "token.too_large", f"a token has at most {CHARS_MAX} characters; name fewer things in it.")
     home = access.at_home
@@ -79,7 +79,7 @@ async def create_ticket(access: CurrentAccess, request: Request) -> dict[str, An
     """Make a ticket: `?ticket=...` opens one event stream or one WebSocket, as you, within half a minute. For clients
     that can't send a header there. The stream ends when your own credential does. 429 beyond 120 within a minute."""
     request.app.state.tickets.take(access.tenant, access.principal.id)
-    expires_at = datetime.now(UTC) + timedelta(seconds=SECONDS)
+    expires_at = access.at_home.runtime.committer.now() + timedelta(seconds=SECONDS)
     with access.admission.command():
         ticket = await create(access.at_home.pool, access.principal, expires_at)
     return {"ticket": ticket, "expires_at": instants.rfc3339(int(expires_at.timestamp() * 1000))}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -76,7 +75,9 @@ async def receive_chat(address: str, request: Request, access: OpenAccess) -> Re
     if tenant is None:
         raise Rejected(404, "chat_unknown", "there is no app in a chat here.")
     headers = {key.lower(): text for key, text in request.headers.items()}
-    call = PlatformCall(request.method, headers, dict(request.query_params), body, time.time())
+    call = PlatformCall(
+        request.method, headers, dict(request.query_params), body, access.at_home.runtime.committer.now_ms() / 1000
+    )
     desk = _Desk(access, request.app.state.identity, chats, tenant.id, name, channel)
     try:
         reply = await chats.app(name, channel).receive(call, desk)

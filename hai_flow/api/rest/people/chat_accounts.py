@@ -57,8 +57,8 @@ async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict
         "account_forbidden", "only you can connect an account: sign in yourself, with a key or a token."
     )
     channel = await _demand_channel(access, body.channel)
-    principal, now = access.principal, access.runtime.committer.now()
-    seconds_left = principal.seconds_left()
+    principal, committer = access.principal, access.runtime.committer
+    now, seconds_left = committer.now(), principal.seconds_left(committer.now_ms())
     lasts = GOOD_FOR if seconds_left is None else min(GOOD_FOR, timedelta(seconds=seconds_left))
     code = token_urlsafe(32)
     account = Account(

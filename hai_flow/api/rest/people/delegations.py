@@ -67,7 +67,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
-    seconds_left = access.principal.seconds_left()
+    seconds_left = access.principal.seconds_left(access.runtime.committer.now_ms())
     ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
     id = uuid4() if key is None else derive_id("delegation", str(access.tenant), who.id, key)
     before = None if key is None else await delegations.find(access.pool, access.tenant, id)
