@@ -1,14 +1,17 @@
-"""`tests.support.rewriting`: pytest reads the bytecode of tests that was written before it began."""
+"""`tests.support.rewriting`: pytest reads bytecode, and hypothesis constants, that were written before they began."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from _pytest.assertion import rewrite
+from hypothesis.configuration import StorageDirectory
+from hypothesis.internal import constants_ast
 
-from tests.support.rewriting import bytecode_of, write_rewritten
+from tests.support.rewriting import bytecode_of, write_constants, write_rewritten
 
 
 def test_pytest_reads_what_was_written_before(
@@ -36,3 +39,19 @@ def test_existing_compiled_modules_stay_and_a_changed_one_is_rewritten(tmp_path:
     module.write_text("one = 2\n")
     assert write_rewritten(module)
     assert [each.name for each in bytecode_of(module).parent.iterdir()] == [bytecode_of(module).name]
+
+
+def test_hypothesis_reads_the_constants_that_were_written_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        constants_ast, "storage_directory", lambda name: StorageDirectory(tmp_path / name, home_directory=tmp_path)
+    )
+    module = tmp_path / "one.py"
+    module.write_text("def one() -> int:\n    return 1729\n")
+    write_constants(module)
+    (kept,) = (tmp_path / "constants").iterdir()
+    kept.write_text(kept.read_text().replace("1729", "1730"))
+    namespace = ModuleType("one")
+    namespace.__file__ = str(module)
+    assert 1730 in constants_ast.constants_from_module(namespace)
