@@ -1,4 +1,5 @@
 """Python processes that start at once: a *nursery* imports the modules of most of them, and forks one for each request.
+All processes of pytest-xdist share it.
 
     with piped("tests.support.server", dsn, stderr=log.fileno()) as process: ...
 
@@ -9,6 +10,7 @@ which modules it loads), start a real one.
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import importlib
 import json
@@ -24,6 +26,8 @@ import tempfile
 import threading
 import time
 import traceback
+import uuid
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -43,6 +47,11 @@ SERVER: Final = (
 )  # fmt: skip
 _LENGTH_BYTES: Final = 4
 _POLL_SECONDS: Final = 0.01
+_END_SECONDS_MAX: Final = 1200
+_LISTEN_SECONDS_MAX: Final = 30
+_USERS_MAX: Final = 128
+_RUN: Final = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
+_PLACES: Final = str(Path(tempfile.gettempdir()) / f"hai-flow-nursery-{_RUN[:12]}")
 
 
 class Process:
@@ -133,18 +142,38 @@ def piped(module: str, *arguments: str, stderr: int, **more: Any) -> Piped:
 
 
 class _Nursery:
-    """The nursery as a pytest process sees it. It ends with this process, however that ends."""
+    """A nursery as a pytest process sees it. The processes of a run share it, and it ends with the last of them,
+    however that ends."""
 
     def __init__(self, preloaded: Sequence[str]) -> None:
-        command = [sys.executable, "-m", __name__, *preloaded]
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            try:
-                self._process = subprocess.Popen(command, stdin=theirs.fileno(), cwd=ROOT)
-            except BaseException:
-                self._socket.close()
-                raise
         self._lock = threading.Lock()
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._process = self._connect(preloaded)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _connect(self, preloaded: Sequence[str]) -> subprocess.Popen[bytes] | None:
+        """Connect with the nursery. The process of a new one; None: there was one."""
+        place = f"{_PLACES}-{zlib.crc32(' '.join((str(ROOT), *preloaded)).encode())}"
+        deadline = time.monotonic() + _LISTEN_SECONDS_MAX
+        while True:
+            with suppress(FileNotFoundError, ConnectionRefusedError):
+                self._socket.connect(place)
+                return None
+            with socket.socket(socket.AF_UNIX) as listener:
+                try:
+                    listener.bind(place)
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                        raise
+                    time.sleep(_POLL_SECONDS)  # it is about to listen
+                    continue
+                listener.listen(_USERS_MAX)
+                self._socket.connect(place)
+                command = [sys.executable, "-m", __name__, *preloaded]
+                return subprocess.Popen(command, stdin=listener.fileno(), cwd=ROOT)
 
     def ask(self, request: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> Any:
         with self._lock:
@@ -153,7 +182,8 @@ class _Nursery:
 
     def close(self) -> None:
         self._socket.close()
-        self._process.wait(30)
+        if self._process is not None:
+            self._process.wait(_END_SECONDS_MAX)
 
 
 @cache
@@ -255,26 +285,53 @@ def _receive(connection: socket.socket) -> tuple[Any, list[int]]:
 
 
 def nurse(preloaded: Sequence[str]) -> None:
+    """Fork a process for each request of those who connect, until the last of them is gone."""
     _preload(preloaded)
-    children: set[int] = set()
-    with socket.socket(fileno=0) as connection:
-        while True:
-            try:
-                request, descriptors = _receive(connection)
-            except (EOFError, ConnectionResetError):
-                break
-            if pid := request.get("poll"):
-                _send(connection, _exit_code(pid, children))
+    users: dict[socket.socket, set[int]] = {}
+    with socket.socket(fileno=0) as listener:
+        place: str | None = listener.getsockname()
+        while users or _is_asked(listener) or place:
+            if place and not users and not _is_asked(listener):
+                os.unlink(place)  # who comes now makes another one; who has connected by now is served
+                place = None
                 continue
-            pid = os.fork()
-            if not pid:
-                _become(request, descriptors)
-            children.add(pid)
-            for descriptor in descriptors:
-                os.close(descriptor)
-            _send(connection, pid)
+            for connection in select.select([listener, *users], [], [])[0]:
+                if connection is listener:
+                    users[listener.accept()[0]] = set()
+                elif not _serve(connection, users):
+                    connection.close()
+                    _bury(users.pop(connection))
+
+
+def _is_asked(listener: socket.socket) -> bool:
+    return bool(select.select([listener], [], [], 0)[0])
+
+
+def _serve(connection: socket.socket, users: dict[socket.socket, set[int]]) -> bool:
+    """Do what one of the users asks for; returns whether it is still there."""
+    try:
+        request, descriptors = _receive(connection)
+        if pid := request.get("poll"):
+            _send(connection, _exit_code(pid, users[connection]))
+            return True
+        pid = os.fork()
+        if not pid:
+            for each in users:
+                each.close()
+            _become(request, descriptors)
+        users[connection].add(pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _send(connection, pid)
+    except (EOFError, ConnectionError):
+        return False
+    return True
+
+
+def _bury(children: set[int]) -> None:
     for pid in children:
         os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def _exit_code(pid: int, children: set[int]) -> int | None:
@@ -321,7 +378,7 @@ def _become(request: Mapping[str, Any], descriptors: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--at":
+    if sys.argv[1:2] == ["--at"]:
         nurse_at(sys.argv[2], sys.argv[3:])
     else:
         nurse(sys.argv[1:])
