@@ -79,7 +79,9 @@ def _explain_problem(console: TextConsole, detail: str, findings: Sequence[dict[
     console.print(f"hai-flow: {clean(detail)}", style="red")
     for finding in findings:
         place = finding.get("path") or _place(finding)
-        console.print(clean(f"  {place or 'the value'}: {finding.get('message', '')}"))
+        line = f"{place or 'the value'}: {finding.get('message', '')}"
+        if line != detail:
+            console.print(clean(f"  {line}"))
     if winner is not None:
         console.print("  As it is now:")
         for line in _lines(winner):

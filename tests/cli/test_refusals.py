@@ -37,6 +37,12 @@ def test_a_refusal_shows_how_it_is_now_line_by_line(
     assert capsys.readouterr().err.splitlines() == ["hai-flow: It is over.", "  As it is now:", *lines]
 
 
+def test_a_refusal_with_a_single_finding_says_it_once(capsys: pytest.CaptureFixture[str]) -> None:
+    finding: Json = {"path": "/query/status/0", "message": "expected 'queued'"}
+    explain(Problem({"detail": "/query/status/0: expected 'queued'", "findings": [finding]}))
+    assert capsys.readouterr().err.splitlines() == ["hai-flow: /query/status/0: expected 'queued'"]
+
+
 @pytest.mark.parametrize("command", ["runs", "mcp"])
 @pytest.mark.parametrize(
     ("settings", "sentence"),

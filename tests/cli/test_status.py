@@ -48,7 +48,7 @@ async def test_servers_workers_and_what_waits_are_on_one_screen(make: Make, data
     assert told(database_url, code=0)["servers"] == [], "who ends says so"
     screen = run("status", HAI_FLOW_DATABASE_URL=database_url)
     assert screen.returncode == 0
-    for words in ("1 waiting", "questions", "Nothing wants a person."):
+    for words in ("1 waiting", "questions", "Nothing needs an operator."):
         assert words in screen.stdout
 
 

@@ -93,7 +93,7 @@ def _tell(report: dict[str, Any]) -> None:
     for fault in report["faults"]:
         say(f"{fault}.", "red")
     if not report["faults"]:
-        say("Nothing wants a person.", "green")
+        say("Nothing needs an operator.", "green")
 
 
 def _tell_standing(report: dict[str, Any]) -> None:

@@ -27,7 +27,6 @@ from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOp
 from hai_flow.cli.run_until_signal import exit_code_for, live, tell_stopping
 from hai_flow.cli.serve.backend import Backend, Local
 from hai_flow.cli.serve.logs import configure_logs
-from hai_flow.cli.serve.processes import tell_identity
 from hai_flow.cli.serve.runtimes import alongside, list_works, run_runtime
 from hai_flow.cli.terminal import program, say
 from hai_flow.errors import HaiFlowError
@@ -110,7 +109,6 @@ class Dev:
             runtime.catalog.is_on_disk = shelf.holds
             await shelf.load()
             app = create_app(self._settings, runtime, act_as=True)
-            tell_identity(self._settings)
             async with alongside(shelf.watch()):
                 ended_by = await server.serve(
                     app,
@@ -128,6 +126,8 @@ class Dev:
         self._greeting = asyncio.get_running_loop().create_task(self._print_greeting(url, local, shelf))
 
     async def _print_greeting(self, url: str, local: Local, shelf: Shelf) -> None:
+        from hai_flow.api.rest.landing import NO_IDENTITY
+
         say(f"Serving {url} (API description: {url}/docs), performing runs. Ctrl-C stops everything.", "bold green")
         if self._settings.identity is not None:
             page = f"{url}/sign-in/link/{await local.sign_in_token()}"  # signs one browser in as `user:local`
@@ -135,6 +135,7 @@ class Dev:
         else:
             page = f"{url}{addresses.CONSOLE}/"
             say(f"Decide and watch in a browser: {page}")
+            say(f"{NO_IDENTITY} To change that: {variable('identity')}=keys", "yellow")
         if self._opens:
             await asyncio.to_thread(webbrowser.open, page)
         for line in beginnings(self._settings.workflows_dir, set(shelf.names)):
@@ -142,7 +143,8 @@ class Dev:
         keyed = self._settings.identity is not None
         for line in explain_making_a_key(self._settings.data_dir) if keyed else ():
             say(line)
-        for line in suggestions(url, set(shelf.names), shelf.samples, default_url=self._settings.url, keyed=keyed):
+        names = set() if self._demo else set(shelf.names)  # with the demo, commands about it follow
+        for line in suggestions(url, names, shelf.samples, default_url=self._settings.url, keyed=keyed):
             say(line)
         if not self._demo:
             return

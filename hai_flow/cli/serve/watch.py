@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 POLL_SECONDS: Final = 0.25
+NAMED_MAX: Final = 8  # of the workflows that were loaded: a line or two
 FILES_MAX: Final = 2000  # of the project that a document is compared with
 AGAIN_SECONDS: Final = 2.0
 
@@ -94,8 +95,10 @@ class Shelf:
         self._stamps = self._look()
         self._read(path for path in self._stamps if path not in self._modules)
         await self._publish_all(())
-        loaded = ", ".join(sorted(self.names.values()))
-        say(f"{plural(len(self.names), 'workflow')} from {self._folders[0]}{': ' if loaded else ''}{loaded}")
+        names = sorted(self.names)
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        named = f": {', '.join(names[:NAMED_MAX])}{more}" if names else ""
+        say(f"{plural(len(names), 'workflow')} from {self._folders[0]}{named}")
         for folder in self._folders:
             if not folder.is_dir():
                 say(f"There is no folder {folder} yet; what you put there is loaded, too.")
