@@ -12,6 +12,7 @@ from tests.foreign.test_doors import fault_of
 from tests.foreign.test_foreign import CORPUS, ODD
 
 _MCP: Final = "tests/foreign/test_mcp.py"
+_HANDSHAKE: Final = "tests/foreign/test_mcp_handshake.py"
 _QUESTIONS: Final = "tests/foreign/test_mcp_questions.py"
 _SCHEMAS: Final = "tests/foreign/test_tool_schemas.py"
 _HOSTILE: Final = "tests/foreign/test_hostile.py"
@@ -27,6 +28,10 @@ _ODD_HTTP: Final = f"{_HOSTILE}::test_an_answer_in_odd_http_is_the_result_of_its
 ROWS: Final[dict[str, dict[str, str]]] = {
     "docs/mcp.md": {
         "has forgotten the session": f"{_MCP}::test_a_forgotten_session_is_opened_anew_and_the_call_made_once",
+        "says nothing of itself": f"{_HANDSHAKE}::test_a_server_that_says_oddly_what_it_is_is_called",
+        "refuses the newest version": f"{_HANDSHAKE}::test_a_server_that_refuses_a_version_is_offered_older_ones",
+        "speaks a version": f"{_HANDSHAKE}::test_a_version_that_nobody_knows_is_named_beside_those_that_are_spoken",
+        "speaks the former protocol": f"{_HANDSHAKE}::test_a_server_of_the_former_protocol_is_told_at_once",
         "answers 307 or 308": f"{_MCP}::test_a_redirect_within_its_origin_is_followed_and_another_is_named",
         "describes one function badly": (
             f"{_MCP}::test_a_left_out_tool_is_named_at_publication_in_the_log_and_to_callers"

@@ -503,3 +503,10 @@ taps.bug(
     ('    "result_type": "resultType", "input_requests": "inputRequests", "request_state": "requestState",\n', ""),
     by="tests/foreign/test_mcp_questions.py",
 )
+
+handshake = Room("hai_flow/steps/mcp/handshake.py", "tests/foreign/test_mcp_handshake.py")
+handshake.bug(
+    "a server that refuses the newest version is not asked for another", ("        if not older:", "        if True:")
+)
+handshake.bug("any refusal to begin is taken for one of the version", ("not _ABOUT_VERSION.search(text)", "False"))
+handshake.bug("a server whose capabilities have an odd form is not called", ('capabilities = {"tools": {}}', "pass"))

@@ -28,6 +28,7 @@ from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import SUPPORTED_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from hai_flow.errors import OutcomeLost, StepError
@@ -76,6 +77,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 _CLOSED: Final = "Connection closed"  # in the SDK's words; servers have faults of their own under the same code
+_UNKNOWN_VERSION: Final = re.compile("Unsupported protocol version from the server: (.*)")  # also in its words
 _STREAM_ENDED: Final = ("SSE stream ended", "SSE stream failed")  # also in its words
 _SESSION_GONE: Final = re.compile(
     r"(?:\w+ )?(?:bad request|invalid request|error|not found)?\W*"
@@ -481,6 +483,10 @@ class Connection:
             return self._unavailable(f"said nothing for {START_SECONDS:g} s")
         if isinstance(error, MCPError):
             return self._unavailable(f"refuses to begin: {_first_line(error)}", error)
+        if isinstance(error, RuntimeError) and (unknown := _UNKNOWN_VERSION.search(str(error))) is not None:
+            known = ", ".join(SUPPORTED_PROTOCOL_VERSIONS)
+            message = f"{self.name} speaks MCP {unknown[1][:100]}, and the versions that are spoken here are {known}"
+            return StepError(message, code="mcp.unavailable", retriable=False)
         return self._unavailable(f"could not be opened: {_error_text(error)}")
 
     def _call_error(self, error: MCPError, repeatable: bool, client: Client | None = None) -> StepError:

@@ -348,6 +348,9 @@ class _Events(httpx2.AsyncByteStream):
             self._event.append(line)
             if not line.strip(b"\r\n"):
                 self._keep_event()
+                if self._call is not None and any(_FORMER.match(each) for each in self._event):
+                    yield _event(to_read(mcp_messages.fault(_FORMER_TOLD, self._call, final=True)).text)
+                    return
                 yield self._readable(self._event)
                 if self._answers_to_others and _data(self._event):
                     self._silent_at = asyncio.get_running_loop().time() + _SILENCE_SECONDS
@@ -442,6 +445,11 @@ class _Events(httpx2.AsyncByteStream):
 
 
 _TOO_LONG: Final = b"too long"
+_FORMER: Final = re.compile(rb"event: ?endpoint\b")
+_FORMER_TOLD: Final = (
+    "it speaks the former protocol of two addresses (HTTP+SSE), which is not spoken here; name its address for "
+    "streamable HTTP, which often ends in /mcp"
+)
 _MARK: Final = b"\xef\xbb\xbf"  # a byte order mark
 _EVENTS: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:)")
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
+from hai_flow.steps.mcp.handshake import Handshake, tidy_beginning
 from hai_flow.steps.mcp.messages import fault
 from hai_flow.steps.mcp.receipts import CallReceipt
 
@@ -23,6 +24,7 @@ RAW: Final = f"hai-flow/raw/{token_hex(8)}"
 _SNAKE_CASE: Final = {
     "is_error": "isError", "structured_content": "structuredContent", "next_cursor": "nextCursor",
     "input_schema": "inputSchema", "output_schema": "outputSchema",
+    "protocol_version": "protocolVersion", "server_info": "serverInfo", "supported_versions": "supportedVersions",
     "result_type": "resultType", "input_requests": "inputRequests", "request_state": "requestState",
 }  # fmt: skip
 _COMPLETE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # where a server leaves it out
@@ -49,12 +51,15 @@ async def tap(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
     async with transport as (incoming, outgoing):
         sent: dict[types.RequestId, tuple[str, Caller | None]] = {}
         read_partial = getattr(incoming, "read_partial", None)  # of a program, whose line has not ended
-        yield _Incoming(incoming, sent), _Outgoing(outgoing, sent, read_partial)
+        handshake = Handshake()
+        yield _Incoming(incoming, sent, handshake, outgoing), _Outgoing(outgoing, sent, handshake, read_partial)
 
 
 def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
     """A result in a form that the SDK takes, with what the server said in its `_meta`."""
     result = _in_camel_case(result)
+    if method == "initialize" or (method == "server/discover" and "supportedVersions" in result):
+        return tidy_beginning(method, result)
     if method == "tools/list" and (listed := _list_tools(result.get("tools"))) is not None:
         named = (each for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str))
         tools = [_bare(each) for each in named]
@@ -124,14 +129,17 @@ class _Outgoing(WrappedStream):
         self,
         inner: Any,
         sent: dict[types.RequestId, tuple[str, Caller | None]],
+        handshake: Handshake,
         read_partial: Callable[[types.RequestId], bytes] | None,
     ) -> None:
         super().__init__(inner)
         self._sent = sent
+        self._handshake = handshake
         self._read_partial = read_partial
 
     async def send(self, item: SessionMessage) -> None:
         message = item.message
+        self._handshake.note(item)
         if isinstance(message, types.JSONRPCRequest):
             if len(self._sent) >= REQUESTS_MAX:  # those that were never answered
                 del self._sent[next(iter(self._sent))]
@@ -142,18 +150,26 @@ class _Outgoing(WrappedStream):
 
 
 class _Incoming(WrappedStream):
-    def __init__(self, inner: Any, sent: dict[types.RequestId, tuple[str, Caller | None]]) -> None:
+    def __init__(
+        self, inner: Any, sent: dict[types.RequestId, tuple[str, Caller | None]], handshake: Handshake, outgoing: Any
+    ) -> None:
         super().__init__(inner)
         self._sent = sent
+        self._handshake = handshake
+        self._outgoing = outgoing
 
     async def receive(self) -> Any:
-        return self._read(await self._inner.receive())
+        while (again := self._handshake.offer_other(item := await self._inner.receive())) is not None:
+            await self._outgoing.send(again)
+        return self._read(item)
 
     def __aiter__(self) -> _Incoming:
         return self
 
     async def __anext__(self) -> Any:
-        return self._read(await self._inner.__anext__())
+        while (again := self._handshake.offer_other(item := await self._inner.__anext__())) is not None:
+            await self._outgoing.send(again)
+        return self._read(item)
 
     def _read(self, item: Any) -> Any:
         message = item.message if isinstance(item, SessionMessage) else None
