@@ -1,6 +1,8 @@
 """From a document's bytes to a plan, or to every finding at once (docs/language.md). Each pass reads the results of
 those before it alone: the *outline* gives each step its path; the *declarations* are read whole; the *steps* are
-compiled in order, each knowing the steps visible to it; the *lint* looks at steps together."""
+compiled in order, each knowing the steps visible to it; the *lint* looks at steps together. Tools of `python: pkg.mod`
+and `python: pkg.mod:fn` are found by import; `python: registered` is a function that the decorator has registered under
+the name of the call."""
 
 from __future__ import annotations
 

@@ -161,10 +161,10 @@ def _imports(statements: list[ast.stmt]) -> set[str]:
 
 
 BOUNDS: Final = {
-    "functions without a verb (%)": 48,
-    "participles (%)": 2,
-    "function words (%)": 1,
-    "vague variables": 60,
+    "functions without a verb (%)": 42,
+    "participles (%)": 1.3,
+    "function words (%)": 0.9,
+    "vague variables": 59,
     "shared class names": 52,
 }
 

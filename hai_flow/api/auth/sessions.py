@@ -1,9 +1,8 @@
 """A browser's session as a credential, in a cookie that no script can read. A browser sends its cookie also with
 requests that another site's page makes. So a request that changes anything, and a WebSocket, must come from a page of
 this very origin, and the request must name the session's CSRF word. A session of an identity provider is renewed there
-every quarter of an hour; the refresh token for that is sealed with the cookie's text, so that the database alone can't
-ask.
-"""
+every quarter of an hour: it ends if the provider refuses, and is good for a while longer if that is silent; the refresh
+token for that is sealed with the cookie's text, so that the database alone can't ask."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The size of one run: how much it waits for at once, and how long its log gets. Too many waits fail the step that
 would be one more. A full log fails the run, which no `catch` takes; cleaning up has a quarter more, and behind that all
-is cut off. The bounds are this process's: a log holds the decisions made by them, so its fold depends on none."""
+is cut off. A warning comes before. The bounds are this process's: a log holds the decisions made by them, so its fold
+depends on none."""
 
 from __future__ import annotations
 

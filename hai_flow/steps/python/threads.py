@@ -1,9 +1,8 @@
 """Threads for functions that block, where one that hangs takes nothing from the others. A thread whose caller gave up
 is *left behind*: it is counted for its tool until it returns, and another takes its place; a tool with too many of
-these gets no new one. The threads are daemons. Calls begin in the order given. Those of one answer of a model (a
-*batch*) each begin when those before are over, or a moment later than they did: quick ones act one after the other,
-slow ones at once.
-"""
+these gets no new one. The threads are daemons. Calls begin in the order given, and their effects happen side by side.
+Those of one answer of a model (a *batch*) each begin when those before are over, or a moment later than they did: quick
+ones act one after the other, slow ones at once."""
 
 from __future__ import annotations
 

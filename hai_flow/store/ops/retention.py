@@ -1,9 +1,8 @@
 """Archiving and removing runs that ended long ago. The unit is a *thread* with the runs above and below its runs; one
-that has not ended keeps all others. The rows of the runs go first, in a short transaction with a record in the audit
-and a row of `retired_runs` for each; their other rows follow in small batches, which another process can take up.
-`retired_runs` stays for good (the end of each chain, and where the archive is), and so do questions that the audit
-refers to, with their votes.
-"""
+that has not ended keeps all others, as a later turn refers to earlier ones, a branch to the run that it left. The rows
+of the runs go first, in a short transaction with a record in the audit and a row of `retired_runs` for each; their
+other rows follow in small batches, which another process can take up. `retired_runs` stays for good (the end of each
+chain, and where the archive is), and so do questions that the audit refers to, with their votes."""
 
 from __future__ import annotations
 
