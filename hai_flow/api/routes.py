@@ -63,6 +63,13 @@ def _refer_to_shape(response: dict[str, Any]) -> dict[str, Any]:
     return described | {"content": {**response.get("content", {}), JSONResponse.media_type: reference}}
 
 
+def answers_of(
+    shape: type[BaseModel], again: str, made: str, shape_again: type[BaseModel] | None = None
+) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an operation that makes something (201, `made`), or finds that it is there (200, `again`)."""
+    return {200: {"model": shape_again or shape, "description": again}, 201: {"model": shape, "description": made}}
+
+
 def build_shape_schemas() -> dict[str, Any]:
     """The JSON Schemas of the answers to which the responses of all routes refer, by name."""
     models = sorted(_shapes, key=lambda shape: shape.__name__)

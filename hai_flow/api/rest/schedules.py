@@ -16,7 +16,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place, reject_cursor
 from hai_flow.api.requests.views import build_run_view, render, schedule_view, time_of
-from hai_flow.api.routes import Routes
+from hai_flow.api.routes import Routes, answers_of
 from hai_flow.errors import Rejected
 from hai_flow.schedule import next_times
 from hai_flow.store.messaging import triggers
@@ -78,15 +78,9 @@ async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, 
 
 
 @router.post(
-    "/{schedule_id}/run",
-    Right.CONTROL_RUNS,
-    status_code=201,
-    refusals=(404, 409),
-    responses={
-        200: {"model": schemas.Run, "description": "this key has started it before"},
-        201: {"model": schemas.Run, "description": "it is started"},
-    },
-)
+    "/{schedule_id}/run", Right.CONTROL_RUNS, status_code=201, refusals=(404, 409),
+    responses=answers_of(schemas.Run, "this key has started it before", "it is started"),
+)  # fmt: skip
 async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start its run once, now, also while it is paused. 409 while its last run is active; with `overlap:
     cancel_running` that run is stopped."""

@@ -177,16 +177,21 @@ _PRIVATE: Final = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 
 async def _get(url: str) -> bytes:
     """The body at the URL: at most BYTES_MAX. Redirects are not followed. Raises httpx2's errors and ValueError."""
-    body = b""
     async with (
         httpx2.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as client,
         client.stream("GET", url, headers={"Accept": "application/json"}) as response,
     ):
         if response.status_code != 200:
             raise ValueError(f"expected 200, found {response.status_code}")
-        async with contextlib.aclosing(response.aiter_bytes()) as pieces:
-            async for piece in pieces:
-                body += piece
-                if len(body) > BYTES_MAX:
-                    raise ValueError(f"expected at most {BYTES_MAX} bytes")
+        return await read_answer(response, BYTES_MAX)
+
+
+async def read_answer(response: httpx2.Response, bytes_max: int) -> bytes:
+    """The body of an issuer's answer. Raises httpx2's errors, and ValueError for one that is too long."""
+    body = b""
+    async with contextlib.aclosing(response.aiter_bytes()) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > bytes_max:
+                raise ValueError(f"expected at most {bytes_max} bytes")
     return body

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import hmac
 import secrets
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ import structlog
 from msgspec.structs import replace
 
 from hai_flow import values
+from hai_flow.api.auth.issuers.jwks import read_answer
 from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
 from hai_flow.api.permissions.principals import Principal, Unproven
 from hai_flow.errors import Rejected
@@ -208,19 +208,13 @@ async def _send(
     issuer: Issuer, method: str, url: str, headers: dict[str, str], form: dict[str, str] | None = None
 ) -> tuple[int, Told]:
     """The status, and the JSON object of the body; an empty one if the body is something else. Raises Rejected 503."""
-    body = b""
     try:
         async with (
             asyncio.timeout(FETCH_SECONDS),
             httpx2.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as http,
             http.stream(method, url, data=form, headers=headers) as response,
         ):
-            async with contextlib.aclosing(response.aiter_bytes()) as pieces:
-                async for piece in pieces:
-                    body += piece
-                    if len(body) > BYTES_MAX:
-                        raise ValueError(f"expected at most {BYTES_MAX} bytes")
-            status = response.status_code
+            status, body = response.status_code, await read_answer(response, BYTES_MAX)
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, OSError) as error:
         log.warning("sign_in_unavailable", issuer=issuer.name, error=str(error) or type(error).__name__)
         raise _unavailable() from None

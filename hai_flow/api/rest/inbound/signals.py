@@ -19,7 +19,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.routes import Routes
+from hai_flow.api.routes import Routes, answers_of
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.engine.steps.wait_for_event import CALLBACK
@@ -31,10 +31,7 @@ from hai_flow.store.messaging import signals
 router = Routes(prefix="/v1", tags=["signals"])
 
 
-_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"model": schemas.Signal, "description": "it has been sent before"},
-    201: {"model": schemas.Signal, "description": "it is stored"},
-}
+_ANSWERS: Final = answers_of(schemas.Signal, "it has been sent before", "it is stored")
 
 
 class SignalBody(Body):

@@ -12,14 +12,13 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.views import render_event
 from hai_flow.api.rest.inbound.signals import SignalBody, demand_files, read_event_id, record_of, spread
-from hai_flow.api.routes import Routes
+from hai_flow.api.routes import Routes, answers_of
 
 router = Routes(prefix="/v1/events", tags=["events"])
 
-_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"model": schemas.ReceivedEvent, "description": "it has been sent before"},
-    201: {"model": schemas.ReceivedEvent, "description": "it is stored; `runs` says what it started"},
-}
+_ANSWERS: Final = answers_of(
+    schemas.ReceivedEvent, "it has been sent before", "it is stored; `runs` says what it started"
+)
 
 
 @router.post("", Right.START_RUNS, status_code=201, responses=_ANSWERS, refusals=(404, 409))

@@ -23,7 +23,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.push_addresses import find_obstacle, store_push
 from hai_flow.api.rest.runs.runs import StartBody, begin_run
-from hai_flow.api.routes import Routes
+from hai_flow.api.routes import Routes, answers_of
 from hai_flow.definition.people.calendars import count_working_days
 from hai_flow.definition.plan import FrontendTool, Plan
 from hai_flow.engine import commands as c
@@ -81,16 +81,9 @@ class ConsumeBody(Body):
 
 
 @router.post(
-    "",
-    Right.START_RUNS,
-    Right.SPEAK,
-    status_code=201,
-    refusals=(404, 409),
-    responses={
-        200: {"model": schemas.Approval, "description": "this key has asked for it before"},
-        201: {"model": schemas.Approval, "description": "people are asked"},
-    },
-)
+    "", Right.START_RUNS, Right.SPEAK, status_code=201, refusals=(404, 409),
+    responses=answers_of(schemas.Approval, "this key has asked for it before", "people are asked"),
+)  # fmt: skip
 async def request_approval(
     body: ApprovalBody, access: CurrentAccess, key: CommandKey, response: Response
 ) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor, reject_cursor
 from hai_flow.api.requests.views import render_feedback
 from hai_flow.api.rest.runs.threads import find_thread
-from hai_flow.api.routes import Routes
+from hai_flow.api.routes import Routes, answers_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.store.people import feedback
@@ -96,15 +96,9 @@ async def get_feedback(
 
 
 @router.put(
-    "/{kind}/{subject_id:path}",
-    Right.SPEAK,
-    Right.DECIDE,
-    refusals=(404, 409),
-    responses={
-        200: {"model": schemas.Feedback, "description": "it stands, instead of what you said before"},
-        201: {"model": schemas.Feedback, "description": "it stands"},
-    },
-)
+    "/{kind}/{subject_id:path}", Right.SPEAK, Right.DECIDE, refusals=(404, 409),
+    responses=answers_of(schemas.Feedback, "it stands, instead of what you said before", "it stands"),
+)  # fmt: skip
 async def put_feedback(
     thread_id: ThreadId,
     kind: Kinds,

@@ -25,7 +25,7 @@ from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
 from hai_flow.api.requests.views import build_run_view, render_slot, render_snapshot
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
-from hai_flow.api.routes import Routes
+from hai_flow.api.routes import Routes, answers_of
 from hai_flow.cells import place_id
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -72,16 +72,9 @@ async def in_workflows_like(cell: Access, selection: run_lists.Filter, part: str
 
 
 @router.post(
-    "",
-    Right.START_RUNS,
-    Right.SPEAK,
-    status_code=201,
-    refusals=(404, 409),
-    responses={
-        200: {"model": schemas.Run, "description": "this key has started it before"},
-        201: {"model": schemas.Run, "description": "it is started"},
-    },
-)
+    "", Right.START_RUNS, Right.SPEAK, status_code=201, refusals=(404, 409),
+    responses=answers_of(schemas.Run, "this key has started it before", "it is started"),
+)  # fmt: skip
 async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
     return await begin_run(body, access, key, response)

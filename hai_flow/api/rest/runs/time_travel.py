@@ -23,7 +23,7 @@ from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.profiles import reader_of
 from hai_flow.api.requests.views import build_run_view, render_difference
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
-from hai_flow.api.routes import Routes
+from hai_flow.api.routes import Routes, answers_of
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -167,15 +167,11 @@ async def _replay(
 
 
 @router.post(
-    "/{run_id}/fork",
-    Right.CONTROL_RUNS,
-    status_code=201,
-    refusals=(404, 409, 413),
-    responses={
-        200: {"model": schemas.Rehearsal, "description": "with `dry_run`: what it would do, and nothing has happened"},
-        201: {"model": schemas.Run, "description": "it is forked"},
-    },
-)
+    "/{run_id}/fork", Right.CONTROL_RUNS, status_code=201, refusals=(404, 409, 413),
+    responses=answers_of(
+        schemas.Run, "with `dry_run`: what it would do, and nothing has happened", "it is forked", schemas.Rehearsal
+    ),
+)  # fmt: skip
 async def fork_run(
     run_id: str, body: ForkBody, access: CurrentAccess, key: CommandKey, response: Response
 ) -> dict[str, Any]:
