@@ -98,6 +98,27 @@ def test_every_document_is_linked_from_another() -> None:
     assert [str(path.relative_to(ROOT)) for path in alone] == []
 
 
+PACKAGES = sorted(path.parent.name for path in (ROOT / "hai_flow").glob("*/__init__.py"))
+MODULE = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:/[a-z0-9_]+)+)(?:\.py|/)?`")
+
+
+def missing_modules(text: str) -> list[str]:
+    """The modules and packages that a text names by their paths below `hai_flow`, and that are not there."""
+    names = {match[1] for match in MODULE.finditer(re.sub(r"\s+", " ", text))}
+    paths = [(name, ROOT / "hai_flow" / name) for name in sorted(names)]
+    return [name for name, path in paths if not path.exists() and not path.with_suffix(".py").exists()]
+
+
+def test_modules_that_code_and_its_map_name_are_there() -> None:
+    read = [name for name in texts() if name == "docs/ARCHITECTURE.md" or re.fullmatch(r"hai_flow/.*\.py", name)]
+    assert len(read) > 500
+    assert {name: missing for name in read if (missing := missing_modules(texts()[name]))} == {}
+
+
+def test_a_module_that_is_not_there_is_found() -> None:
+    assert missing_modules("as `engine/decide` and `engine/verbs/` do, not `engine/undecided`") == ["engine/undecided"]
+
+
 # Documents that were never in the repository, and their sections and rules by number.
 ELSEWHERE = re.compile(
     r"\b(?:LANGUAGE|PROTOCOLS|STORE|DESIGN|PROMISES|STACK|STYLE)(?:\.md\b|,? (?:sections? )?[A-Z]?\d)"

@@ -1,6 +1,6 @@
 """The caller of a request, and the right that its route demands.
 
-The identity (`api/identity`) finds the caller: it is one object, made from the settings. Nothing else reads a
+The identity (`api/auth`) finds the caller: it is one object, made from the settings. Nothing else reads a
 credential.
 """
 

@@ -1,8 +1,7 @@
 """A question is taken back: what its `withdraw_when` names has happened, and nobody's answer is wanted any more.
 
-An event is a signal that the step waits for while it asks (`steps/wait_for_event`). A condition reads the state: it is
-looked at before people are asked, and whenever the state has changed while they are.
-"""
+An event is a signal that the step waits for while it asks (`engine/steps/wait_for_event`). A condition reads the state:
+it is looked at before people are asked, and whenever the state has changed while they are."""
 
 from __future__ import annotations
 
