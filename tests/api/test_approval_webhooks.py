@@ -170,9 +170,9 @@ def test_an_address_is_forgotten_once_its_owner_has_no_key_any_more(
     body = {"action": "transfer", "arguments": TRANSFER, "policy": BOSS, "webhook": to(receiver)}
     headers = house.people.person(agent, roles=ROLES["agent:bot"])
     approval = httpx2.post(f"{house.server.url}/v1/approvals", json=body, headers=headers).json()
-    house.people.do(lambda c: c.execute(f"UPDATE keys SET {change} WHERE principal = $1", agent))
-    if has_another:
-        house.people.key(agent)
+    # The other key is there before: the address is looked at whenever its run has changed.
+    kept = house.people.key(agent)[0].id if has_another else ""
+    house.people.do(lambda c: c.execute(f"UPDATE keys SET {change} WHERE principal = $1 AND id <> $2", agent, kept))
     house.decide(approval)
     if has_another:
         wait_for(lambda: list_statuses(receiver) == ["approved"])

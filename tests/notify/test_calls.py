@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -181,8 +182,9 @@ async def test_a_genuine_call_that_holds_anything_anywhere_is_read_or_not_proven
         assert line.desk.presses[1].fields is not None
         assert line.desk.presses[1].fields["reason"] == ["why"]
     for make in makes:
-        for call in list(line.list_calls(make, monkeypatch)):
+        for call in line.list_calls(make, monkeypatch):  # each is signed when it is its turn
             await line.receive(call)
+            await asyncio.sleep(0)
 
 
 async def test_a_card_whose_answer_was_lost_is_found_in_the_history_of_slack() -> None:
