@@ -11,7 +11,7 @@ from hai_flow.definition.checks.facts import with_facts
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import build_state_schema
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import ENVELOPE, Types
+from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, Types
 from hai_flow.definition.names.scope import Visibility, move_names
 from hai_flow.definition.paths import catch
 from hai_flow.definition.people.forms import collect_literal_form
@@ -217,7 +217,7 @@ def _build_envelope_type(gate: Mapping[str, Json]) -> Json:
     form = gate.get("form")
     values: Json = {}
     if isinstance(form, Mapping):
-        values = {**collect_literal_form(form), "type": ["object", "null"]}
+        values = {**collect_literal_form(form), "type": ["object", "null"], GIVEN: True}
     options = gate.get("options", list(OPTIONS))
     decision = {"enum": options} if isinstance(options, list) and all(isinstance(o, str) for o in options) else {}
     return {**ENVELOPE, "properties": {**ENVELOPE["properties"], "values": values, "decision": decision}}

@@ -3,19 +3,18 @@ comparisons that can only fail."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition.checks.facts import fact
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
+from hai_flow.definition.checks.value_types import ValueTypes, find_element
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, children
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_static_path, spell
-from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import Look, look_inside
 from hai_flow.definition.names.wording import suggestion
-from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.values import Json
 
 # Codes of doubts: warnings, not errors.
@@ -86,6 +85,7 @@ class Doubts:
     def __init__(self, source: str, tree: Tree, chains: Mapping[int, Chain], names: Names) -> None:
         self.source = source
         self.names = names
+        self.types = ValueTypes(chains, names)
         self.chains = chains  # by the id of their node
         self.doubts: list[ExpressionFault] = []
         self.faults: list[ExpressionFault] = []
@@ -121,14 +121,21 @@ class Doubts:
                     self._check_length(tree, items)
                 if isinstance(tree, Call) and tree.function in OPERATORS and items:
                     self._check_operands(tree, items)
+                if isinstance(tree, Call) and tree.function in _NEVER_OF_NULL:
+                    self._check_nulls(tree.operands[-1:] if tree.function == "@in" else tree.operands[:2], known)
                 for child in children(tree):
                     self._visit(child, known, items)
 
+    def _check_nulls(self, operands: Sequence[Tree], known: Guards) -> None:
+        """Doubt operands that may be null, of what fails for null."""
+        for operand in operands:
+            chain = self.chains.get(id(operand))
+            doubt = None if chain is None else self.names.doubt_null(chain, known, (len(chain.path),))
+            self.doubts += [doubt] if doubt else []
+
     def _loop(self, loop: Comprehension, known: Guards, items: Mapping[str, Look]) -> None:
-        over = self._look(loop.range, items)
-        schema = over.schema if isinstance(over.schema, Mapping) else {}
-        item = schema.get("items") if schema.get("type") == "array" else None
-        inner = {**items, loop.variable: Look(resolve(item, over.root), root=over.root) if item else Look({})}
+        inner = self.types.with_item(loop, items)
+        self._check_nulls((loop.range,), known)
         self._visit(loop.range, known, items)
         self._visit(loop.start, known, items)
         for part in (loop.condition, loop.step, loop.result):
@@ -136,7 +143,7 @@ class Doubts:
 
     def _check_instant(self, call: Call, items: Mapping[str, Look]) -> None:
         """Doubt an instant that is made of a date alone, which has no hour."""
-        schema = self._look(call.operands[0], items).schema
+        schema = self.types.look(call.operands[0], items).schema
         if isinstance(schema, Mapping) and schema.get("format") == "date":
             message = 'a date alone is no instant; write timestamp(x + "T00:00:00Z"), or another hour and offset'
             self.doubts.append(ExpressionFault(call.operands[0].offset, "expression.mismatch", message))
@@ -167,7 +174,7 @@ class Doubts:
         if chain is not None:
             kind = self.names.types.kind(chain.path)
             return kind if kind in _SCALARS.values() or kind == "timestamp" else None
-        schema = self._look(tree, items).schema
+        schema = self.types.look(tree, items).schema
         kind = schema.get("type") if isinstance(schema, Mapping) else None
         return _SCALARS.get(kind) if isinstance(kind, str) else None
 
@@ -186,32 +193,7 @@ class Doubts:
             kinds = {_KINDS.get(type(each.value)) for each in tree.elements if isinstance(each, Const)}
             unfit = sorted(kind for kind in kinds if kind is not None)
             return Look({"type": unfit[0]}) if unfit else Look({})
-        if isinstance(tree, Comprehension) and not _is_filter(tree):
-            element = _find_mapped(tree)
-            over = self._look(tree.range, items)
-            item = over.schema.get("items") if isinstance(over.schema, Mapping) else None
-            inner = {**items, tree.variable: Look(resolve(item, over.root), root=over.root) if item else Look({})}
-            if isinstance(element, Const):
-                return Look({"type": _KINDS.get(type(element.value))})
-            return Look({}) if element is None else self._look(element, inner)
-        over = self._look(tree, items)
-        item = over.schema.get("items") if isinstance(over.schema, Mapping) else None
-        return Look(resolve(item, over.root), root=over.root) if isinstance(item, Mapping) else Look({})
-
-    def _look(self, tree: Tree, items: Mapping[str, Look]) -> Look:
-        """The type of a loop's range: a path, a part of a loop's item, or one of these filtered."""
-        chain = self.chains.get(id(tree))
-        if chain is not None:
-            return self.names.types.look(chain.path)
-        path = parse_static_path(tree)
-        if path is not None and path[0].name in items:
-            outer = items[path[0].name]
-            return look_inside(outer, (path[0].name, *path[1]))
-        if isinstance(tree, Call) and tree.function == SORTED and isinstance(tree.target, Comprehension):
-            return self._look(tree.target.range, items)
-        if isinstance(tree, Comprehension) and _is_filter(tree):
-            return self._look(tree.range, items)
-        return Look({})
+        return find_element(self.types.look(tree, items))
 
     def _item(self, tree: Select | Call, items: Mapping[str, Look]) -> bool:
         """Check a path that begins with a loop's variable; whether `tree` is one."""
@@ -232,6 +214,11 @@ class Doubts:
         return True
 
 
+_NEVER_OF_NULL: Final = frozenset((
+    "_+_", "_-_", "_*_", "_/_", "_%_", "-_", "_<_", "_<=_", "_>_", "_>=_", "@in", "size", "int", "double", "sum",
+    "timestamp", "duration", "format_time", "startsWith", "endsWith", "contains", "matches", "split", "join", "replace",
+    "substring", "trim", "lowerAscii", "upperAscii", "charAt", "indexOf", "lastIndexOf", "reverse",
+))  # fmt: skip
 _KINDS: Final = {str: "string", bool: "boolean"}
 _CONSTANTS: Final = {str: "string", bool: "bool", int: "int", float: "double"}
 _SCALARS: Final = {"string": "string", "boolean": "bool", "integer": "int", "number": "double"}
@@ -241,27 +228,6 @@ _NO_ADDENDS: Final = {
     "object": ("objects", "choose a number of each: x.map(r, r.amount).sum()"),
     "array": ("lists", "choose numbers first: x.map(r, r.sum()).sum()"),
 }
-
-
-def _find_mapped(loop: Comprehension) -> Tree | None:
-    """What `map` makes of each item, if the loop is one without a condition."""
-    match loop.step:
-        case Call(function="_+_", arguments=(_, Listing(elements=(element,)))):
-            return element
-        case _:
-            return None
-
-
-def _is_filter(loop: Comprehension) -> bool:
-    """Whether the loop gives some of the items of its range: `filter`, but no `map`."""
-    match loop.step:
-        case Call(
-            function="_?_:_",
-            arguments=(_, Call(function="_+_", arguments=(_, Listing(elements=(Name() as kept,)))), _),
-        ):
-            return kept.name == loop.variable
-        case _:
-            return False
 
 
 def _check_enums(call: Call, chains: Mapping[int, Chain], names: Names) -> Iterator[ExpressionFault]:

@@ -13,6 +13,7 @@ import msgspec
 from hai_flow.definition.checks.certainty import Certainty, evaluate_literal, report_certain_condition
 from hai_flow.definition.checks.facts import sufficient
 from hai_flow.definition.checks.nullability import Doubts, collect_guards
+from hai_flow.definition.checks.value_types import ValueTypes
 from hai_flow.definition.expressions import cel
 from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Tree, walk
 from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
@@ -22,9 +23,9 @@ from hai_flow.definition.expressions.constants import find_failing_constants
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
 from hai_flow.definition.expressions.functions import check_foreign_pattern, check_pattern, check_zone
 from hai_flow.definition.names.durations import guess_duration
-from hai_flow.definition.names.holes import end_of_hole, split_holes
+from hai_flow.definition.names.holes import end_of_hole, find_only_hole, split_holes
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import list_properties
+from hai_flow.definition.names.known_types import Look, list_properties
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.names.zones import check_sign, guess_zone
 from hai_flow.values import Json
@@ -200,8 +201,8 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
 def _mismatches(
     source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segment, ...], Kind], ...]
 ) -> tuple[ExpressionFault, ...]:
-    """The operators that fail whenever what may be absent is there, of its type. While an expression runs numbers of
-    both kinds are compared, and nothing is known of null."""
+    """The operators that fail whenever what may be absent is there, of its type. While an expression runs such numbers
+    go with both kinds, and nothing is known of null."""
     try:
         _program(source, roots, kinds)
     except Faults as faults:
@@ -212,7 +213,7 @@ def _mismatches(
             for fault, operator in operators
             if operator is not None
             and not any(word in fault.message for word in ("null", "dyn", "optional"))
-            and (operator[1] in "+-*/%" or re.search(r"string|bool|timestamp|duration|list|map", fault.message))
+            and re.search(r"string|bool|timestamp|duration|list|map", fault.message)
         )
     return ()
 
@@ -414,6 +415,18 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
         (*faults, *_check_times(tree)),
         (*_check_literals(tree), *_format_faults(tree), *_doubt_zones(tree)),
     )
+
+
+def infer_type(value: Json, names: Names) -> Look:
+    """The type of `value`, where it is one hole, as far as it is certain."""
+    hole = find_only_hole(value) if isinstance(value, str) else None
+    if hole is None:
+        return Look({})
+    try:
+        scanned = _scan(hole.source, names.list_roots())
+    except Faults:
+        return Look({})
+    return ValueTypes(scanned.by_node, names).look(scanned.tree, {})
 
 
 class _Outcomes(NamedTuple):

@@ -19,7 +19,7 @@ from hai_flow.definition.expressions.ast_paths import (
 )
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_types import Look, Types, list_properties
+from hai_flow.definition.names.known_types import INFERRED, Look, Types, list_properties, may_be_null
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.values import Json
 
@@ -236,8 +236,8 @@ class Names(msgspec.Struct, frozen=True):
         if fault is not None:
             return fault
         look = self.types.look_to_judge(path if chain.field is None else (*path, chain.field))
-        if look.barren is not None:
-            return ExpressionFault(chain.start, "expression.no_object", look.barren[1])
+        if (fault_inside := look.barren or look.wrong) is not None:
+            return ExpressionFault(chain.start, "expression.no_object", fault_inside[1])
         look = self.types.look(path)
         for length in look.optional:
             if alone and look.last_optional and length == len(path):
@@ -252,6 +252,20 @@ class Names(msgspec.Struct, frozen=True):
                     return ExpressionFault(chain.start, "expression.unguarded", message)
                 remedy = f"guard it with has({text}) or {parent}.?{path[length - 1]}.orValue(...)"
                 return ExpressionFault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
+        return self.doubt_null(chain, known, range(2, len(path)))
+
+    def doubt_null(self, chain: Chain, known: Guards, lengths: Iterable[int]) -> ExpressionFault | None:
+        """The doubt about the beginnings of a path, of `lengths`, that may be null by their type. What steps write into
+        the state between is not known."""
+        for length in lengths:
+            path = chain.path[:length]
+            if (
+                path[0] != "state"
+                and may_be_null(self.types.look_to_judge(path).schema)
+                and not self._is_known(path, known)
+            ):
+                message = f"`{spell(path)}` may be null; test `{spell(path)} != null` before"
+                return ExpressionFault(chain.start, "expression.unguarded", message)
         return None
 
     def _header_fault(self, path: Sequence[Segment], start: int) -> ExpressionFault | None:
@@ -282,7 +296,7 @@ class Names(msgspec.Struct, frozen=True):
                 return fault
         path = chain.path if chain.field is None else (*chain.path, chain.field)
         wrong = self.types.look_to_judge(path).wrong
-        if wrong is None:
+        if wrong is None or INFERRED in str(self.types.roots.get(str(path[0]))):
             return None
         return ExpressionFault(find_segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])
 

@@ -27,7 +27,15 @@ def record(**properties: Json) -> dict[str, Json]:
 
 
 _FIXED: Final[dict[str, Json]] = {
-    "run": record(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}),
+    "run": record(
+        id={},
+        workflow={},
+        version={},
+        started_at={},
+        requester={},
+        trigger={},
+        scheduled_at={"type": ["string", "null"]},
+    ),
     "thread": record(id={}, message={}, content={}),
     "error": record(code={}, message={}, path={}, attempt={}, at={"type": "string"}, retriable={}, data={}, cause={}),
     "response": record(
@@ -60,6 +68,13 @@ FILLED: Final = "x-filled"
 
 NULL_INSTEAD: Final = "x-null-instead"
 """In the schema of an output: null stands for it where no event came."""
+
+GIVEN: Final = "x-given"
+"""In the schema of what may be null: it is there wherever it is read after an ordinary answer."""
+
+INFERRED: Final = "x-inferred"
+"""In the schema of a name that a `let` or a loop gives: what is known of its value by the expression that gives it. It
+judges other expressions and never binds a value: numbers of such names are doubles."""
 
 SoundPath: TypeAlias = tuple[tuple[Segment, ...], bool]  # the path, and whether its last property is optional
 
@@ -101,7 +116,10 @@ class Types:
         return look
 
     def look_to_judge(self, path: Sequence[Segment]) -> Look:
-        """As `look`, also with what functions of Python say of their results."""
+        """As `look`, also with what functions of Python say of their results, and expressions of theirs."""
+        inferred = self.roots.get(str(path[0]))
+        if isinstance(inferred, Mapping) and INFERRED in inferred:
+            return _look(inferred[INFERRED], tuple(path[1:]), 1, path)
         if len(path) > 2 and path[0] == "steps" and path[2] == "output" and path[1] in self.results:
             return _look(self.results[str(path[1])], tuple(path[3:]), 3, path)
         return self.look(path)
@@ -138,10 +156,22 @@ class Types:
 
     def kind_where_there(self, path: Sequence[Segment]) -> Kind:
         """The CEL type of the value at `path` where it is not absent; as it is bound then, a number is a double."""
-        if not (look := self.look(path)).optional:
+        look = self.look(path) if str(path[0]) not in self.roots else self.look_to_judge(path)
+        if not look.optional and look.schema == self.look(path).schema:
             return self.kind(path)
         kind = _kind(look.schema)
         return {"int": "double", "list:int": "list:double"}.get(kind, kind)
+
+
+def may_be_null(schema: Json) -> bool:
+    """Whether a schema has null beside another type, and a reader has to expect it."""
+    if not isinstance(schema, Mapping) or GIVEN in schema:
+        return False
+    several = schema.get("anyOf") or schema.get("oneOf")
+    words = schema.get("type")
+    return ("null" in words and len(words) > 1 if isinstance(words, list) else False) or (
+        isinstance(several, list) and {"type": "null"} in several
+    )
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -245,6 +275,14 @@ def _kind(schema: Json) -> Kind:
             return f"list:{element}" if element in ("int", "double", "string", "bool", "map") else "list:dyn"
         case _:
             return "dyn"
+
+
+def as_inferred(look: Look) -> Json:
+    """The schema of a name whose value an expression gives: its type is under `INFERRED`."""
+    if not isinstance(look.schema, Mapping) or not look.schema:
+        return {}
+    defined = {key: look.root[key] for key in ("$defs", "definitions") if key in look.root} if look.root else {}
+    return {INFERRED: {**defined, **look.schema}}
 
 
 def look_inside(item: Look, path: tuple[Segment, ...]) -> Look:

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.facts import FACTS_MAX, collect_facts
+from hai_flow.definition.checks.value_types import find_element
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.expressions.expressions import CompiledExpression, is_never_first
+from hai_flow.definition.expressions.expressions import CompiledExpression, infer_type, is_never_first
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
-from hai_flow.definition.names.known_types import record
+from hai_flow.definition.names.known_types import as_inferred, record
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
@@ -176,10 +177,10 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
     _check_items(context, params, at, names)
     items = context.template(params["items"], (*at, "items"), names) if "items" in params else None
     variable = _read_loop_variable(context, params, at, names)
-    element = names.find_element_schema(params.get("items"))
+    raw_items = params.get("items")
+    element = names.find_element_schema(raw_items) or as_inferred(find_element(infer_type(raw_items, names)))
     inside = names.with_roots("index", schemas={variable: element})
     key = context.text(params, "key", at, inside)
-    raw_items = params.get("items")
     outer = _SAME_FOR_ALL | (names.types.roots.keys() - {variable, "index"})
     if key is not None and key.roots <= outer and not (isinstance(raw_items, list) and len(raw_items) < 2):
         message = (

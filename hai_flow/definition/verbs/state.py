@@ -9,10 +9,12 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.context import StepContext
+from hai_flow.definition.expressions.expressions import infer_type
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import DATA, is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
+from hai_flow.definition.names.known_types import as_inferred
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
@@ -183,7 +185,9 @@ def let_schemas(draft: StepDraft, names: Names) -> dict[str, Json]:
     if draft.verb != "let" or not isinstance(value, Mapping):
         return {}
     return {
-        name: names.schema_of(each) for name, each in value.items() if name not in ROOTS and check_name(name) is None
+        name: names.schema_of(each) or as_inferred(infer_type(each, names))
+        for name, each in value.items()
+        if name not in ROOTS and check_name(name) is None
     }
 
 
