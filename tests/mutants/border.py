@@ -510,3 +510,8 @@ handshake.bug(
 )
 handshake.bug("any refusal to begin is taken for one of the version", ("not _ABOUT_VERSION.search(text)", "False"))
 handshake.bug("a server whose capabilities have an odd form is not called", ('capabilities = {"tools": {}}', "pass"))
+ways_over_http = Room("hai_flow/steps/mcp/http.py", "tests/foreign/test_mcp_statuses.py")
+ways_over_http.bug(
+    "a call whose result comes with 404 is made again in another session",
+    ("if call is not None and status >= 400 and", "if False and"),
+)

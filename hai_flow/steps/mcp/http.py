@@ -27,6 +27,7 @@ from hai_flow.steps.http.transport import RECEIVED, HttpConfig, make_transport
 from hai_flow.steps.mcp import messages as mcp_messages
 from hai_flow.steps.mcp.messages import Read, read_all, to_read, unread, unreadable
 from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX, CallReceipt
+from hai_flow.steps.mcp.results import says_error
 from hai_flow.steps.mcp.resuming import ResumePace
 from hai_flow.steps.mcp.taps import CALLER
 from hai_flow.steps.secrets import hide_secrets
@@ -146,6 +147,11 @@ class _Answering(httpx2.AsyncBaseTransport):
         content = to_utf8(bytes(content), response.charset_encoding)
         status = response.status_code
         answers = f"it answers {status}{_words_in(content)}"
+        if call is not None and status >= 400 and (result := _result_in(content, call)) is not None:
+            if caller is None or says_error(result.result):
+                body = to_read(result.model_copy(update={"id": call})).text.encode()
+                return httpx2.Response(200, headers={"content-type": "application/json"}, content=body)
+            return _fault(f"it answers {status}, and with a result at once", reached=True, text=_text_of(content))
         if session is not None and (
             status in _GONE or (status in _REFUSED and await self._is_gone(session, status, content))
         ):
@@ -244,6 +250,14 @@ def _answer_in(content: bytes, call: types.RequestId, *, is_error: bool) -> byte
     if answers:
         return to_read(mcp_messages.fault("none of its answers is the one to the call", call, text=text)).text.encode()
     return to_read(unread(call, text)).text.encode()
+
+
+def _result_in(content: bytes, call: types.RequestId) -> types.JSONRPCResponse | None:
+    """The result of a call that comes with the status of an error: the call was performed, whatever the status says."""
+    content = _data(content.splitlines(keepends=True)) if _EVENTS.match(content) else content
+    results = [each.message for each in read_all(content) if isinstance(each.message, types.JSONRPCResponse)]
+    own = [each for each in results if str(each.id) == str(call)]
+    return own[0] if len(own) == 1 else None
 
 
 def _text_of(content: bytes | bytearray) -> str:

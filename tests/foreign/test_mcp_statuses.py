@@ -1,0 +1,69 @@
+"""Servers of MCP that give the result of a call with the status of an error: the call was performed, and once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from tests.foreign.test_mcp import OK, Odd, serving
+from tests.steps.test_mcp import call, failure
+from tests.support.service import Received, Reply
+
+TOOL: Final = {"name": "t", "description": "Pays", "inputSchema": {"type": "object"}}
+BAD: Final = {"isError": True, "content": [{"type": "text", "text": "there is no order 7"}]}
+STATUSES: Final = [400, 403, 404, 409, 410, 422, 429, 500, 503]
+
+
+class Failing(Odd):
+    """A server that answers one method with this status, though in the form of a result."""
+
+    def __init__(self, status: int, method: str, result: Any = OK, *, sessions: bool, events: bool = False) -> None:
+        super().__init__([TOOL], result, sessions=sessions)
+        self._status, self._method, self._events = status, method, events
+
+    def __call__(self, received: Received) -> Reply:
+        reply = super().__call__(received)
+        if not received.body or json.loads(received.body).get("method") != self._method:
+            return reply
+        if self._events:
+            return Reply(self._status, b"data: " + reply.body + b"\n\n", "text/event-stream")
+        return Reply(self._status, reply.body, headers=reply.headers)
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
+@pytest.mark.parametrize("sessions", [False, True], ids=["stateless", "sessions"])
+@pytest.mark.parametrize("status", STATUSES)
+async def test_a_failure_of_a_function_with_a_status_of_http_is_that_failure(
+    status: int, sessions: bool, events: bool
+) -> None:
+    failing = Failing(status, "tools/call", BAD, sessions=sessions, events=events)
+    async with serving(failing) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (fault.code, "there is no order 7" in fault.message) == ("tool.failed", True)
+    assert (failing.calls, failing.opened) == (["t"], 1)
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
+@pytest.mark.parametrize("sessions", [False, True], ids=["stateless", "sessions"])
+@pytest.mark.parametrize("status", STATUSES)
+async def test_a_result_with_the_status_of_an_error_is_a_doubt_and_not_redone(
+    status: int, sessions: bool, events: bool
+) -> None:
+    failing = Failing(status, "tools/call", sessions=sessions, events=events)
+    async with serving(failing) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert fault.code == "step.in_doubt"
+    assert f"it answers {status}, and with a result at once" in fault.message
+    assert '"ok"' in fault.message
+    assert (failing.calls, failing.opened) == (["t"], 1)
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+@pytest.mark.parametrize("status", STATUSES)
+async def test_what_a_server_says_of_itself_counts_with_any_status(status: int, method: str) -> None:
+    failing = Failing(status, method, sessions=False)
+    async with serving(failing) as (runner, declared):
+        assert await call(runner, "t", declared) == "ok"
+    assert failing.calls == ["t"]
