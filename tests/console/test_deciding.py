@@ -242,6 +242,25 @@ def test_input_survives_a_lost_connection_and_is_sent_afterwards(
     assert decided(http, pending)["reason"] == "From the train"
 
 
+def test_a_failure_comes_into_view_above_the_buttons_of_a_long_question(page: NewPage, asked: Asked) -> None:
+    pending = asked("note", title="A long one", evidence="A paragraph.\n\n" * 200)
+    shown = page(**PHONE).goto(f"/console/inbox/{pending['id']}")
+    shown.role("button", "Approve").there()
+    shown.offline(True)
+    shown.role("button", "Approve").click()
+    shown.words("The server isn't responding.").there()
+    bottom = "Math.round(document.querySelector('.card [role=alert]').getBoundingClientRect().bottom)"
+    top = "Math.round(document.querySelector('.actions.sticky').getBoundingClientRect().top)"
+    shown.until(f"{bottom} <= {top} && {bottom} > 0")
+
+
+def test_lines_of_a_program_have_letters_of_one_width(page: NewPage, asked: Asked) -> None:
+    pending = asked("refund", order="if paid:\n    x = 1", amount=77)
+    shown = page().goto(f"/console/inbox/{pending['id']}")
+    shown.locator("dd .text.code").first().there()
+    assert "mono" in shown.evaluate("getComputedStyle(document.querySelector('dd .text.code')).fontFamily")
+
+
 def test_keys_lead_through_the_inbox_and_ask_before_they_decide(
     page: NewPage, asked: Asked, http: httpx2.Client
 ) -> None:

@@ -17,6 +17,8 @@ const ROWS = 10;
 const CHARACTERS = 4000;
 const INDENTED = 6; // deeper levels have no room of their own: what they hold would get none
 const NESTED = 40;
+/** Lines of a program or of a change to one: what they mean depends on where they begin. */
+const CODE = /\n(?:@@ |\t| {2,}\S)/;
 const FILE = /^file_[0-9a-f]{64}$/;
 
 interface ValueProps {
@@ -218,7 +220,7 @@ export function Text({ text, className = "" }: { text: string; className?: strin
   const [shown, setShown] = useState(CHARACTERS);
   return (
     <>
-      <span className={`text ${className}`} dir="auto">
+      <span className={`text ${CODE.test(text) ? "code " : ""}${className}`} dir="auto">
         {text.length > shown ? text.slice(0, shown) : text}
       </span>
       {text.length > shown && (

@@ -576,7 +576,7 @@ function Open({ pending, mine, keys, later, look, onDecided }: OpenProps) {
               </select>
             </div>
           )}
-          {problem && asking === null && <ProblemNote problem={problem} />}
+          {problem && asking === null && <ProblemNote problem={problem} atFields={pending.schema !== null && pending.kind !== "tool" && pending.kind !== "doubt"} comes />}
           {claiming.problem && <ProblemNote problem={claiming.problem} />}
           <p className="quiet small row">
             <span className="grow words">
