@@ -147,3 +147,15 @@ def test_a_repeated_artifact_is_one_and_without_any_the_status_is_read() -> None
 def test_a_message_is_a_completed_task() -> None:
     task = peer.read_result({"message": {"parts": [{"text": "hi"}]}})
     assert (peer.state_of(task), peer.output_of(task)["text"]) == ("completed", "hi")
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ("cancelled", "canceled"), ("TASK_STATE_CANCELLED", "canceled"), ("CANCELED", "canceled"), ("error", "failed"),
+        ("Succeeded", "completed"), ("success", "completed"), ("DONE", "completed"), ("TASK_STATE_FAILED", "failed"),
+        ("INPUT_REQUIRED", "input-required"), ("working", "working"),
+    ],
+)  # fmt: skip
+def test_a_task_that_is_over_is_so_however_its_state_is_spelled(said: str, state: str) -> None:
+    assert peer.state_of({"status": {"state": said}}) == state

@@ -20,6 +20,10 @@ PARTS_MAX: Final = 100  # of all artifacts
 TEXT_CHARS_MAX: Final = 2000  # of a status
 PENDING: Final = "hai.pending"
 ENDS: Final = ("completed", "failed", "rejected", "canceled")
+_SPELLINGS: Final = {
+    "cancelled": "canceled", "error": "failed", "succeeded": "completed", "success": "completed", "done": "completed",
+}  # fmt: skip
+"""States of agents that do not keep to the words of the protocol: no other would ever end."""
 ANSWER_FORM: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["answer"],
@@ -115,7 +119,8 @@ def state_of(task: Mapping[str, Json]) -> str:
     """The state of a task, as 0.3 writes it: `working`, `input-required`."""
     status = task.get("status")
     state = str(status.get("state")) if isinstance(status, Mapping) else ""
-    return state.removeprefix("TASK_STATE_").lower().replace("_", "-")
+    state = state.removeprefix("TASK_STATE_").lower().replace("_", "-")
+    return _SPELLINGS.get(state, state)
 
 
 def words_of(task: Mapping[str, Json]) -> str:
