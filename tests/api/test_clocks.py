@@ -12,8 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from hai_flow.api.app import create_app
 from hai_flow.api.auth.sessions import sign_link_token
-from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.settings import Settings
 from hai_flow.store.people import delegations
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
@@ -104,3 +106,8 @@ def test_delegations_are_kept_for_a_while_behind_their_end(dsn: str) -> None:
     people.do(lambda connection: connection.execute(query, LOCAL_TENANT, [1, 29, 31]))
     people.do(delegations.remove_old)
     assert people.do(lambda connection: connection.fetchval("SELECT count(*) FROM delegations")) == 2
+
+
+def test_an_application_is_made_before_its_runtime_has_begun() -> None:
+    settings = Settings(database_url="postgresql://", identity="keys")
+    assert create_app(settings, Runtime("postgresql://", settings, performs=False)).state.identity is not None

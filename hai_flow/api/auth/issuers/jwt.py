@@ -94,8 +94,12 @@ class Tokens:
         self._forgotten = forgotten
         self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
         self._people = people
-        self.now_ms = runtime.committer.now_ms
+        self._runtime = runtime
         self._binds = runtime.settings.client_certificate is not None
+
+    def now_ms(self) -> int:
+        """The database's time, as this process knows it."""
+        return self._runtime.committer.now_ms()
 
     async def principal(
         self, token: str, audience: Sequence[str] | None = None, thumbprint: str | None = None
