@@ -38,11 +38,11 @@ def misfits(
     if isinstance(value, str):
         accepted, produced = types_taken(schema, root), _types_given(value, template, names, at)
         if accepted is not None and produced is not None and accepted.isdisjoint(produced):
-            yield at, f"expected {_in_words(accepted)}, found {_in_words(produced)}"
+            yield at, f"expected {spell_types(accepted)}, found {spell_types(produced)}"
         return
     accepted = types_taken(schema, root)
     if accepted is not None and _OF_VALUES[type(value)] not in accepted:
-        yield at, f"expected {_in_words(accepted)}, found {_in_words(frozenset((_OF_VALUES[type(value)],)))}"
+        yield at, f"expected {spell_types(accepted)}, found {spell_types(frozenset((_OF_VALUES[type(value)],)))}"
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from misfits(item, template, schema.get("items", {}), root, names, (*at, index))
@@ -101,5 +101,6 @@ def _plain(word: str) -> str:
     return "number" if word == "integer" else word
 
 
-def _in_words(types: frozenset[str]) -> str:
+def spell_types(types: frozenset[str]) -> str:
+    """JSON types in words: "text or null"."""
     return " or ".join(_WORDS.get(each, each) for each in sorted(types))

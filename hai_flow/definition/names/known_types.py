@@ -196,7 +196,7 @@ def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segmen
             continue
         properties = schema.get("properties")
         if not isinstance(properties, dict) or part not in properties:
-            wrong = _explain_unknown_property(schema, part, path[: depth + index])
+            wrong = explain_unknown_property(schema, part, path[: depth + index])
             barren = _explain_no_property(schema, part, path[: depth + index])
             at = depth + index
             return Look(
@@ -211,7 +211,7 @@ def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segmen
     return Look(schema, tuple(optional), last, root=root)
 
 
-def _explain_unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
+def explain_unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
     """Why `part` can't be there, or None where the schema leaves it open."""
     properties = schema.get("properties")
     if properties is None and schema.get("additionalProperties", True) is not False:

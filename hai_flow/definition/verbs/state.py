@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import misfits
+from hai_flow.definition.checks.fitting import misfits, spell_types, types_taken
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import infer_type
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import DATA, is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
-from hai_flow.definition.names.known_types import as_inferred
+from hai_flow.definition.names.known_types import as_inferred, explain_unknown_property
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
@@ -49,7 +50,10 @@ def _set(context: StepContext, draft: StepDraft, names: Names) -> plan.Set | Non
         _check_target(context, key, (*at, key), pointer_form=key.startswith("/"))
         template = context.template(item, (*at, key), names)
         pairs.append((key, template))
-        _check_value(context, key, item, (*at, key), names, template)
+        if key.startswith("/"):
+            _check_place(context, key, item, (*at, key), names, template)
+        else:
+            _check_value(context, key, item, (*at, key), names, template)
     return plan.Set(assign=tuple(pairs))
 
 
@@ -98,6 +102,41 @@ def _check_value(
         report(at, "set.type", message)
 
 
+def _check_place(
+    context: StepContext, pointer: str, value: Json, at: Path, names: Names, template: CompiledTemplate
+) -> None:
+    """A pointer against the variable's type: a place that it never has, and a value that never fits there."""
+    name, *rest = (unescape(part) for part in pointer.split("/")[1:])
+    variable = context.declared.state.get(name)
+    if variable is None or variable.reduce:
+        return
+    root = schema = variable.schema.raw
+    for part in rest:
+        types = types_taken(schema, root)
+        schema = resolve(schema, root)
+        if types is not None and types.isdisjoint(("object", "array")):
+            message = f"`{pointer}` leads into {spell_types(types)}, which has no parts; set `{name}` by its name"
+            context.reader.refuse(at, "set.place", message, key=True)
+            return
+        if types == {"array"} and isinstance(schema, Mapping):
+            schema = schema.get("items", {})
+            continue
+        if not isinstance(schema, Mapping):
+            return
+        properties = schema.get("properties", {})
+        if part not in properties:
+            fault = explain_unknown_property(schema, part, ("state", name))
+            if fault is not None and schema.get("additionalProperties") is False:
+                context.reader.refuse(at, "set.place", fault, key=True)
+            return
+        schema = properties[part]
+    faults = [fault for _, fault in misfits(value, template, schema, root, names)]
+    if is_literal(value) and isinstance(schema, Mapping) and "$ref" not in str(schema):
+        faults = [fault["message"] for fault in JsonSchema(schema).findings(value)]
+    for fault in faults[:1]:
+        context.reader.refuse(at, "set.type", f"the value never fits the state at `{pointer}`: {fault}")
+
+
 _ONE_BY_ONE: Final = "; `reduce: append` adds the value as one element: set each element in a step of its own"
 
 
@@ -128,6 +167,12 @@ def _check_operation(context: StepContext, raw: Json, at: Path) -> None:
             context.reader.error((*at, key), "set.root", "the whole state can't be replaced; name a variable: /name")
         elif key in fields and fields[key] != "":
             _check_target(context, fields[key], (*at, key), pointer_form=True, key=False)
+            removes_variable = op == "remove" or (op == "move" and key == "from")
+            if removes_variable and fields[key].startswith("/") and fields[key].count("/") == 1:
+                message = (
+                    f"a variable can't be taken out of the state; give it a value: set: {{{fields[key][1:]}: ...}}"
+                )
+                context.reader.refuse((*at, key), "set.place", message)
 
 
 def _check_target(context: StepContext, target: str, at: Path, *, pointer_form: bool, key: bool = True) -> None:
