@@ -26,6 +26,7 @@ from bench import (
     dev_start,
     fanout,
     feeds,
+    floor,
     freezes,
     idle,
     language,
@@ -119,6 +120,9 @@ def main() -> None:
             ),
             "starts": _run(
                 starts.measure(database("starts"), database("starts_reference"), 50 if arguments.quick else 200)
+            ),
+            "floor": _run(
+                floor.measure(database("floor"), database("floor_reference"), 50 if arguments.quick else 200)
             ),
             "agents": _run(agents.measure(database("agents"), 50 if arguments.quick else 200)),
             "streams": _run(
