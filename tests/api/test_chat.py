@@ -376,6 +376,19 @@ def test_a_connected_account_decides_as_its_person_and_ends_with_their_key(chat:
     assert chat.audit("chat.connected")[0]["by"] == "user:dee"
 
 
+def test_a_person_of_the_file_whose_last_key_is_revoked_decides_in_no_chat(chat: Chat) -> None:
+    key, _ = chat.people.key("user:bob", roles=["requester", "decider", "boss"])
+    asked, earlier = chat.ask("twice"), chat.ask("twice")
+    card, bob = asked.card(chat.platform.bob), chat.platform.bob
+    assert "Recorded" in earlier.press("Approve", bob, earlier.card(bob)), "until then they decide"
+    chat.people.revoke(key)
+    wait_for(lambda: "the keys of user:bob were revoked" in asked.press("Approve", bob, card))
+    assert asked.votes() == []
+    chat.people.key("user:bob", roles=["requester", "decider", "boss"])
+    wait_for(lambda: "Recorded" in asked.press("Approve", bob, card))
+    assert [each[0] for each in asked.votes()] == ["user:bob"]
+
+
 def test_an_account_stands_in_the_audit_only_where_an_erasure_reaches_it(chat: Chat) -> None:
     account, platform = f"{chat.platform.ann}5", chat.platform
     given = chat.http.post("/v1/inbox/accounts", json={"channel": "chat"}, headers=chat.cy).json()

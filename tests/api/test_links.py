@@ -22,10 +22,11 @@ from hai_flow.api.rest.people import links
 from hai_flow.primitives.signs import WARNING
 from tests.api.test_rest import Checked, wait_for_pendings
 from tests.support.examples import by_night
-from tests.support.identities import People
+from tests.support.identities import KEYS, People
 from tests.support.postgres import Server, run_apart
 from tests.support.receivers import Mailbox, mail_server
 from tests.support.server import YAML, serving
+from tests.support.waiting import until
 
 MAILED = """
 hai: flow/v1
@@ -384,3 +385,40 @@ def test_fields_without_number_and_bytes_that_are_no_form_are_refused(mailed: Ma
     assert mailed.http.post(link, content="&".join(f"a{n}=1" for n in range(600)), headers=form).status_code == 400
     assert mailed.http.post(link, content=b"a=%ff%fe&value.n=" + b"9" * 70_000, headers=form).status_code == 413
     assert send(mailed, link, FILLED).status_code == 200
+
+
+def test_a_link_decides_nothing_for_a_person_whose_keys_were_revoked(postgres_server: Server, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        box, dsn = stack.enter_context(mail_server()), stack.enter_context(postgres_server.database())
+        notify = tmp_path / "notify.yaml"
+        notify.write_text(FILE.replace("PORT", str(box.port)))
+        server = stack.enter_context(serving(dsn, environment={**KEYS, "HAI_FLOW_NOTIFY": str(notify)}))
+        people = People(dsn)
+
+        def call(who: str, method: str, path: str, **more: Any) -> httpx2.Response:
+            headers = people.person(f"user:{who}", roles=["publisher", "operator"]) | more.pop("headers", {})
+            return httpx2.request(method, server.url + path, headers=headers, **more)
+
+        assert call("pat", "POST", "/v1/workflows", content=MAILED, headers=YAML).status_code == 201
+        run = call("pat", "POST", "/v1/runs", json={"workflow": "mailed"}).json()["id"]
+        key, _ = people.key("user:ann", roles=["boss", "decider"])
+
+        async def link() -> str | None:
+            return next(
+                (each for mail in box.mails for each in re.findall(r"/links/\S+", str(mail.get_payload()))), None
+            )
+
+        path = run_apart(until(link))
+        assert path is not None
+        assert httpx2.get(server.url + path).status_code == 200
+        people.do(lambda connection: connection.execute("UPDATE keys SET expires_at = now() WHERE id = $1", key.id))
+        assert httpx2.get(server.url + path).status_code == 200, "a key that ends by itself lets nobody go"
+        people.revoke(key)
+        page = {"Origin": server.url, "Sec-Fetch-Site": "same-origin"}
+        form = {"decision": "approve"}
+        assert httpx2.get(server.url + path).status_code == 404
+        assert httpx2.post(server.url + path, data=form, headers=page).status_code == 404
+        assert call("pat", "GET", f"/v1/runs/{run}").json()["status"] == "waiting"
+        people.key("user:ann")
+        assert httpx2.post(server.url + path, data=form, headers=page).status_code == 200, "a good key is enough"
+        assert not server.faults

@@ -32,12 +32,14 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.people.delegates import list_held_by_other_keys
 from hai_flow.runtime.people.ids import NOBODY, Ids
 from hai_flow.runtime.runtime import Runtime
+from hai_flow.store.identity import proofs
 from hai_flow.store.identity.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192
 PERSON: Final = "user:"
 HOLDINGS_SECONDS: Final = 1.0  # a role of a key that was made or revoked elsewhere counts so much later
 _OF_KEY: Final = "key:"
+_WITHOUT_SIGN_IN: Final = frozenset(("link", "chat"))
 
 
 class KnownIdentity:
@@ -116,9 +118,16 @@ class KnownIdentity:
 
     async def known(self, principal: Principal) -> Principal:
         """The principal by the one id of their person, with all further ones, and with the roles and groups of all of
-        their keys, which excluding selectors are compared with, whichever key or token it is that proves them now."""
+        their keys, which excluding selectors are compared with, whichever key or token it is that proves them now.
+        Raises Rejected 401 for a link or a chat of somebody whose keys were revoked, where keys alone let people sign
+        in: that is how somebody is let go."""
         principal = await self._people.known(principal)
         who = principal.who
+        if principal.way in _WITHOUT_SIGN_IN and not self.issuers:
+            pool, ids = self._runtime.database.api, (who.id, *who.aliases)
+            if proofs.has_left(await proofs.find_key_holders(pool, principal.tenant, ids), ids):
+                detail = f"the keys of {who.id} were revoked, so they decide no more; an admin makes another."
+                raise Rejected(401, "auth.expired", detail)
         held = await self._holdings.get("\n".join((str(principal.tenant), who.id, *who.aliases)))
         if held or who.through:
             own = name_holdings(who.roles, who.groups)

@@ -30,13 +30,15 @@ DECIDER: Final = "decider"  # the role by which a key decides questions
 class Roster(msgspec.Struct, frozen=True):
     """The people of a tenant. `holders`: once for each key, with its roles and groups. `is_complete`: there are no
     other deciders. `by_keys`: keys alone let people sign in. `all_ids`: whose ids are one person's. `held`: what all
-    keys of a person stand for, by each id, for what an exclusion names keeps them out by whichever key they have it."""
+    keys of a person stand for, by each id, for what an exclusion names keeps them out by whichever key they have it.
+    `departed`: those of the file who were let go: their keys were revoked."""
 
     holders: Sequence[c.Principal]
     file: TenantChannels
     by_keys: bool = True
     all_ids: AllIds = NO_ALIASES.all_of
     held: Mapping[str, Holding] = {}
+    departed: frozenset[str] = frozenset()
 
     @property
     def is_complete(self) -> bool:
@@ -48,7 +50,8 @@ class Roster(msgspec.Struct, frozen=True):
         listed = [
             c.Principal(id, person.roles, person.groups)
             for id, person in self.file.people.items()
-            if not self.by_keys or any(self._reaches(each, person) for each in notify or ())
+            if not self.by_keys
+            or (id not in self.departed and any(self._reaches(each, person) for each in notify or ()))
         ]
         return [self.name_person(each) for each in (*self.holders, *listed)]
 
@@ -102,4 +105,6 @@ class Rosters:
         all_ids = self._ids.get(name, NO_ALIASES).all_of
         people = {each for id in (*(holder.id for holder in holders), *file.people) for each in all_ids(id)}
         held = await proofs.load_holdings_of_people(at_home, tenant, people)
-        return Roster(holders, file, self._by_keys, all_ids, held)
+        key_holders = await proofs.find_key_holders(at_home, tenant, people) if self._by_keys and file.people else {}
+        departed = frozenset(id for id in file.people if proofs.has_left(key_holders, all_ids(id)))
+        return Roster(holders, file, self._by_keys, all_ids, held, departed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -44,6 +44,12 @@ _OF_SESSIONS: Final = """
 SELECT sha256, principal FROM sessions
 WHERE tenant = $1 AND sha256 = ANY ($2::bytea[]) AND expires_at > now() AND (good_until IS NULL OR good_until > now())
 """
+_HOLDERS: Final = """
+SELECT principal, bool_or(is_good) FROM (
+  SELECT principal, revoked_at, revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_good FROM keys
+  WHERE tenant = $1 AND principal = ANY ($2::text[])
+) AS each GROUP BY principal HAVING bool_or(is_good OR revoked_at IS NOT NULL)
+"""
 _OF_PEOPLE: Final = """
 SELECT principal, roles, groups, revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FROM keys
 WHERE tenant = $1 AND principal = ANY ($2::text[])
@@ -78,6 +84,19 @@ async def load_holdings_of_people(
             before = together[id]
             together[id] = Holding((before.roles or frozenset()) | set(roles), before.groups | set(groups))
     return together
+
+
+async def find_key_holders(connection: Connection | Pool, tenant: UUID, ids: Collection[str]) -> dict[str, bool]:
+    """Whether each of the `ids` has a key that is good; those with none that was revoked or is good are left out, as a
+    key that expires by itself lets nobody go."""
+    rows = await connection.fetch(_HOLDERS, tenant, list(ids)) if ids else []
+    return {row[0]: row[1] for row in rows}
+
+
+def has_left(holders: Mapping[str, bool], ids: Collection[str]) -> bool:
+    """Whether a key of the person of these ids was revoked, and none is good."""
+    have_good_key = [holders[id] for id in ids if id in holders]
+    return bool(have_good_key) and not any(have_good_key)
 
 
 def _build_session_holding(principal: str) -> Holding:

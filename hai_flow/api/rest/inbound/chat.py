@@ -144,6 +144,12 @@ class _Desk:
             return PressOutcome(
                 "This account is somebody's by the file of the deployment; it can't be connected to others."
             )
+        try:
+            return await self._connect(account, code)
+        except Rejected as rejected:
+            return PressOutcome(rejected.detail)
+
+    async def _connect(self, account: str, code: str) -> PressOutcome:
         home = self._access.at_home
         async with home.act() as connection:
             row = await chat.connect_account(connection, self._tenant, self._channel, account, hash_secret(code))
@@ -200,7 +206,12 @@ class _Desk:
         if person is None:
             home = access.at_home.pool
             for row in await chat.find_accounts(home, self._tenant, self._channel, account):
-                theirs = await self._access_of(ChatPerson(row.principal, account, (), ()))
+                try:
+                    theirs = await self._access_of(ChatPerson(row.principal, account, (), ()))
+                except Rejected as rejected:
+                    if rejected.status != 401:
+                        raise
+                    continue  # the keys of its person were revoked, and the account ends with them
                 for held in await theirs.at_home.inbox.in_force(self._tenant, [as_delegation(row)]):
                     person = ChatPerson(row.principal, account, held.roles, held.groups, held.held)
         if person is None:

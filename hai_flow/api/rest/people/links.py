@@ -132,8 +132,8 @@ async def _again(language: str, theirs: Access, link: Link, given: forms.Given, 
 
 async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, Access] | None:
     """The link, and the access of the person that it is for; None: it is unknown, or was used, or its person is not
-    among those of the file of channels any more. Of the roles and groups with which it was sent they have those that
-    the file still gives them."""
+    among those of the file of channels any more, or was let go. Of the roles and groups with which it was sent they
+    have those that the file still gives them."""
     access = access.at(cell_of_address(token))
     link = await notifications.find_link(access.pool, hash_secret(token))
     if link is None or link.used_at is not None:
@@ -147,11 +147,12 @@ async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, A
         roles, groups = roles.intersection(person.roles), groups.intersection(person.groups)
     who = c.Principal(link.principal, tuple(sorted(roles)), tuple(sorted(groups)))
     credential = link.digest.hex()[:16]
-    principal = await identity.known(
-        Principal(
-            who, link.tenant, way="link", credential=credential, expires_at=int(link.expires_at.timestamp() * 1000)
-        )
-    )
+    expires_at = int(link.expires_at.timestamp() * 1000)
+    caller = Principal(who, link.tenant, way="link", credential=credential, expires_at=expires_at)
+    try:
+        principal = await identity.known(caller)
+    except Rejected:
+        return None
     who = principal.who
     actor = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
     living = await access.cells.living(link.tenant)
