@@ -1,4 +1,4 @@
-"""What a start and an answer cost at least on this machine: bare Starlette on the server and parser that we use.
+"""The least that a start and an answer cost on this machine: bare Starlette on uvicorn, with our parser and event loop.
 
 The bare routes read JSON and commit the same rows by one statement, without keys, rights, limits or a workflow.
 Medians of interleaved requests over kept connections on loopback, in raw durable commits of one run. The clients run in

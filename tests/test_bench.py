@@ -20,6 +20,7 @@ from bench import (
     dev_start,
     fanout,
     feeds,
+    floor,
     freezes,
     hints,
     idle,
@@ -71,6 +72,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["resume"] = await resume.measure(engine, reference, 2)
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["starts"] = await starts.measure(engine, reference, 2)
+    with postgres_server.database() as engine, postgres_server.database() as reference:
+        measured["floor"] = await floor.measure(engine, reference, 2)
     with postgres_server.database() as dsn:
         measured["agents"] = await agents.measure(dsn, 1)
     measured["dev_start"] = await dev_start.measure(1, before="HEAD")
