@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition import plan
@@ -40,7 +40,7 @@ def _set(context: StepContext, draft: StepDraft, names: Names) -> plan.Set | Non
     value, at = draft.value, draft.value_at
     if isinstance(value, list):
         for index, raw in enumerate(value):
-            _check_operation(context, raw, (*at, index))
+            _check_operation(context, raw, (*at, index), value[index + 1 :])
         return plan.Set(ops=context.template(value, at, names))
     if not value:
         context.reader.error(at, "set.empty", "expected at least one state variable in `set`, found none")
@@ -155,7 +155,8 @@ def _report_counted_twice(context: StepContext, name: str, value: Json, at: Path
         context.reader.warning(at, "set.twice", message)
 
 
-def _check_operation(context: StepContext, raw: Json, at: Path) -> None:
+def _check_operation(context: StepContext, raw: Json, at: Path, later: Sequence[Json]) -> None:
+    """Report what is wrong with an operation, in front of `later` ones of the same patch."""
     fields = context.reader.fields(OPERATION, raw, at, "an operation of `set`")
     op = fields.get("op")
     if op in ("add", "replace", "test") and "value" not in fields:
@@ -168,11 +169,21 @@ def _check_operation(context: StepContext, raw: Json, at: Path) -> None:
         elif key in fields and fields[key] != "":
             _check_target(context, fields[key], (*at, key), pointer_form=True, key=False)
             removes_variable = op == "remove" or (op == "move" and key == "from")
-            if removes_variable and fields[key].startswith("/") and fields[key].count("/") == 1:
+            is_variable = fields[key].startswith("/") and fields[key].count("/") == 1
+            if removes_variable and is_variable and not any(_puts(each, fields[key]) for each in later):
                 message = (
                     f"a variable can't be taken out of the state; give it a value: set: {{{fields[key][1:]}: ...}}"
                 )
                 context.reader.refuse((*at, key), "set.place", message)
+
+
+def _puts(operation: Json, pointer: str) -> bool:
+    """Whether an operation gives a value to the variable at `pointer`, whether or not it has one."""
+    return (
+        isinstance(operation, Mapping)
+        and operation.get("op") in ("add", "move", "copy")
+        and operation.get("path") == pointer
+    )
 
 
 def _check_target(context: StepContext, target: str, at: Path, *, pointer_form: bool, key: bool = True) -> None:
