@@ -212,6 +212,7 @@ def _mismatches(
             ExpressionFault(fault.offset, "expression.mismatch", fault.message)
             for fault, operator in operators
             if operator is not None
+            and not _OF_LISTS.search(fault.message)
             and not any(word in fault.message for word in ("null", "dyn", "optional"))
             and re.search(r"string|bool|timestamp|duration|list|map", fault.message)
         )
@@ -219,6 +220,8 @@ def _mismatches(
 
 
 _OPERATOR: Final = re.compile(r"`(<=|>=|==|!=|[-<>+*/%])`")
+_OF_LISTS: Final = re.compile(r"^`\+` .*\blist\(\w+\)(?:,| and) list\(\w+\)")
+"""Lists are joined whatever their elements are."""
 
 
 def _check_literals(tree: Tree) -> Iterator[ExpressionFault]:
