@@ -183,7 +183,7 @@ class Draft:
             return duration
         text = self.render(duration, step)
         try:
-            return duration_ms(text)
+            return duration_ms(text, ordered=False)  # as in texts published before units had an order
         except NotADuration as error:
             raise Raised("expression.error", f"{step.path}: {error}.") from None
 

@@ -7,8 +7,10 @@ import pytest
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
 from hai_flow.definition.plan import Wait
+from hai_flow.engine.state.jobs import wake_at
 from hai_flow.errors import DefinitionError
 from tests.definition.support import workflow
+from tests.support.runs import NOON, Play
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,14 @@ def test_a_published_duration_keeps_units_without_an_order() -> None:
     (wait,) = compile_workflow(source, stored=True).steps.values()
     assert isinstance(wait.verb, Wait)
     assert wait.verb.for_ == 5_400_000
+
+
+@pytest.mark.parametrize(
+    "step", ['wait: {for: "${{ input.h }}"}', 'approve: {title: Go?, from: anyone, deadline: "${{ input.h }}"}']
+)
+def test_a_computed_duration_keeps_units_without_an_order(step: str) -> None:
+    play = Play(f"input: {{type: object, properties: {{h: {{type: string, default: 30m1h}}}}}}\nsteps:\n  - {step}\n")
+    assert wake_at(play.state) == NOON + 5_400_000
 
 
 def test_shorter_ones_are_allowed_where_asked_for() -> None:

@@ -191,7 +191,7 @@ def fill_duration(draft: Draft, step: Step, duration: Duration, roots: dict[str,
             raise Raised("expression.error", message)
         return f"{days} working day{'' if days == 1 else 's'}"
     try:
-        return duration_ms(text)
+        return duration_ms(text, ordered=False)
     except (NotADuration, TypeError) as error:
         raise Raised("expression.error", f"{step.path}: {error}.") from None
 
