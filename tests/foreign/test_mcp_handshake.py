@@ -7,8 +7,11 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+import mcp_types as types
 import pytest
+from mcp.shared.message import SessionMessage
 
+from hai_flow.steps.mcp.handshake import Handshake
 from tests.foreign.test_mcp import OK, Odd, serving
 from tests.steps.test_mcp import call, failure
 from tests.support.service import Received, Reply
@@ -154,3 +157,13 @@ async def test_a_server_of_the_former_protocol_is_told_at_once() -> None:
         fault = await failure(runner, "t", declared)
     assert (fault.code, fault.retriable) == ("mcp.unavailable", False)
     assert "HTTP+SSE" in fault.message
+
+
+def test_an_error_about_versions_begins_no_session_after_the_first() -> None:
+    handshake = Handshake()
+    params = {"protocolVersion": "2025-11-25"}
+    asked = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=params)
+    handshake.note(SessionMessage(asked))
+    assert handshake.offer_other(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={}))) is None
+    refusal = types.ErrorData(code=-32600, message="Unsupported protocol version")
+    assert handshake.offer_other(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=refusal))) is None

@@ -42,6 +42,8 @@ class Handshake:
         asked, answer = self._request, item.message if isinstance(item, SessionMessage) else None
         if asked is None or not isinstance(asked.message, types.JSONRPCRequest):
             return None
+        if isinstance(answer, types.JSONRPCResponse) and answer.id == asked.message.id:
+            self._request = None  # the session has begun
         if not isinstance(answer, types.JSONRPCError) or answer.id not in (asked.message.id, None):
             return None
         text = f"{answer.error.message} {json.dumps(answer.error.data, default=str)}"
