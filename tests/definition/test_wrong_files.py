@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
+from hai_flow.errors import DefinitionError
 
 BASE: Final = """\
 hai: flow/v1
@@ -685,3 +686,27 @@ def test_what_was_published_before_a_rule_still_runs() -> None:
 def test_the_corpus_is_large_enough_and_its_base_is_sound() -> None:
     assert len(CASES) >= 100
     assert check_workflow((BASE + "steps: [{say: hi}]\n").encode()) == []
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "input.rows.filter(row, row.n > 1).map(each, each.zz)",
+        "chosen.map(each, each.zz)",
+        "chosen.filter(row, true).map(each, each.zz)",
+    ],
+)
+def test_a_published_text_is_not_held_to_the_inferred_type_of_a_list(expression: str) -> None:
+    rows = "{type: array, items: {type: object, properties: {n: {type: integer}}, required: [n], additionalProperties: false}}"
+    text = f"""hai: flow/v1
+name: inferred
+version: 1
+input: {{type: object, required: [rows], properties: {{rows: {rows}}}}}
+steps:
+  - let: {{chosen: "${{{{ input.rows.filter(row, row.n > 1) }}}}"}}
+  - let: {{seen: "${{{{ {expression} }}}}"}}
+  - say: "${{{{ string(size(seen)) }}}}"
+"""
+    with pytest.raises(DefinitionError):
+        compile_workflow(text.encode())
+    assert [each.code for each in compile_workflow(text.encode(), stored=True).warnings] == ["expression.no_object"]

@@ -57,7 +57,6 @@ def test_a_list_of_operations_is_applied_as_one_change() -> None:
     [
         '{n: "${{ input.x }}"}', '{n: 2, top: "${{ input.x }}"}', "{/items/3/status: x}", "{/items/0/a/b: x}",
         '{seen: "${{ input.x }}"}', "[{op: replace, path: /n, value: 5}, {op: test, path: /n, value: 6}]",
-        "[{op: remove, path: /n}]",
     ],
 )  # fmt: skip
 def test_a_change_that_does_not_fit_is_state_invalid_and_changes_nothing(change: str) -> None:

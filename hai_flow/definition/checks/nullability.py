@@ -13,7 +13,7 @@ from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segme
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import Look, look_inside
+from hai_flow.definition.names.known_types import INFERRED, Look, look_inside
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.values import Json
 
@@ -89,6 +89,7 @@ class Doubts:
         self.chains = chains  # by the id of their node
         self.doubts: list[ExpressionFault] = []
         self.faults: list[ExpressionFault] = []
+        self._computed: set[str] = set()  # variables of loops over lists that an expression computes
         self._visit(tree, frozenset(), {})
 
     def _visit(self, tree: Tree, known: Guards, items: Mapping[str, Look]) -> None:
@@ -135,11 +136,22 @@ class Doubts:
 
     def _loop(self, loop: Comprehension, known: Guards, items: Mapping[str, Look]) -> None:
         inner = self.types.with_item(loop, items)
+        if self._is_computed(loop.range):
+            self._computed.add(loop.variable)
+        else:
+            self._computed.discard(loop.variable)
         self._check_nulls((loop.range,), known)
         self._visit(loop.range, known, items)
         self._visit(loop.start, known, items)
         for part in (loop.condition, loop.step, loop.result):
             self._visit(part, known, inner)
+
+    def _is_computed(self, over: Tree) -> bool:
+        """Whether the type of a list was inferred, which published documents were not held to."""
+        chain, path = self.chains.get(id(over)), parse_static_path(over)
+        if chain is not None:
+            return INFERRED in str(self.names.types.roots.get(str(chain.path[0])))
+        return path is None or path[0].name in self._computed
 
     def _check_instant(self, call: Call, items: Mapping[str, Look]) -> None:
         """Doubt an instant that is made of a date alone, which has no hour."""
@@ -207,7 +219,10 @@ class Doubts:
             start = path[0].offset
             chain = Chain(tree, item_path, start, start + len(path[0].name), None)
             offset = find_segment_offset(self.source, chain, wrong[0])
-            self.faults.append(ExpressionFault(offset, "expression.unknown_property", wrong[1]))
+            if path[0].name in self._computed:
+                self.doubts.append(ExpressionFault(offset, "expression.no_object", wrong[1]))
+            else:
+                self.faults.append(ExpressionFault(offset, "expression.unknown_property", wrong[1]))
         barren = look_inside(items[path[0].name], item_path).barren
         if barren is not None:
             self.doubts.append(ExpressionFault(path[0].offset, "expression.no_object", barren[1]))

@@ -220,8 +220,10 @@ def _mismatches(
 
 
 _OPERATOR: Final = re.compile(r"`(<=|>=|==|!=|[-<>+*/%])`")
-_OF_LISTS: Final = re.compile(r"^`\+` .*\blist\(\w+\)(?:,| and) list\(\w+\)")
-"""Lists are joined whatever their elements are."""
+_OF_LISTS: Final = re.compile(
+    r"^`\+` .*\blist\(\w+\)(?:,| and) list\(\w+\)|list\((?:int|double)\) with list\((?:int|double)\)"
+)
+"""Lists are joined whatever their elements are, and those of numbers may be equal."""
 
 
 def _check_literals(tree: Tree) -> Iterator[ExpressionFault]:
