@@ -339,7 +339,7 @@ def test_dev_starts_everything_tells_what_to_try_and_stops_cleanly(tmp_path: Pat
     with started(tmp_path / "log", *arguments) as dev:
         url = dev.wait_for(r"Serving (http://\S+)")[1]
         assert re.search(r"broken\.yaml is not loaded:\n.*broken\.yaml:", dev.output)
-        assert re.search(r"8 workflows from \S+: [a-z_, ]+\n", dev.output), "the names, on a line"
+        assert re.search(r"8 workflows from \S+: [a-z_@0-9+, ]+\n", dev.output), "the names, on a line"
         assert re.search(r"^No identity is configured: .* HAI_FLOW_IDENTITY=keys$", dev.output, re.MULTILINE)
         assert "no_identity" not in dev.output, "it is read by a person"
         pending = dev.wait_for(r"decide (call_\S+) approve --server")[1]

@@ -688,14 +688,7 @@ def test_the_corpus_is_large_enough_and_its_base_is_sound() -> None:
     assert check_workflow((BASE + "steps: [{say: hi}]\n").encode()) == []
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "input.rows.filter(row, row.n > 1).map(each, each.zz)",
-        "chosen.map(each, each.zz)",
-        "chosen.filter(row, true).map(each, each.zz)",
-    ],
-)
+@pytest.mark.parametrize("expression", ["chosen.map(each, each.zz)", "chosen.filter(row, true).map(each, each.zz)"])
 def test_a_published_text_is_not_held_to_the_inferred_type_of_a_list(expression: str) -> None:
     rows = "{type: array, items: {type: object, properties: {n: {type: integer}}, required: [n], additionalProperties: false}}"
     text = f"""hai: flow/v1

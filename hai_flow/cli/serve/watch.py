@@ -95,7 +95,7 @@ class Shelf:
         self._stamps = self._look()
         self._read(path for path in self._stamps if path not in self._modules)
         await self._publish_all(())
-        names = sorted(self.names)
+        names = sorted(self.names.values())
         more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
         named = f": {', '.join(names[:NAMED_MAX])}{more}" if names else ""
         say(f"{plural(len(names), 'workflow')} from {self._folders[0]}{named}")

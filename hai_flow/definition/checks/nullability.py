@@ -8,7 +8,7 @@ from typing import Final
 
 from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.checks.value_types import ValueTypes, find_element
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, children
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, children, walk
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_static_path, spell
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
@@ -89,7 +89,7 @@ class Doubts:
         self.chains = chains  # by the id of their node
         self.doubts: list[ExpressionFault] = []
         self.faults: list[ExpressionFault] = []
-        self._computed: set[str] = set()  # variables of loops over lists that an expression computes
+        self._computed: set[str] = set()  # variables of loops over lists of names with an inferred type
         self._visit(tree, frozenset(), {})
 
     def _visit(self, tree: Tree, known: Guards, items: Mapping[str, Look]) -> None:
@@ -147,11 +147,12 @@ class Doubts:
             self._visit(part, known, inner)
 
     def _is_computed(self, over: Tree) -> bool:
-        """Whether the type of a list was inferred, which published documents were not held to."""
-        chain, path = self.chains.get(id(over)), parse_static_path(over)
-        if chain is not None:
-            return INFERRED in str(self.names.types.roots.get(str(chain.path[0])))
-        return path is None or path[0].name in self._computed
+        """Whether the type of a list was inferred for a name, which published documents were not held to."""
+        chains = (self.chains.get(id(node)) for node in walk(over))
+        path = parse_static_path(over)
+        return (path is not None and path[0].name in self._computed) or any(
+            chain is not None and INFERRED in str(self.names.types.roots.get(str(chain.path[0]))) for chain in chains
+        )
 
     def _check_instant(self, call: Call, items: Mapping[str, Look]) -> None:
         """Doubt an instant that is made of a date alone, which has no hour."""
