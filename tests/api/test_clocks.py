@@ -39,7 +39,7 @@ class World:
     def call(self, who: dict[str, str], method: str = "GET", path: str = "/v1/session", **more: Any) -> httpx2.Response:
         return httpx2.request(method, self.url + path, headers=who, timeout=30, **more)
 
-    def said(self, who: dict[str, str]) -> str:
+    def verdict(self, who: dict[str, str]) -> str:
         """Whether the credential is good, or why not."""
         answer = self.call(who)
         return "good" if answer.status_code == 200 else str(answer.json()["code"])
@@ -55,12 +55,12 @@ def test_credentials_end_by_the_clock_of_the_database(skewed: SkewedServer, tmp_
         world = World(server, skewed.dsn, ahead)
         for seconds, expected in ((120, "good"), (-120, "auth.expired")):
             _, text = world.people.key(f"user:{unique('temp')}", expires_at=world.in_(seconds))
-            assert world.said(carried(text)) == expected, f"a key that ends in {seconds} s"
+            assert world.verdict(carried(text)) == expected, f"a key that ends in {seconds} s"
             end = int(world.in_(seconds).timestamp())
             token = carried(ISSUER.token(exp=end, iat=end - 3600, nbf=end - 3600))
-            assert world.said(token) == expected, f"an issuer's token that ends in {seconds} s"
+            assert world.verdict(token) == expected, f"an issuer's token that ends in {seconds} s"
         begins = int(world.in_(120).timestamp())
-        assert world.said(carried(ISSUER.token(exp=begins + 3600, nbf=begins))) == "auth.invalid", "it has not begun"
+        assert world.verdict(carried(ISSUER.token(exp=begins + 3600, nbf=begins))) == "auth.invalid", "it has not begun"
 
         admin = world.people.person("user:adm", roles=["admin"])
         made = world.call(admin, "POST", "/v1/keys", json={"principal": "user:new", "expires_in": 120}).json()
@@ -68,7 +68,7 @@ def test_credentials_end_by_the_clock_of_the_database(skewed: SkewedServer, tmp_
         _, backend = world.people.key("service:shop", roles=["issuer"])
         body = {"principal": "user:page", "expires_in": 120}
         page = world.call(carried(backend), "POST", "/v1/tokens", json=body).json()
-        assert world.said(carried(page["token"])) == "good"
+        assert world.verdict(carried(page["token"])) == "good"
         ticket = world.call(carried(page["token"]), "POST", "/v1/tickets").json()["ticket"]
         path = f"{server.url}/v1/feed?ticket={ticket}"
         with httpx2.stream("GET", path, headers=STREAM, timeout=30) as response:
@@ -78,7 +78,7 @@ def test_credentials_end_by_the_clock_of_the_database(skewed: SkewedServer, tmp_
         begun = httpx2.post(f"{server.url}/sign-in/link/{link}")
         assert begun.status_code == 303, "a link is good for ten minutes"
         session = begun.headers["set-cookie"].partition(";")[0]
-        assert world.said({"Cookie": session}) == "good"
+        assert world.verdict({"Cookie": session}) == "good"
 
         boss = world.people.person("user:boss", roles=["decider"], expires_at=world.in_(3600))
         lent = {"to": "user:friend", "until": world.in_(7200).isoformat()}
@@ -87,11 +87,11 @@ def test_credentials_end_by_the_clock_of_the_database(skewed: SkewedServer, tmp_
 
         skewed.skew(ahead + 240)  # time goes on, at the database alone
         deadline = time.monotonic() + 30
-        while world.said(carried(page["token"])) == "good":
+        while world.verdict(carried(page["token"])) == "good":
             assert time.monotonic() < deadline, "the token is over by the database's clock"
             time.sleep(0.1)
-        assert world.said(carried(page["token"])) == world.said(carried(made["key"])) == "auth.expired"
-        assert world.said({"Cookie": session}) == "good"
+        assert world.verdict(carried(page["token"])) == world.verdict(carried(made["key"])) == "auth.expired"
+        assert world.verdict({"Cookie": session}) == "good"
         assert server.log.count("clock_off") == 1
         assert not server.faults
 

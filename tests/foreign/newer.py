@@ -32,7 +32,7 @@ def calls(*pieces: Json, reason: Json = None, **delta: Json) -> Json:
     return chunk({"tool_calls": list(pieces), **delta}, reason)
 
 
-def whole(name: str, args: Json, index: int | None = 0, id: str | None = "c1", **more: Json) -> Json:
+def build_call(name: str, args: Json, index: int | None = 0, id: str | None = "c1", **more: Json) -> Json:
     piece = {"type": "function", "function": {"name": name, "arguments": args}, **more}
     return {**({} if index is None else {"index": index}), **({} if id is None else {"id": id}), **piece}
 
@@ -61,21 +61,21 @@ FLUSHED: Final = [
         "the whole object again in the chunk of the reason, with id and name",
         call(id="c1", name="add", args='{"text": '),
         call(args='"hi"}'),
-        calls(whole("add", HI), reason="tool_calls"),
+        calls(build_call("add", HI), reason="tool_calls"),
         DONE,
         meaning=ADDED,
     ),
     chat(
         "glm: id and name again in the chunk of the reason, with the rest of the arguments",
         call(id="c1", name="add", args='{"text": '),
-        calls(whole("add", '"hi"}'), reason="tool_calls"),
+        calls(build_call("add", '"hi"}'), reason="tool_calls"),
         DONE,
         meaning=ADDED,
     ),
     chat(
         "glm: id and name again in the chunk of the reason, with empty arguments",
         call(id="c1", name="add", args=HI),
-        calls(whole("add", ""), reason="tool_calls"),
+        calls(build_call("add", ""), reason="tool_calls"),
         DONE,
         meaning=ADDED,
     ),
@@ -105,7 +105,7 @@ FLUSHED: Final = [
         "all calls are flushed again in one chunk with the reason",
         call(0, "c1", "add", ONE_TEXT),
         call(1, "c2", "add", TWO_TEXT),
-        calls(whole("add", ONE_TEXT, 0, "c1"), whole("add", TWO_TEXT, 1, "c2"), reason="tool_calls"),
+        calls(build_call("add", ONE_TEXT, 0, "c1"), build_call("add", TWO_TEXT, 1, "c2"), reason="tool_calls"),
         DONE,
         meaning=TWO,
     ),
@@ -113,28 +113,28 @@ FLUSHED: Final = [
         "all calls are flushed again under new indexes, with their ids",
         call(0, "c1", "add", ONE_TEXT),
         call(1, "c2", "add", TWO_TEXT),
-        calls(whole("add", ONE_TEXT, 2, "c1"), whole("add", TWO_TEXT, 3, "c2"), reason="tool_calls"),
+        calls(build_call("add", ONE_TEXT, 2, "c1"), build_call("add", TWO_TEXT, 3, "c2"), reason="tool_calls"),
         DONE,
         meaning=TWO,
     ),
     chat(
         "the final call is written with other white space",
         call(id="c1", name="add", args='{"text":"hi"}'),
-        calls(whole("add", '{ "text" : "hi" }'), reason="tool_calls"),
+        calls(build_call("add", '{ "text" : "hi" }'), reason="tool_calls"),
         DONE,
         meaning=ADDED,
     ),
     chat(
         "the final call has the members in another order",
         call(id="c1", name="add", args='{"a": 1, "b": 2}'),
-        calls(whole("add", '{"b": 2, "a": 1}'), reason="tool_calls"),
+        calls(build_call("add", '{"b": 2, "a": 1}'), reason="tool_calls"),
         DONE,
         meaning=Said(calls=(("add", {"a": 1, "b": 2}),)),
     ),
     chat(
         "the final call is another one",
         call(id="c1", name="delete", args='{"id": 7}'),
-        calls(whole("delete", '{"id": 8}'), reason="tool_calls"),
+        calls(build_call("delete", '{"id": 8}'), reason="tool_calls"),
         DONE,
         meaning=Said(calls=(("delete", {"id": 7}), ("delete", {"id": 8}))),
     ),
@@ -166,13 +166,13 @@ FLUSHED: Final = [
     ),
     chat(
         "stream-interval: name and all arguments in one chunk with the reason",
-        calls(whole("add", HI), reason="tool_calls"),
+        calls(build_call("add", HI), reason="tool_calls"),
         DONE,
         meaning=ADDED,
     ),
     chat(
         "two calls in one chunk with the reason",
-        calls(whole("add", ONE_TEXT, 0, "c1"), whole("add", TWO_TEXT, 1, "c2"), reason="tool_calls"),
+        calls(build_call("add", ONE_TEXT, 0, "c1"), build_call("add", TWO_TEXT, 1, "c2"), reason="tool_calls"),
         DONE,
         meaning=TWO,
     ),
@@ -227,37 +227,37 @@ SLOTS: Final = [
     ),
     chat(
         "parallel calls in one chunk, all at index 0",
-        calls(whole("add", ONE_TEXT, 0, "c1"), whole("add", TWO_TEXT, 0, "c2")),
+        calls(build_call("add", ONE_TEXT, 0, "c1"), build_call("add", TWO_TEXT, 0, "c2")),
         CALLED,
         DONE,
         meaning=TWO,
     ),
     chat(
         "parallel calls in one chunk, all at index 0 and without ids",
-        calls(whole("add", ONE_TEXT, 0, None), whole("add", TWO_TEXT, 0, None)),
+        calls(build_call("add", ONE_TEXT, 0, None), build_call("add", TWO_TEXT, 0, None)),
         CALLED,
         DONE,
         meaning=TWO,
     ),
     chat(
         "parallel calls in one chunk without index and id",
-        calls(whole("add", ONE_TEXT, None, None), whole("add", TWO_TEXT, None, None)),
+        calls(build_call("add", ONE_TEXT, None, None), build_call("add", TWO_TEXT, None, None)),
         CALLED,
         DONE,
         meaning=TWO,
     ),
     chat(
         "parallel calls in chunks without index and id",
-        calls(whole("add", ONE_TEXT, None, None)),
-        calls(whole("add", TWO_TEXT, None, None)),
+        calls(build_call("add", ONE_TEXT, None, None)),
+        calls(build_call("add", TWO_TEXT, None, None)),
         CALLED,
         DONE,
         meaning=TWO,
     ),
     chat(
         "parallel calls in chunks without an index, with one id",
-        calls(whole("add", ONE_TEXT, None, "x")),
-        calls(whole("add", TWO_TEXT, None, "x")),
+        calls(build_call("add", ONE_TEXT, None, "x")),
+        calls(build_call("add", TWO_TEXT, None, "x")),
         CALLED,
         DONE,
         meaning=TWO,
@@ -273,8 +273,8 @@ SLOTS: Final = [
         "indexes begin at 1", call(1, "c1", "add", ONE_TEXT), call(2, "c2", "add", TWO_TEXT), CALLED, DONE, meaning=TWO
     ),
     chat("indexes are negative", call(-1, "c1", "add", HI), CALLED, DONE, meaning=ADDED),
-    chat("indexes are text", calls({**whole("add", HI), "index": "0"}), CALLED, DONE, meaning=ADDED),
-    chat("an index is null", calls({**whole("add", HI), "index": None}), CALLED, DONE, meaning=ADDED),
+    chat("indexes are text", calls({**build_call("add", HI), "index": "0"}), CALLED, DONE, meaning=ADDED),
+    chat("an index is null", calls({**build_call("add", HI), "index": None}), CALLED, DONE, meaning=ADDED),
     chat(
         "an index is null in later pieces",
         call(0, "c1", "add", '{"text": '),
@@ -283,8 +283,8 @@ SLOTS: Final = [
         DONE,
         meaning=ADDED,
     ),
-    chat("an id is a number", calls({**whole("add", HI), "id": 42}), CALLED, DONE, meaning=ADDED),
-    chat("an id is null in all pieces", calls({**whole("add", HI), "id": None}), CALLED, DONE, meaning=ADDED),
+    chat("an id is a number", calls({**build_call("add", HI), "id": 42}), CALLED, DONE, meaning=ADDED),
+    chat("an id is null in all pieces", calls({**build_call("add", HI), "id": None}), CALLED, DONE, meaning=ADDED),
     chat(
         "the id arrives behind the arguments",
         call(name="add", args=HI),
@@ -1032,8 +1032,8 @@ TALK: Final = [
         "two choices with calls",
         {
             "choices": [
-                {"index": 0, "delta": {"tool_calls": [whole("add", HI)]}},
-                {"index": 1, "delta": {"tool_calls": [whole("delete", "{}")]}},
+                {"index": 0, "delta": {"tool_calls": [build_call("add", HI)]}},
+                {"index": 1, "delta": {"tool_calls": [build_call("delete", "{}")]}},
             ]
         },
         CALLED,
@@ -1097,7 +1097,7 @@ TALK: Final = [
                 "choices": [
                     {
                         "index": 0,
-                        "message": {"content": None, "tool_calls": [whole("add", HI)]},
+                        "message": {"content": None, "tool_calls": [build_call("add", HI)]},
                         "finish_reason": "tool_calls",
                     }
                 ]
