@@ -2,7 +2,7 @@
 
 The checkout itself is never changed. A mutant is *killed* when a test fails, also when one takes too long (a bug that
 makes something wait for ever is noticed), and *survives* when all pass. Anything else (a test that can't be collected,
-a fixture that fails, a test that can't be collected) proves nothing, and is an error of the mutant.
+a fixture that fails, a test that fails without the bug, too) proves nothing, and is an error of the mutant.
 
 A process is forked for each mutant, so that what all tests import of others is imported once. PostgreSQL is that of
 one test session, whose template of a database serves all mutants. Chance is the same in each run: what survived once
@@ -29,6 +29,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -49,6 +50,7 @@ PRELOADED: Final = (
 TEST_SECONDS: Final = 60  # longer than any test takes that is chosen here, also on a machine with much to do
 RUN_SECONDS: Final = 300
 MEMORY_MAX: Final = 2 * 1024**3
+ALL: Final = "all of them together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class _Job:
     """A process that is at work. `mutant` None: the tests as they are, without any bug."""
 
     place: Path
+    tests: Sequence[str]
     mutant: Mutant | None
     report: Path
     output: Path
@@ -108,13 +111,13 @@ class Workshop:
         pid = os.fork()
         if pid == 0:
             _become_pytest(self, place, tests, report, output, writes=mutant is None)
-        self._jobs[pid] = _Job(place, mutant, report, output, time.monotonic())
+        self._jobs[pid] = _Job(place, tests, mutant, report, output, time.monotonic())
 
     def ended(self) -> tuple[_Job, Result]:
         """The next one that ends, and what became of it. Its copy is as it was."""
         while True:
             for pid, job in list(self._jobs.items()):
-                late = job.mutant is not None and time.monotonic() - job.began > self.seconds
+                late = time.monotonic() - job.began > self.seconds
                 if late:
                     _kill(pid)
                 done, status = os.waitpid(pid, 0 if late else os.WNOHANG)
@@ -151,7 +154,7 @@ def _kill(group: int) -> None:
 def _result(job: _Job, code: int, late: bool) -> Result:
     seconds = round(time.monotonic() - job.began, 1)
     if late:
-        return Result("killed", "all of them together", True, seconds)
+        return Result("killed", ALL, True, seconds)
     try:
         failed = json.loads(job.report.read_text())
     except (OSError, ValueError):
@@ -259,8 +262,8 @@ class Cache:
                 self._known = json.loads(path.read_text())
 
     def get(self, mutant: Mutant) -> Result | None:
-        found = self._known.get(mutant.name)
-        if found is None or found["key"] != self._key(mutant):
+        found, key = self._known.get(mutant.name), self._key(mutant)  # of the files as they are before the run
+        if found is None or found["key"] != key:
             return None
         return Result(**found["result"] | {"cached": True})
 
@@ -289,37 +292,34 @@ class Cache:
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-class Unsound(Exception):
-    """The tests fail without any mutant, so that they fail with one says nothing. The message is what pytest said."""
-
-
 def run(
-    shop: Workshop, mutants: Iterable[Mutant], jobs: int, tell: Callable[[Mutant, Result], None]
+    shop: Workshop, mutants: Iterable[Mutant], jobs: int, tell: Callable[[Mutant, Result], None], until: float = inf
 ) -> dict[str, Result]:
-    """Try each mutant, `jobs` at once; `tell` hears of each as it ends. Raises `Unsound`."""
+    """Try each mutant, `jobs` at once; `tell` hears of each as it ends. None is begun after `until` (monotonic)."""
     waiting = deque(mutants)
     results: dict[str, Result] = {}
-    if not waiting:
-        return results
-    _prove_sound(shop, dict.fromkeys(test for mutant in waiting for test in mutant.tests))
+    passing: dict[Sequence[str], bool] = {}  # the tests that have killed a mutant: whether they pass without any
+    unproven: dict[Path, tuple[Mutant, Result]] = {}  # by the copy in which these tests run
     free = [shop.place(number) for number in range(min(jobs, len(waiting)))]
-    while waiting or shop.busy:
-        while free and waiting:
+    while True:
+        while free and waiting and time.monotonic() < until:
             mutant = waiting.popleft()
             shop.begin(free.pop(), mutant.tests, mutant)
+        if not shop.busy:
+            return results
         job, result = shop.ended()
+        if job.mutant is None:
+            passing[job.tests] = result.outcome == "survived"
+            mutant, result = unproven.pop(job.place)
+        else:
+            mutant = job.mutant
+        tests = (result.by,) if "::" in result.by else mutant.tests
+        if result.outcome == "killed" and tests not in passing:
+            unproven[job.place] = mutant, result
+            shop.begin(job.place, tests)
+            continue
+        if result.outcome == "killed" and not passing[tests]:
+            result = Result("invalid", f"{result.by} fails without any mutant, too", seconds=result.seconds)
         free.append(job.place)
-        assert job.mutant is not None
-        results[job.mutant.name] = result
-        tell(job.mutant, result)
-    return results
-
-
-def _prove_sound(shop: Workshop, tests: Iterable[str]) -> None:
-    files = [test for test in tests if "::" not in test]
-    rest = [test for test in tests if "::" in test and test.partition("::")[0] not in files]
-    shop.begin(shop.place(0), [*files, *rest])
-    job, result = shop.ended()
-    if result.outcome != "survived":
-        tail = "\n".join(job.output.read_text(errors="replace").splitlines()[-40:])
-        raise Unsound(f"{result.by}\n{tail}")
+        results[mutant.name] = result
+        tell(mutant, result)

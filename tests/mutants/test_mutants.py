@@ -14,6 +14,7 @@ import pytest
 
 from tests.mutants import sets
 from tests.mutants.mutant import ROOT, DoesNotApply, Mutant, Room
+from tests.mutants.sampling import estimate, shuffle
 
 MUTANTS_MIN = 200
 SURVIVORS_SHARE_MAX = 0.05
@@ -87,6 +88,36 @@ def test_a_mutant_that_does_not_fit_the_source_says_so(old: str, words: str) -> 
         mutant.applied("aa = (b)\n")
 
 
+def test_each_beginning_of_the_order_holds_the_same_share_of_every_file() -> None:
+    counts = {"a": 60, "b": 30, "c": 1}
+    made = [Mutant(f"{file} {number}", file, (), ()) for file, count in counts.items() for number in range(count)]
+    for seed in range(20):
+        order = shuffle(made, seed)
+        assert Counter(order) == Counter(made)
+        found = Counter(each.file for each in order[:30])
+        assert abs(found["a"] - 20) <= 1
+        assert abs(found["b"] - 10) <= 1
+    assert shuffle(made, 1) != shuffle(made, 2)
+    alone = [each for each in made if each.file == "a"]
+    assert shuffle(alone, 1) == [each for each in shuffle(made, 1) if each.file == "a"]
+
+
+@pytest.mark.parametrize(
+    ("killed", "tried", "all_", "bounds"),
+    [
+        (95, 100, 10**9, (0.888, 0.978)),  # as tables of Wilson's interval have it
+        (10, 10, 10**9, (0.722, 1.0)),
+        (95, 100, 101, (0.946, 0.954)),  # one is left
+        (95, 100, 100, (0.95, 0.95)),
+        (0, 0, 100, (0.0, 1.0)),
+    ],
+)
+def test_the_share_of_all_lies_in_an_interval(killed: int, tried: int, all_: int, bounds: tuple[float, float]) -> None:
+    share, least, most = estimate(killed, tried, all_)
+    assert (least, most) == pytest.approx(bounds, abs=0.001)
+    assert least <= share <= most
+
+
 TOY = {
     "hai_flow/__init__.py": "",
     "hai_flow/testing/__init__.py": "",
@@ -99,6 +130,15 @@ TOY = {
         def test_doubling():
             assert double(3) == 6
         """,
+    "tests/test_broken.py": """
+        from hai_flow.toy import double
+
+        def test_wrong():
+            assert double(3) == 7
+
+        def test_right():
+            assert double(3) == 6
+        """,
     "pyproject.toml": "[tool.pytest.ini_options]\naddopts = '-q -p no:cacheprovider'\n",
 }
 TRY = """
@@ -107,8 +147,8 @@ from pathlib import Path
 from tests.mutants.mutant import Mutant
 from tests.mutants.running import run, workshop
 
-def bug(name, old, new):
-    return Mutant(name, "hai_flow/toy.py", ((old, new),), ("tests/test_toy.py",))
+def bug(name, old, new, tests="tests/test_toy.py"):
+    return Mutant(name, "hai_flow/toy.py", ((old, new),), (tests,))
 
 tried = [
     bug("noticed", "2 * n", "3 * n"),
@@ -116,17 +156,19 @@ tried = [
     bug("of another length, in the same second", "2 * n", "n * 2 + 1"),
     bug("can't be imported", "def double(n):", "import nothing_of_this_name\\ndef double(n):"),
     bug("equivalent", "2 * n", "n * 2"),
+    bug("of a test that always fails", "2 * n", "3 * n", "tests/test_broken.py"),
+    bug("of a test beside it", "2 * n", "3 * n", "tests/test_broken.py::test_right"),
 ]
 root = Path(sys.argv[1])
 before = (root / "hai_flow/toy.py").read_text()
 with workshop(root, database=False) as shop:
+    assert run(shop, tried, 2, lambda mutant, result: None, until=0) == {}
     for name, result in run(shop, tried, 2, lambda mutant, result: None).items():
         print(name, result.outcome, result.late, sep=": ")
     shop.seconds = 2
     endless = bug("waits for ever", "    return 2 * n", "    while True: pass")
-    shop.begin(shop.place(0), endless.tests, endless)
-    _, result = shop.ended()
-    print(endless.name, result.outcome, result.late, sep=": ")
+    for name, result in run(shop, [endless], 1, lambda mutant, result: None).items():
+        print(name, result.outcome, result.late, sep=": ")
 assert (root / "hai_flow/toy.py").read_text() == before
 """
 
@@ -150,6 +192,8 @@ def test_the_runner_tells_what_is_noticed_from_what_is_not(tmp_path: Path) -> No
         "equivalent: survived: False",
         "not noticed: survived: False",
         "noticed: killed: False",
+        "of a test beside it: killed: False",
+        "of a test that always fails: invalid: False",
         "of another length, in the same second: killed: False",
         "waits for ever: killed: True",
     ]
