@@ -8,7 +8,7 @@ import functools
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -71,15 +71,38 @@ def _begins(source: str) -> list[int]:
     return [0, *(lines[number - 1] for number in sorted(firsts) if number > 1)]
 
 
+class Bug:
+    """A mutant in the making, which is noticed by the tests of its room."""
+
+    def __init__(self, name: str, tests: tuple[str, ...]) -> None:
+        self.name = name
+        self.tests = tests
+        self.edits: tuple[tuple[str, str], ...] = ()
+
+    def edit(self, old: str, new: str) -> Self:
+        """Replace `old` in the room's file by `new`. A further edit finds the text as this one leaves it."""
+        self.edits += ((old, new),)
+        return self
+
+    def by(self, *tests: str) -> Self:
+        """Name what notices it, in place of the room's tests."""
+        self.tests = tests
+        return self
+
+
 class Room:
-    """The mutants of some files that are noticed by the same tests, if they don't say otherwise."""
+    """The mutants of a file that are noticed by the same tests, if they don't say otherwise."""
 
     def __init__(self, file: str, *tests: str) -> None:
         self.file = file
         self.tests = tests
-        self.mutants: list[Mutant] = []
+        self._bugs: list[Bug] = []
 
-    def bug(self, name: str, *edits: tuple[str, str], by: str | tuple[str, ...] = ()) -> None:
-        """One bug more. `by`: what notices it, in place of the room's tests."""
-        tests = (by,) if isinstance(by, str) else by
-        self.mutants.append(Mutant(name, self.file, edits, tests or self.tests))
+    def bug(self, name: str) -> Bug:
+        """One bug more."""
+        self._bugs.append(Bug(name, self.tests))
+        return self._bugs[-1]
+
+    @property
+    def mutants(self) -> list[Mutant]:
+        return [Mutant(each.name, self.file, each.edits, each.tests) for each in self._bugs]

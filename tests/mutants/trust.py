@@ -9,625 +9,473 @@ from tests.mutants.mutant import Room
 _VERSIONS: Final = "tests/attacks/test_versions.py"
 
 catalog = Room("hai_flow/runtime/catalog/catalog.py", _VERSIONS)
-catalog.bug("a requester names any version", ('if latest_only and "@" in reference:', "if False:"))
-catalog.bug("a retired version begins by request", ("if stored.retired_at is not None:", "if False:"))
-catalog.bug("a retired child is pinned", ("if of_new_run and stored.retired_at is not None:", "if False:"))
+catalog.bug("a requester names any version").edit('if latest_only and "@" in reference:', "if False:")
+catalog.bug("a retired version begins by request").edit("if stored.retired_at is not None:", "if False:")
+catalog.bug("a retired child is pinned").edit("if of_new_run and stored.retired_at is not None:", "if False:")
 
 starts = Room("hai_flow/runtime/runs/starts.py", _VERSIONS)
-starts.bug(
-    "a child or fork of a retired version begins",
-    ("if not resolved and (not is_plain or", "if not resolved and (False or"),
+starts.bug("a child or fork of a retired version begins").edit(
+    "if not resolved and (not is_plain or", "if not resolved and (False or"
 )
-starts.bug(
-    "a retired version refuses the run that it has",
-    ("if retired is not None and not await", "if retired is not None or not await"),
+starts.bug("a retired version refuses the run that it has").edit(
+    "if retired is not None and not await", "if retired is not None or not await"
 )
 
 triggers = Room("hai_flow/runtime/messaging/triggers.py", _VERSIONS)
-triggers.bug("a retired version keeps its triggers", ("if latest.retired_at is not None:", "if False:"))
+triggers.bug("a retired version keeps its triggers").edit("if latest.retired_at is not None:", "if False:")
 
 workflows = Room("hai_flow/store/catalog/workflows.py", _VERSIONS)
-workflows.bug(
-    "a retired version is the latest",
-    ('"dev, retired_at IS NOT NULL, CASE', '"dev, CASE'),
-)
+workflows.bug("a retired version is the latest").edit('"dev, retired_at IS NOT NULL, CASE', '"dev, CASE')
 
 _ALIASES: Final = "tests/attacks/test_aliases.py"
 
 selectors = Room("hai_flow/engine/pendings/selectors.py", _ALIASES)
-selectors.bug(
-    "a further id is not its person's, nor its requester",
-    ("ids = _composed((principal.id, *principal.aliases))", "ids = _composed((principal.id,))"),
+selectors.bug("a further id is not its person's, nor its requester").edit(
+    "ids = _composed((principal.id, *principal.aliases))", "ids = _composed((principal.id,))"
 )
-selectors.bug(
-    "an id in a log of before is compared as it was written",
-    ("    return frozenset(map(compose, names))", "    return frozenset(names)"),
-    by="tests/engine/test_selectors.py",
+selectors.bug("an id in a log of before is compared as it was written").edit(
+    "return frozenset(map(compose, names))", "return frozenset(names)"
+).by("tests/engine/test_selectors.py")
+selectors.bug("an inbox knows one id of a person").edit(
+    "return (person.id, *person.aliases, *roles", "return (person.id, *roles"
 )
-selectors.bug(
-    "an inbox knows one id of a person", ("return (person.id, *person.aliases, *roles", "return (person.id, *roles")
-)
-selectors.bug(
-    "the delegate of a further id votes a second time",
-    (
-        "(principal.id, *principal.aliases, principal.on_behalf_of, *principal.lent_aliases)",
-        "(principal.id, principal.on_behalf_of)",
-    ),
+selectors.bug("the delegate of a further id votes a second time").edit(
+    "(principal.id, *principal.aliases, principal.on_behalf_of, *principal.lent_aliases)",
+    "(principal.id, principal.on_behalf_of)",
 )
 
 _LINEAGE: Final = "tests/engine/test_children.py"
 of_children = Room("hai_flow/engine/runs/children.py", _LINEAGE)
-of_children.bug("a child keeps its senders to itself", ('ended["senders"] = list(state.senders)', "pass"))
-of_children.bug(
-    "the senders of a child are told again and again",
-    ("tuple(id for id in command.senders if id not in draft.state.senders)", "command.senders"),
+of_children.bug("a child keeps its senders to itself").edit('ended["senders"] = list(state.senders)', "pass")
+of_children.bug("the senders of a child are told again and again").edit(
+    "tuple(id for id in command.senders if id not in draft.state.senders)", "command.senders"
 )
-of_children.bug(
-    "a child that works on keeps its senders to itself",
-    ('{} if state.senders == before.senders else {"senders": list(state.senders)}', "{}"),
+of_children.bug("a child that works on keeps its senders to itself").edit(
+    '{} if state.senders == before.senders else {"senders": list(state.senders)}', "{}"
 )
 folds_of_children = Room("hai_flow/engine/evolve/children.py", _LINEAGE)
-folds_of_children.bug("a run forgets who sent what its child took", ("    if event.senders:\n", "    if False:\n"))
-folds_of_children.bug(
-    "a run forgets who sent what its child at work took",
-    ("    senders = with_senders(state.senders, event.senders)\n", "    senders = state.senders\n"),
+folds_of_children.bug("a run forgets who sent what its child took").edit("if event.senders:\n", "if False:\n")
+folds_of_children.bug("a run forgets who sent what its child at work took").edit(
+    "senders = with_senders(state.senders, event.senders)\n", "senders = state.senders\n"
 )
 
 people = Room("hai_flow/api/auth/directory/people.py", _ALIASES)
-people.bug(
-    "the ids of one tenant join people of another", ("if await self._tenants.id_of(name) == tenant:", "if name:")
+people.bug("the ids of one tenant join people of another").edit(
+    "if await self._tenants.id_of(name) == tenant:", "if name:"
 )
-people.bug(
-    "an id from before is not joined",
-    ("replace(who, id=id, aliases=tuple(ids), roles", "replace(who, id=id, aliases=(), roles"),
+people.bug("an id from before is not joined").edit(
+    "replace(who, id=id, aliases=tuple(ids), roles", "replace(who, id=id, aliases=(), roles"
 )
 
 _TOKENS: Final = "tests/attacks/test_tokens.py"
 
-selectors.bug(
-    "a key that speaks for nobody decides by a name", ("if principal.issuer is not None:", "if False:"), by=_TOKENS
-)
+selectors.bug("a key that speaks for nobody decides by a name").edit(
+    "if principal.issuer is not None:", "if False:"
+).by(_TOKENS)
 votes = Room("hai_flow/engine/pendings/votes.py", _TOKENS)
-votes.bug(
-    "an issuer's key votes as often as it likes",
-    ("return set(map(compose, ids)) | {vote.issuer", "return set(ids) or {vote.issuer"),
+votes.bug("an issuer's key votes as often as it likes").edit(
+    "return set(map(compose, ids)) | {vote.issuer", "return set(ids) or {vote.issuer"
 )
 frontend = Room("hai_flow/api/auth/frontend_tokens.py", _TOKENS)
-frontend.bug(
-    "a token that is signed beside the server holds what it says",
-    ("_demand_held(key.roles, key.groups, claims)", "_demand_held(claims.roles, claims.groups, claims)"),
+frontend.bug("a token that is signed beside the server holds what it says").edit(
+    "_demand_held(key.roles, key.groups, claims)", "_demand_held(claims.roles, claims.groups, claims)"
 )
-frontend.bug("a key decides as anybody", ("issuer=None if key.can_vouch_for(id) else", "issuer=None if id else"))
+frontend.bug("a key decides as anybody").edit("issuer=None if key.can_vouch_for(id) else", "issuer=None if id else")
 texts = Room("hai_flow/signing.py", _TOKENS)
-texts.bug("a token has several texts", ("    if encode(data) != text:\n", "    if False:\n"))
+texts.bug("a token has several texts").edit("if encode(data) != text:\n", "if False:\n")
 _FORMS: Final = "tests/api/test_answer_forms.py"
 forms_of_answers = Room("hai_flow/engine/pendings/answers.py", _FORMS)
 guard = Room("hai_flow/steps/http/egress.py", "tests/steps/test_special_addresses.py")
-guard.bug("a tunnel's end is not judged", (" or _is_isatap(address)", ""))
+guard.bug("a tunnel's end is not judged").edit(" or _is_isatap(address)", "")
 _SOCKET: Final = f"{_FORMS}::test_an_answer_on_auis_socket_that_would_lose_a_part_is_refused"
 sessions_of_aui = Room("hai_flow/api/protocols/aui_session.py", _SOCKET)
-sessions_of_aui.bug(
-    "parts of an answer beside the payload are dropped",
-    ("for name in list_misplaced_members(given):", "for name in ():"),
+sessions_of_aui.bug("parts of an answer beside the payload are dropped").edit(
+    "for name in list_misplaced_members(given):", "for name in ():"
 )
-sessions_of_aui.bug(
-    "what may be edits beside the payload is dropped",
-    ("for name in _list_near_edits(given, pending):", "for name in ():"),
+sessions_of_aui.bug("what may be edits beside the payload is dropped").edit(
+    "for name in _list_near_edits(given, pending):", "for name in ():"
 )
-sessions_of_aui.bug(
-    "a field of an open form is a message",
-    ("if not _is_filled_in(questions, payload):", "if True:"),
-    by=f"{_FORMS}::test_a_field_of_an_open_form_of_aui_is_no_message",
+sessions_of_aui.bug("a field of an open form is a message").edit(
+    "if not _is_filled_in(questions, payload):", "if True:"
+).by(f"{_FORMS}::test_a_field_of_an_open_form_of_aui_is_no_message")
+sessions_of_aui.bug("an action that the server offers is dropped beside a message").edit(
+    "action in aui.list_actions(each) for", "action in each.options for"
+).by(f"{_FORMS}::test_a_form_of_aui_is_not_lost_beside_a_message")
+sessions_of_aui.bug("a label of another option is dropped").edit(
+    "if label != action and label", "if label is action and label"
 )
-sessions_of_aui.bug(
-    "an action that the server offers is dropped beside a message",
-    ("action in aui.list_actions(each) for", "action in each.options for"),
-    by=f"{_FORMS}::test_a_form_of_aui_is_not_lost_beside_a_message",
-)
-sessions_of_aui.bug(
-    "a label of another option is dropped", ("if label != action and label", "if label is action and label")
-)
-sessions_of_aui.bug(
-    "an answer beside a message of AUI is dropped",
-    ("                self._demand_no_answer(questions, action, payload)\n", ""),
-    by=f"{_FORMS}::test_an_answer_beside_a_message_of_aui_refuses_both",
-)
-sessions_of_aui.bug("an action in the payload is dropped", ("(payload.get(name) or outer) != outer", "False"))
+sessions_of_aui.bug("an answer beside a message of AUI is dropped").edit(
+    "                self._demand_no_answer(questions, action, payload)\n", ""
+).by(f"{_FORMS}::test_an_answer_beside_a_message_of_aui_refuses_both")
+sessions_of_aui.bug("an action in the payload is dropped").edit("(payload.get(name) or outer) != outer", "False")
 requests_of_agents = Room("hai_flow/wire/agent_request.py", _FORMS)
-requests_of_agents.bug(
-    "edits beside the data of a content are dropped",
-    ("(*list_misplaced_members(message), *list_misplaced_members(part))", "list_misplaced_members(message)"),
-    by=f"{_FORMS}::test_parts_of_an_answer_beside_its_content_refuse_it",
-)
+requests_of_agents.bug("edits beside the data of a content are dropped").edit(
+    "(*list_misplaced_members(message), *list_misplaced_members(part))", "list_misplaced_members(message)"
+).by(f"{_FORMS}::test_parts_of_an_answer_beside_its_content_refuse_it")
 _BESIDE: Final = f"{_FORMS}::test_parts_of_an_answer_beside_its_content_refuse_it"
-requests_of_agents.bug(
-    "edits beside the input of a request are dropped",
-    ("self._answers(messages, list_misplaced_members(document))", "self._answers(messages, ())"),
-    by=_BESIDE,
-)
-requests_of_agents.bug(
-    "a text beside the data of an approval is dropped",
-    ('return ("text",) if', "return () if"),
-    by=f"{_FORMS}::test_a_text_beside_the_data_of_an_approval_refuses_it",
-)
-requests_of_agents.bug(
-    "what is neither true nor false rejects",
-    ("if not isinstance(approve, bool) and (approve is not None or", "if approve is None and (False or"),
-    by=f"{_FORMS}::test_an_approval_response_that_is_not_read_whole_is_refused",
-)
+requests_of_agents.bug("edits beside the input of a request are dropped").edit(
+    "self._answers(messages, list_misplaced_members(document))", "self._answers(messages, ())"
+).by(_BESIDE)
+requests_of_agents.bug("a text beside the data of an approval is dropped").edit(
+    'return ("text",) if', "return () if"
+).by(f"{_FORMS}::test_a_text_beside_the_data_of_an_approval_refuses_it")
+requests_of_agents.bug("what is neither true nor false rejects").edit(
+    "if not isinstance(approve, bool) and (approve is not None or", "if approve is None and (False or"
+).by(f"{_FORMS}::test_an_approval_response_that_is_not_read_whole_is_refused")
 posts = Room("hai_flow/wire/agent_input.py", _BESIDE)
-posts.bug(
-    "edits beside all messages are dropped", ("self._beside = list_misplaced_members(document)", "self._beside = ()")
+posts.bug("edits beside all messages are dropped").edit(
+    "self._beside = list_misplaced_members(document)", "self._beside = ()"
 )
-posts.bug(
-    "edits in forwardedProps are dropped",
-    ('self._edits = list_misplaced_edits(document.get("forwardedProps"))', "self._edits = ()"),
+posts.bug("edits in forwardedProps are dropped").edit(
+    'self._edits = list_misplaced_edits(document.get("forwardedProps"))', "self._edits = ()"
 )
 words = Room("hai_flow/wire/dialects/dialect.py", _BESIDE)
-words.bug(
-    "edits in another spelling are dropped",
-    ('name.replace("_", "").replace("-", "").lower() in names', "name in names"),
+words.bug("edits in another spelling are dropped").edit(
+    'name.replace("_", "").replace("-", "").lower() in names', "name in names"
 )
-words.bug("a digest in another spelling is dropped", ("if name not in taken)", "if name.lower() not in taken)"))
-words.bug(
-    "properties of an application that are no edits refuse an answer",
-    ("if _holds_edits(record[name]))", "if True)"),
-    by=f"{_FORMS}::test_an_application_s_own_properties_refuse_no_answer",
-)
+words.bug("a digest in another spelling is dropped").edit("if name not in taken)", "if name.lower() not in taken)")
+words.bug("properties of an application that are no edits refuse an answer").edit(
+    "if _holds_edits(record[name]))", "if True)"
+).by(f"{_FORMS}::test_an_application_s_own_properties_refuse_no_answer")
 commands = Room("hai_flow/wire/dialects/agui.py", _BESIDE)
-commands.bug(
-    "edits beside an older frontend's answer are dropped",
-    (
-        "misplaced, edits = list_misplaced_members(command), list_misplaced_edits(forwarded)",
-        "misplaced, edits = (), ()",
-    ),
+commands.bug("edits beside an older frontend's answer are dropped").edit(
+    "misplaced, edits = list_misplaced_members(command), list_misplaced_edits(forwarded)", "misplaced, edits = (), ()"
 )
 of_posts = Room(
     "hai_flow/api/protocols/posted_answers.py", f"{_FORMS}::test_two_answers_to_a_question_in_one_post_refuse_it"
 )
-of_posts.bug(
-    "of two answers to one question in a post the second is dropped",
-    (
-        "if question is None or (superseded and _list_misplaced(message, question)):",
-        "if question is None or superseded:",
-    ),
+of_posts.bug("of two answers to one question in a post the second is dropped").edit(
+    "if question is None or (superseded and _list_misplaced(message, question)):", "if question is None or superseded:"
 )
-of_posts.bug(
-    "edits of an application refuse the result of its tool",
-    ('decides = pending.opened.kind not in ("tool", "ask")', "decides = True"),
-    by=f"{_FORMS}::test_edits_of_an_application_refuse_no_result_of_its_tool",
-)
+of_posts.bug("edits of an application refuse the result of its tool").edit(
+    'decides = pending.opened.kind not in ("tool", "ask")', "decides = True"
+).by(f"{_FORMS}::test_edits_of_an_application_refuse_no_result_of_its_tool")
 validated = Room("hai_flow/engine/pendings/validate_answers.py", _FORMS)
-validated.bug(
-    "a refused message in the history refuses resume",
-    ("if not (answer.superseded and rejected.status == 422):", "if True:"),
-    by=f"{_FORMS}::test_a_refused_message_in_the_history_does_not_refuse_resume",
-)
+validated.bug("a refused message in the history refuses resume").edit(
+    "if not (answer.superseded and rejected.status == 422):", "if True:"
+).by(f"{_FORMS}::test_a_refused_message_in_the_history_does_not_refuse_resume")
 messages_of_a2a = Room("hai_flow/wire/a2a/__init__.py", _BESIDE)
-messages_of_a2a.bug(
-    "edits in the metadata of A2A are dropped",
-    ('if message.edits and kind not in ("tool", "ask"):', "if False:"),
+messages_of_a2a.bug("edits in the metadata of A2A are dropped").edit(
+    'if message.edits and kind not in ("tool", "ask"):', "if False:"
 )
 elicited = Room(
     "hai_flow/api/mcp/runs.py", f"{_FORMS}::test_an_elicited_form_with_parts_beside_its_content_is_asked_again"
 )
-elicited.bug(
-    "a digest beside an elicited form is dropped",
-    ("if misplaced := list_misplaced_members(response):", "if misplaced := ():"),
+elicited.bug("a digest beside an elicited form is dropped").edit(
+    "if misplaced := list_misplaced_members(response):", "if misplaced := ():"
 )
-requests_of_agents.bug(
-    "data that is no object is passed over",
-    (
-        "            elif data is not None:\n                self._find(",
-        "            elif False:\n                self._find(",
-    ),
-    by=f"{_FORMS}::test_data_of_the_agent_api_that_is_no_object_refuses_its_message",
-)
-forms_of_answers.bug(
-    "of a key that stands twice in an answer the last one counts",
-    ("if (name := values.find_repeated_key(text)) is not None:", "if (name := None) is not None:"),
-    by=f"{_FORMS}::test_an_answer_that_names_its_edits_twice_is_refused",
-)
-forms_of_answers.bug(
-    "of two edits of one argument the last one counts",
-    ("    if len(pointers) != len(edits):\n", "    if False:\n"),
-    by=f"{_FORMS}::test_an_approval_that_would_lose_a_part_is_refused",
-)
-forms_of_answers.bug(
-    "an edit of a part is lost in an edit of the whole",
-    ("if (outer := _find_outer(pointer, pointers)) is not None:", "if (outer := None) is not None:"),
-    by="tests/engine/test_approvals_edit.py::test_an_edit_of_a_part_beside_an_edit_of_the_whole_is_refused",
-)
+requests_of_agents.bug("data that is no object is passed over").edit(
+    "elif data is not None:\n                self._find(", "elif False:\n                self._find("
+).by(f"{_FORMS}::test_data_of_the_agent_api_that_is_no_object_refuses_its_message")
+forms_of_answers.bug("of a key that stands twice in an answer the last one counts").edit(
+    "if (name := values.find_repeated_key(text)) is not None:", "if (name := None) is not None:"
+).by(f"{_FORMS}::test_an_answer_that_names_its_edits_twice_is_refused")
+forms_of_answers.bug("of two edits of one argument the last one counts").edit(
+    "if len(pointers) != len(edits):\n", "if False:\n"
+).by(f"{_FORMS}::test_an_approval_that_would_lose_a_part_is_refused")
+forms_of_answers.bug("an edit of a part is lost in an edit of the whole").edit(
+    "if (outer := _find_outer(pointer, pointers)) is not None:", "if (outer := None) is not None:"
+).by("tests/engine/test_approvals_edit.py::test_an_edit_of_a_part_beside_an_edit_of_the_whole_is_refused")
 threads_of = Room("hai_flow/api/requests/run_visibility.py", _TOKENS)
-threads_of.bug(
-    "a limited credential answers in other threads of its person",
-    (
-        "return self._has_begun(last) and self.principal.is_for(last.thread_id, last.workflow_name)",
-        "return self._has_begun(last)",
-    ),
+threads_of.bug("a limited credential answers in other threads of its person").edit(
+    "return self._has_begun(last) and self.principal.is_for(last.thread_id, last.workflow_name)",
+    "return self._has_begun(last)",
 )
 limited = Room("hai_flow/api/permissions/principals.py", _TOKENS)
-limited.bug(
-    "a limited token opens what goes by the person",
-    ("if principal.is_limited and not limited", "if False and not limited"),
+limited.bug("a limited token opens what goes by the person").edit(
+    "if principal.is_limited and not limited", "if False and not limited"
 )
 uploads = Room("hai_flow/api/requests/access.py", _TOKENS)
-uploads.bug("a limited token reads its person's files", ('return "" if self.principal.is_limited else', "return"))
+uploads.bug("a limited token reads its person's files").edit('return "" if self.principal.is_limited else', "return")
 
 _DELEGATIONS: Final = "tests/attacks/test_delegations.py"
 of_keys = Room("hai_flow/store/identity/keys.py", _DELEGATIONS)
-of_keys.bug(
-    "a delegation stays in lists when its key is revoked",
-    ("await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)", "_ = is_last"),
-    by="tests/api/test_sessions.py::test_a_key_begins_a_session_that_ends_with_it",
-)
+of_keys.bug("a delegation stays in lists when its key is revoked").edit(
+    "await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)", "_ = is_last"
+).by("tests/api/test_sessions.py::test_a_key_begins_a_session_that_ends_with_it")
 
 delegates = Room("hai_flow/runtime/people/delegates.py", _DELEGATIONS)
-delegates.bug(
-    "a delegation outlives its session", ("            held.append(sessions.get(each.session))\n", "            pass\n")
+delegates.bug("a delegation outlives its session").edit("held.append(sessions.get(each.session))\n", "pass\n")
+delegates.bug("a key that is revoked by another statement leaves its delegations").edit(
+    "held.append(keys.get(each.key))\n", "pass\n"
 )
-delegates.bug(
-    "a key that is revoked by another statement leaves its delegations",
-    ("            held.append(keys.get(each.key))\n", "            pass\n"),
+delegates.bug("a role that was lost is lent").edit(
+    "roles, groups = each.caps(roles, groups)", "each.caps(roles, groups)"
 )
-delegates.bug("a role that was lost is lent", ("roles, groups = each.caps(roles, groups)", "each.caps(roles, groups)"))
-delegates.bug("who may decide no more lends what they had", ("(not held or may_decide(capped.roles))", "capped.roles"))
-delegates.bug(
-    "a role that the giver has got excludes nobody",
-    ("*held, *personal, *_find", "*_find"),
+delegates.bug("who may decide no more lends what they had").edit(
+    "(not held or may_decide(capped.roles))", "capped.roles"
 )
-delegates.bug(
-    "a role that the delegate has got excludes nobody",
-    ("*personal, *_find_personal_holding(people, all_ids(each.to_id))]", "*personal]"),
+delegates.bug("a role that the giver has got excludes nobody").edit("*held, *personal, *_find", "*_find")
+delegates.bug("a role that the delegate has got excludes nobody").edit(
+    "*personal, *_find_personal_holding(people, all_ids(each.to_id))]", "*personal]"
 )
 callers = Room("hai_flow/api/auth/authenticate.py", _DELEGATIONS)
-callers.bug("a role of another key excludes no vote of its person", ("if held or who.through:", "if who.through:"))
-callers.bug("a role of a key of a further id excludes nobody", ("who.id, *who.aliases))", "who.id))"))
+callers.bug("a role of another key excludes no vote of its person").edit("if held or who.through:", "if who.through:")
+callers.bug("a role of a key of a further id excludes nobody").edit("who.id, *who.aliases))", "who.id))")
 sockets = Room("hai_flow/api/protocols/aui.py", _DELEGATIONS)
-sockets.bug("an open socket keeps the roles that its person had", ("if now.who != principal.who or not", "if not"))
+sockets.bug("an open socket keeps the roles that its person had").edit("if now.who != principal.who or not", "if not")
 _ABSENCES: Final = "tests/attacks/test_absences.py"
 away = Room("hai_flow/runtime/people/absences.py", _ABSENCES)
-away.bug("a chain has no end", ("if len(chain) == CHAIN_MAX:", "if False:"))
-away.bug("a circle is a seat", ("        if row in chain:\n", "        if row in chain and not holder:\n"))
-away.bug(
-    "who is away between is not held against exclusions",
-    ("away = [each.person for each in self.chain[1:]]", "away: list[str] = []"),
+away.bug("a chain has no end").edit("if len(chain) == CHAIN_MAX:", "if False:")
+away.bug("a circle is a seat").edit("if row in chain:\n", "if row in chain and not holder:\n")
+away.bug("who is away between is not held against exclusions").edit(
+    "away = [each.person for each in self.chain[1:]]", "away: list[str] = []"
 )
-away.bug(
-    "who entered the absence is not held against exclusions",
-    ("if each.entered_by not in all_ids(each.person)]", "if not each.entered_by]"),
+away.bug("who entered the absence is not held against exclusions").edit(
+    "if each.entered_by not in all_ids(each.person)]", "if not each.entered_by]"
 )
-away.bug(
-    "who may decide no more passes a seat on",
-    ("all(row.id in lent for row in seat.chain)", "seat.chain[0].id in lent"),
+away.bug("who may decide no more passes a seat on").edit(
+    "all(row.id in lent for row in seat.chain)", "seat.chain[0].id in lent"
 )
-away.bug("an absence overlaps another", ("if all_ids(each.person)[0] == person:", "if False:"))
-away.bug(
-    "a role that an absent person has got excludes nobody",
-    ("for row in seat.chain for selector in lent[row.id].held", "for row in seat.chain for selector in ()"),
-    by=_DELEGATIONS,
-)
+away.bug("an absence overlaps another").edit("if all_ids(each.person)[0] == person:", "if False:")
+away.bug("a role that an absent person has got excludes nobody").edit(
+    "for row in seat.chain for selector in lent[row.id].held", "for row in seat.chain for selector in ()"
+).by(_DELEGATIONS)
 through = Room("hai_flow/engine/pendings/selectors.py", _ABSENCES)
-through.bug("the people by whom a vote came may be excluded", ("    if principal.through:\n", "    if False:\n"))
-through.bug("their roles may be excluded", ("name if kind in parts else each", "each"))
+through.bug("the people by whom a vote came may be excluded").edit("if principal.through:\n", "if False:\n")
+through.bug("their roles may be excluded").edit("name if kind in parts else each", "each")
 entering = Room("hai_flow/api/rest/people/absences.py", _ABSENCES)
-entering.bug("an absence begins in the past", ("if not today <= body.first_day <=", "if not body.first_day <="))
-entering.bug(
-    "everybody enters absences of others",
-    ("access.require(Right.DECIDE if is_own else", "access.require(Right.DECIDE,"),
+entering.bug("an absence begins in the past").edit("if not today <= body.first_day <=", "if not body.first_day <=")
+entering.bug("everybody enters absences of others").edit(
+    "access.require(Right.DECIDE if is_own else", "access.require(Right.DECIDE,"
 )
 reseating = Room("hai_flow/runtime/people/reseating.py", "tests/runtime/test_reseating.py")
-reseating.bug("an absence that nobody saw is told of", ('if stage == "begun" or not is_over:', "if True:"))
+reseating.bug("an absence that nobody saw is told of").edit('if stage == "begun" or not is_over:', "if True:")
 stranded = Room("hai_flow/runtime/people/stranded.py", "tests/runtime/test_stranded.py")
-stranded.bug("one person in two seats is two people", ("able.add(voice.id)", "able.add(person.id)"))
-stranded.bug("an absent person can decide", ("        if person.id not in self._away:\n", "        if True:\n"))
-stranded.bug(
-    "people whom it does not ask are named as the reason",
-    ("            if not list_matching_selectors(rules.from_, person, world):\n", "            if False:\n"),
+stranded.bug("one person in two seats is two people").edit("able.add(voice.id)", "able.add(person.id)")
+stranded.bug("an absent person can decide").edit("if person.id not in self._away:\n", "if True:\n")
+stranded.bug("people whom it does not ask are named as the reason").edit(
+    "if not list_matching_selectors(rules.from_, person, world):\n", "if False:\n"
 )
-stranded.bug("the other keys of a delegate are not read", ("*self.roster.list_held(seat.holder),", ""))
+stranded.bug("the other keys of a delegate are not read").edit("*self.roster.list_held(seat.holder),", "")
 roster = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_stranded.py")
-roster.bug("the other keys of a person are not read", ("through=self.list_held(one)", "through=()"))
-roster.bug("every file of people is complete", ("self.by_keys or self.file.complete", "True"))
-roster.bug("no file of people is complete", ("self.by_keys or self.file.complete", "self.by_keys"))
-roster.bug("people of the file do not count", ("(*self.holders, *listed)", "self.holders"))
-roster.bug("whom no channel reaches decides without a key", ("if not self.by_keys\n", "if True\n"))
-roster.bug("who has no address decides by mail", (" and person.email is not None", ""))
-roster.bug("whoever stands in the file needs an address", ("if not self.by_keys\n", "if False\n"))
-stranded.bug(
-    "an excluded person can decide",
-    ("            if fault is None:\n                able", "            if True:\n                able"),
+roster.bug("the other keys of a person are not read").edit("through=self.list_held(one)", "through=()")
+roster.bug("every file of people is complete").edit("self.by_keys or self.file.complete", "True")
+roster.bug("no file of people is complete").edit("self.by_keys or self.file.complete", "self.by_keys")
+roster.bug("people of the file do not count").edit("(*self.holders, *listed)", "self.holders")
+roster.bug("whom no channel reaches decides without a key").edit("if not self.by_keys\n", "if True\n")
+roster.bug("who has no address decides by mail").edit(" and person.email is not None", "")
+roster.bug("whoever stands in the file needs an address").edit("if not self.by_keys\n", "if False\n")
+stranded.bug("an excluded person can decide").edit(
+    "if fault is None:\n                able", "if True:\n                able"
 )
-stranded.bug(
-    "a question stays stranded",
-    (
-        "            if key in good or (is_complete",
-        "            if False and (is_complete",
-    ),
-)
-stranded.bug(
-    "a tenant that can't be read loses its marks",
-    ("is_complete = look.tenants == len(tenants)", "is_complete = True"),
+stranded.bug("a question stays stranded").edit("if key in good or (is_complete", "if False and (is_complete")
+stranded.bug("a tenant that can't be read loses its marks").edit(
+    "is_complete = look.tenants == len(tenants)", "is_complete = True"
 )
 of_routes = Room("hai_flow/api/rest/people/delegations.py", _DELEGATIONS)
-of_routes.bug("a delegation outlives its token", ("min(body.until, ends_at)", "body.until"))
-of_routes.bug(
-    "delegations that have ended stay",
-    (
-        "[each.id for each in granted if each.id not in holding and",
-        "[each.id for each in granted if each.id in holding and",
-    ),
+of_routes.bug("a delegation outlives its token").edit("min(body.until, ends_at)", "body.until")
+of_routes.bug("delegations that have ended stay").edit(
+    "[each.id for each in granted if each.id not in holding and",
+    "[each.id for each in granted if each.id in holding and",
 )
 
 waits = Room("hai_flow/api/requests/access.py", "tests/api/test_revoking.py")
-waits.bug(
-    "a request waits on behind its credential's end", ("            if term.is_over:\n", "            if False:\n")
-)
+waits.bug("a request waits on behind its credential's end").edit("if term.is_over:\n", "if False:\n")
 addresses = Room("hai_flow/runtime/messaging/pushes.py", "tests/api/test_approval_webhooks.py")
-addresses.bug(
-    "an address outlives its owner's last key", ("if config is None or is_over else", "if config is None else")
+addresses.bug("an address outlives its owner's last key").edit(
+    "if config is None or is_over else", "if config is None else"
 )
 
 _LINKS: Final = "tests/api/test_links.py"
 links = Room("hai_flow/api/rest/people/links.py", _LINKS)
 of_visitors = Room("hai_flow/api/http/visitor_pages.py", _LINKS)
-of_visitors.bug("a Chinese browser gets English", ('.startswith("zh")', '.startswith("zz")'))
-of_visitors.bug("a refusal on a page names the id", ('_OF_AN_ID.sub("", refused.detail)', "refused.detail"))
-links.bug(
-    "a lacking reason is not said",
-    ('in derive_rules(pending).reasons and not typed.get("reason")', "in ()"),
+of_visitors.bug("a Chinese browser gets English").edit('.startswith("zh")', '.startswith("zz")')
+of_visitors.bug("a refusal on a page names the id").edit('_OF_AN_ID.sub("", refused.detail)', "refused.detail")
+links.bug("a lacking reason is not said").edit('in derive_rules(pending).reasons and not typed.get("reason")', "in ()")
+links.bug("who was taken out of the file decides by a link").edit("if person is None:", "if False:")
+links.bug("what a link's form has no field for is dropped").edit("if len(texts) > most.get(name, 0):", "if False:").by(
+    f"{_LINKS}::test_a_form_with_a_field_of_its_own_or_two_of_one_decides_nothing"
 )
-links.bug("who was taken out of the file decides by a link", ("        if person is None:", "        if False:"))
-links.bug(
-    "what a link's form has no field for is dropped",
-    ("        if len(texts) > most.get(name, 0):", "        if False:"),
-    by=f"{_LINKS}::test_a_form_with_a_field_of_its_own_or_two_of_one_decides_nothing",
-)
-links.bug("a link lends a role that its person has lost", ("roles.intersection(person.roles)", "roles"))
+links.bug("a link lends a role that its person has lost").edit("roles.intersection(person.roles)", "roles")
 
 roles = Room("hai_flow/store/postgres/database_roles.py", "tests/store/test_rights_of_keys.py")
-roles.bug("the engine gives keys other roles", ('(("keys", "UPDATE"), ("keys", "DELETE"))', "()"))
+roles.bug("the engine gives keys other roles").edit('(("keys", "UPDATE"), ("keys", "DELETE"))', "()")
 
 _ISSUERS: Final = "tests/api/test_tokens_of_issuers.py"
 
 of_issuers = Room("hai_flow/api/auth/issuers/jwt.py", _ISSUERS)
-of_issuers.bug(
-    "a claim that stands twice counts by its last",
-    ("        json.loads(text.decode(), object_pairs_hook=build_object)\n", ""),
-    by=f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing",
-)
-of_issuers.bug(
-    "a padded token is taken",
-    ("head, body, _ = map(decode, parts)", "head, body = map(decode, parts[:2])"),
-    by=f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing",
-)
+of_issuers.bug("a claim that stands twice counts by its last").edit(
+    "        json.loads(text.decode(), object_pairs_hook=build_object)\n", ""
+).by(f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing")
+of_issuers.bug("a padded token is taken").edit(
+    "head, body, _ = map(decode, parts)", "head, body = map(decode, parts[:2])"
+).by(f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing")
 
 times = Room("hai_flow/api/base/id_patterns.py", "tests/attacks/test_far_times.py")
-times.bug("a time may be at an end of the calendar", ("if not 1000 <= time.year <= 9000:", "if False:"))
+times.bug("a time may be at an end of the calendar").edit("if not 1000 <= time.year <= 9000:", "if False:")
 
 what_is_asked = Room("hai_flow/engine/pendings/passing.py", "tests/engine/test_passing.py")
-what_is_asked.bug(
-    "who is behind a run skips what decides whether people are asked",
-    ("    if question is not None:\n", "    if False:\n"),
+what_is_asked.bug("who is behind a run skips what decides whether people are asked").edit(
+    "if question is not None:\n", "if False:\n"
 )
-what_is_asked.bug(
-    "who is behind a run edits what decides whether people are asked",
-    ("    if values and _is_of_the_request(who, world):\n", "    if False:\n"),
+what_is_asked.bug("who is behind a run edits what decides whether people are asked").edit(
+    "if values and _is_of_the_request(who, world):\n", "if False:\n"
 )
-what_is_asked.bug(
-    "one approval is used for the retry of a run and for its fork",
-    ("if command.acted and not command.again:", "if False:"),
+what_is_asked.bug("one approval is used for the retry of a run and for its fork").edit(
+    "if command.acted and not command.again:", "if False:"
 )
 branches = Room("hai_flow/runtime/runs/branches.py", "tests/attacks/test_skip_and_its_kin.py")
-branches.bug(
-    "what a relative has done on a common approval is not looked for",
-    ("            paths.update(steps)\n", "            _ = steps\n"),
+branches.bug("what a relative has done on a common approval is not looked for").edit(
+    "paths.update(steps)\n", "_ = steps\n"
 )
 guarding = Room("hai_flow/definition/checks/guarding.py", "tests/definition/test_guarding.py")
-guarding.bug(
-    "a step that is read by way of another decides nothing",
-    ("                read += [part for", "                _ = [part for"),
+guarding.bug("a step that is read by way of another decides nothing").edit("read += [part for", "_ = [part for")
+guarding.bug("the arguments of a call decide nothing").edit("elif is_guarded_by_arguments(question):", "elif False:")
+guarding.bug("what a run below is given decides nothing").edit(
+    "if below is None or question.path in below else []", "if False else []"
 )
-guarding.bug(
-    "the arguments of a call decide nothing", ("    elif is_guarded_by_arguments(question):", "    elif False:")
-)
-guarding.bug(
-    "what a run below is given decides nothing",
-    ("if below is None or question.path in below else []", "if False else []"),
-)
-guarding.bug("what sets the state decides nothing", ('if "state" in roots:', "if False:"))
-guarding.bug(
-    "a run below asks nobody", ("DECIDERS or (isinstance(step.verb, Run) and not step.verb.detach):", "DECIDERS:")
+guarding.bug("what sets the state decides nothing").edit('if "state" in roots:', "if False:")
+guarding.bug("a run below asks nobody").edit(
+    "DECIDERS or (isinstance(step.verb, Run) and not step.verb.detach):", "DECIDERS:"
 )
 making = Room("hai_flow/primitives/beside_loop.py")
-making.bug(
-    "a thread beside the loop keeps the interpreter for as long as it likes",
-    ("sys.setswitchinterval(min(self._usual, TURN_SECONDS))", "sys.setswitchinterval(self._usual)"),
-    by="tests/attacks/test_work.py::test_threads_beside_the_loop_take_short_turns_while_any_of_them_works",
-)
-making.bug(
-    "a tenant holds up all others with what it has for the thread beside the loop",
-    ("setdefault(WORK_FOR.get(), deque())", "setdefault(None, deque())"),
-    by="tests/attacks/test_work.py::test_tenants_come_to_a_thread_beside_the_loop_in_turns",
-)
+making.bug("a thread beside the loop keeps the interpreter for as long as it likes").edit(
+    "sys.setswitchinterval(min(self._usual, TURN_SECONDS))", "sys.setswitchinterval(self._usual)"
+).by("tests/attacks/test_work.py::test_threads_beside_the_loop_take_short_turns_while_any_of_them_works")
+making.bug("a tenant holds up all others with what it has for the thread beside the loop").edit(
+    "setdefault(WORK_FOR.get(), deque())", "setdefault(None, deque())"
+).by("tests/attacks/test_work.py::test_tenants_come_to_a_thread_beside_the_loop_in_turns")
 tickets = Room("hai_flow/api/permissions/rate_limits.py", "tests/api/test_rates.py")
-tickets.bug("one principal makes tickets without end", ("if self._counts and (seconds", "if False and (seconds"))
+tickets.bug("one principal makes tickets without end").edit("if self._counts and (seconds", "if False and (seconds")
 
 _APPROVALS: Final = "tests/api/test_approvals.py"
 
 approvals = Room("hai_flow/api/rest/people/approvals.py", _APPROVALS)
-approvals.bug("other arguments than the approved ones are consumed", ("if digest == right:", "if digest:"))
-approvals.bug(
-    "another action beside the digest is dropped",
-    ("if body.arguments is None and body.action in (None, action):", "if body.arguments is None:"),
-    by=f"{_APPROVALS}::test_a_digest_beside_another_action_or_arguments_consumes_nothing",
+approvals.bug("other arguments than the approved ones are consumed").edit("if digest == right:", "if digest:")
+approvals.bug("another action beside the digest is dropped").edit(
+    "if body.arguments is None and body.action in (None, action):", "if body.arguments is None:"
+).by(f"{_APPROVALS}::test_a_digest_beside_another_action_or_arguments_consumes_nothing")
+approvals.bug("a fork of an approval is one").edit(
+    "if not _is_for_approvals(plan) or state.forked:", "if state is None:"
 )
-approvals.bug("a fork of an approval is one", ("if not _is_for_approvals(plan) or state.forked:", "if state is None:"))
-approvals.bug("anybody who sees an approval consumes it", ("if state.requester not in access.ids:", "if False:"))
-approvals.bug(
-    "an approval is consumed twice",
-    ("uuid4().hex if key is None", '"one" if key is None'),
-    by=f"{_APPROVALS}::test_approval_is_asked_decided_and_consumed_once",
+approvals.bug("anybody who sees an approval consumes it").edit("if state.requester not in access.ids:", "if False:")
+approvals.bug("an approval is consumed twice").edit("uuid4().hex if key is None", '"one" if key is None').by(
+    f"{_APPROVALS}::test_approval_is_asked_decided_and_consumed_once"
 )
 
 digests = Room("hai_flow/wire/approvals.py", _APPROVALS)
-digests.bug(
-    "the action is no part of the digest",
-    ('rfc8785.dumps({"action": action, "arguments": arguments})', 'rfc8785.dumps({"arguments": arguments})'),
+digests.bug("the action is no part of the digest").edit(
+    'rfc8785.dumps({"action": action, "arguments": arguments})', 'rfc8785.dumps({"arguments": arguments})'
 )
 
 _WEBHOOKS: Final = "tests/api/test_approval_webhooks.py"
 
 webhooks = Room("hai_flow/api/rest/people/approvals.py", _WEBHOOKS)
-webhooks.bug("an approval calls an address inside the network", ("if obstacle is not None:", "if False:"))
+webhooks.bug("an approval calls an address inside the network").edit("if obstacle is not None:", "if False:")
 
 outcomes = Room("hai_flow/runtime/messaging/pushes.py", _WEBHOOKS)
-outcomes.bug("each try of an outcome has an id of its own", ('mark = f"{status} {len', 'mark = f"{push.tries} {len'))
+outcomes.bug("each try of an outcome has an id of its own").edit('mark = f"{status} {len', 'mark = f"{push.tries} {len')
 
 _FRAMEWORKS: Final = "tests/clients/test_frameworks.py"
 
 adapters = Room("clients/python/hai_flow_client/adapters/__init__.py", _FRAMEWORKS)
-adapters.bug(
-    "an adapter consumes whatever was approved",
-    ("arguments, action=call.action)", ")"),
-    by=f"{_FRAMEWORKS}::test_what_was_approved_under_another_digest_is_not_performed",
+adapters.bug("an adapter consumes whatever was approved").edit("arguments, action=call.action)", ")").by(
+    f"{_FRAMEWORKS}::test_what_was_approved_under_another_digest_is_not_performed"
 )
-adapters.bug(
-    "an adapter finds no approval again",
-    ("message=message, key=call.key", "message=message, key=None"),
-    by=f"{_FRAMEWORKS}::test_an_agent_killed_while_waiting_resumes_its_approval_and_acts_once",
-)
+adapters.bug("an adapter finds no approval again").edit(
+    "message=message, key=call.key", "message=message, key=None"
+).by(f"{_FRAMEWORKS}::test_an_agent_killed_while_waiting_resumes_its_approval_and_acts_once")
 
 guards = Room("clients/python/hai_flow_client/adapters/openai_agents.py", _FRAMEWORKS)
-guards.bug(
-    "a guarded tool acts with the arguments from before the edit",
-    ("json.dumps(verdict.arguments)", "arguments"),
-    by=f"{_FRAMEWORKS}::test_an_edited_call_is_performed_as_edited_and_a_rejected_one_is_not",
-)
-guards.bug(
-    "a guarded tool believes the state",
-    ("if not verdict.approved:", "if False:"),
-    by=f"{_FRAMEWORKS}::test_a_guarded_tool_asks_people_though_the_state_says_approved",
+guards.bug("a guarded tool acts with the arguments from before the edit").edit(
+    "json.dumps(verdict.arguments)", "arguments"
+).by(f"{_FRAMEWORKS}::test_an_edited_call_is_performed_as_edited_and_a_rejected_one_is_not")
+guards.bug("a guarded tool believes the state").edit("if not verdict.approved:", "if False:").by(
+    f"{_FRAMEWORKS}::test_a_guarded_tool_asks_people_though_the_state_says_approved"
 )
 
 _DEPOSITS: Final = "tests/runtime/test_deposits.py"
 
 deposits = Room("hai_flow/runtime/messaging/deposits.py", _DEPOSITS)
-deposits.bug("deposits are all the same run", ("place_id(deposit.id,", "place_id(UUID(int=1),"))
-deposits.bug("a refused deposit is tried for ever", ("if not passing:", "if False:"))
+deposits.bug("deposits are all the same run").edit("place_id(deposit.id,", "place_id(UUID(int=1),")
+deposits.bug("a refused deposit is tried for ever").edit("if not passing:", "if False:")
 _OWN_FILES: Final = f"{_DEPOSITS}::test_a_deposit_brings_no_files_but_its_principals_own"
-for name, edit in {
-    "a deposit begins with anybody's file": (
-        "await self._files.use_all(deposit.tenant, deposit.principal, run_id, command, _viewer_of(deposit))",
-        "pass",
-    ),
-    "an event is deposited with anybody's file": (
-        "await self._files.demand(deposit.tenant, deposit.principal, data, _viewer_of(deposit))",
-        "pass",
-    ),
-    "an event for one run is deposited with anybody's file": (
-        "await self._files.use(deposit.tenant, deposit.principal, event.run_id, data, _viewer_of(deposit))",
-        "pass",
-    ),
-    "a depositor reads all runs of its tenant": (
-        'return Viewer((deposit.principal,), ("tenant", deposit.principal))',
-        'return Viewer((deposit.principal, "user:bob"), ("tenant",))',
-    ),
-}.items():
-    deposits.bug(name, edit, by=_OWN_FILES)
+deposits.bug("a deposit begins with anybody's file").edit(
+    "await self._files.use_all(deposit.tenant, deposit.principal, run_id, command, _viewer_of(deposit))", "pass"
+).by(_OWN_FILES)
+deposits.bug("an event is deposited with anybody's file").edit(
+    "await self._files.demand(deposit.tenant, deposit.principal, data, _viewer_of(deposit))", "pass"
+).by(_OWN_FILES)
+deposits.bug("an event for one run is deposited with anybody's file").edit(
+    "await self._files.use(deposit.tenant, deposit.principal, event.run_id, data, _viewer_of(deposit))", "pass"
+).by(_OWN_FILES)
+deposits.bug("a depositor reads all runs of its tenant").edit(
+    'return Viewer((deposit.principal,), ("tenant", deposit.principal))',
+    'return Viewer((deposit.principal, "user:bob"), ("tenant",))',
+).by(_OWN_FILES)
 
 ids_of_files = Room("hai_flow/primitives/file_ids.py", "tests/api/test_files.py")
-ids_of_files.bug("a line break hides the id of a file", ("|(?<=\\\\[bfnrt]file_)", ""))
+ids_of_files.bug("a line break hides the id of a file").edit("|(?<=\\\\[bfnrt]file_)", "")
 
 stored_signals = Room("hai_flow/store/messaging/signals.py", "tests/runtime/test_files.py")
-stored_signals.bug(
-    "the file of an event that waits is removed",
-    ("WHERE f.tenant = n.tenant AND f.sha256 = n.sha256", "WHERE false AND f.sha256 = n.sha256"),
+stored_signals.bug("the file of an event that waits is removed").edit(
+    "WHERE f.tenant = n.tenant AND f.sha256 = n.sha256", "WHERE false AND f.sha256 = n.sha256"
 )
 
 _HIDDEN: Final = "tests/attacks/test_personal_values.py"
 masks = Room("hai_flow/wire/personal.py", _HIDDEN)
-masks.bug(
-    "the name of who wrote is shown",
-    ('{"content": MASK, "extra": None, "name": None}', '{"content": MASK, "extra": None}'),
+masks.bug("the name of who wrote is shown").edit(
+    '{"content": MASK, "extra": None, "name": None}', '{"content": MASK, "extra": None}'
 )
-masks.bug(
-    "a vote on a form that a tool has marked is shown",
-    ("    if not _hides(of, question):\n        return vote", "    if not of.touches:\n        return vote"),
-    by="tests/wire/test_personal.py",
-)
-masks.bug(
-    "the values of such a vote are shown",
-    (
-        "join(of.answer, mark_of_schema(question.schema)))\n    return replace(vote",
-        "of.answer)\n    return replace(vote",
-    ),
-    by="tests/wire/test_personal.py",
-)
+masks.bug("a vote on a form that a tool has marked is shown").edit(
+    "if not _hides(of, question):\n        return vote", "if not of.touches:\n        return vote"
+).by("tests/wire/test_personal.py")
+masks.bug("the values of such a vote are shown").edit(
+    "join(of.answer, mark_of_schema(question.schema)))\n    return replace(vote", "of.answer)\n    return replace(vote"
+).by("tests/wire/test_personal.py")
 queue_views = Room("hai_flow/api/requests/views.py", _HIDDEN)
-queue_views.bug(
-    "a message in the queue is shown",
-    ("MASK if message and personal is not None and personal.message else message", "message"),
+queue_views.bug("a message in the queue is shown").edit(
+    "MASK if message and personal is not None and personal.message else message", "message"
 )
 disclosures = Room("hai_flow/definition/personal/pii_checks.py", "tests/definition/test_personal.py")
-disclosures.bug("a veto names a personal value", ('"veto": "veto", ', ""))
-disclosures.bug("a quorum is a personal value", ('"quorum": "quorum", ', ""))
+disclosures.bug("a veto names a personal value").edit('"veto": "veto", ', "")
+disclosures.bug("a quorum is a personal value").edit('"quorum": "quorum", ', "")
 run_triggers = Room("hai_flow/runtime/messaging/triggers.py", "tests/runtime/test_personal_logs.py")
-run_triggers.bug(
-    "the log of a process quotes what a run's trigger read",
-    ('"run_trigger_refused", code=error.code)', '"run_trigger_refused", code=error.code, reason=error.message)'),
+run_triggers.bug("the log of a process quotes what a run's trigger read").edit(
+    '"run_trigger_refused", code=error.code)', '"run_trigger_refused", code=error.code, reason=error.message)'
 )
 branch_rehearsal = Room("hai_flow/api/requests/access.py", "tests/attacks/test_forks.py")
-branch_rehearsal.bug(
-    "a branch asks for its files when the run is stopped",
-    (
-        "await self.runtime.files.demand_all(self.tenant, self.uploader, begin, self.viewer)",
-        "pass",
-    ),
+branch_rehearsal.bug("a branch asks for its files when the run is stopped").edit(
+    "await self.runtime.files.demand_all(self.tenant, self.uploader, begin, self.viewer)", "pass"
 )
 
 signing = Room("hai_flow/signing.py", "tests/wire/test_hostile_receipts.py")
-signing.bug("a header says how the rest is to be read", ("is_exact = len(named) == 3", "is_exact = True"))
-signing.bug("a receipt names its own algorithm", ('if algorithm != "EdDSA" or kind != type:', "if kind != type:"))
+signing.bug("a header says how the rest is to be read").edit("is_exact = len(named) == 3", "is_exact = True")
+signing.bug("a receipt names its own algorithm").edit('if algorithm != "EdDSA" or kind != type:', "if kind != type:")
 _LOOPS: Final = (
     "tests/definition/test_expressions_hostile.py::test_a_list_that_is_gone_through_in_a_loop_takes_no_long_work"
 )
 growth = Room("hai_flow/definition/expressions/cel_growth.py", _LOOPS)
-growth.bug(
-    "a list is copied in a loop, however often",
-    ("self._allow(bound.get(_ROUNDS, SCALAR).total * _ELEMENT * sum(map(_count_below, parts)))", "pass"),
+growth.bug("a list is copied in a loop, however often").edit(
+    "self._allow(bound.get(_ROUNDS, SCALAR).total * _ELEMENT * sum(map(_count_below, parts)))", "pass"
 )
 _EXTREMES: Final = "tests/foreign/test_values.py"
 extremes = Room("hai_flow/values.py", _EXTREMES)
-extremes.bug(
-    "a text with very many extreme numbers is read", ("        if count > EXTREMES_MAX:\n", "        if False:\n")
+extremes.bug("a text with very many extreme numbers is read").edit("if count > EXTREMES_MAX:\n", "if False:\n")
+extremes.bug("a value with very many extreme numbers is taken").edit(
+    "if len(extremes) > EXTREMES_MAX:\n", "if False:\n"
 )
-extremes.bug(
-    "a value with very many extreme numbers is taken",
-    ("            if len(extremes) > EXTREMES_MAX:\n", "            if False:\n"),
-)
-extremes.bug("500 extreme numbers are too many", ("EXTREMES_MAX: Final = 500", "EXTREMES_MAX: Final = 499"))
+extremes.bug("500 extreme numbers are too many").edit("EXTREMES_MAX: Final = 500", "EXTREMES_MAX: Final = 499")
 
 _KEPT_BACK: Final = "tests/attacks/test_loop_time_of_personal_values.py"
 pointers = Room("hai_flow/primitives/json_pointers.py", "tests/test_json_pointers.py")
-pointers.bug("a digit that is not ASCII is a position", ("not part.isascii() or not", "not"))
-pointers.bug("a position may have thousands of digits", (" or len(part) > INDEX_DIGITS_MAX", ""))
+pointers.bug("a digit that is not ASCII is a position").edit("not part.isascii() or not", "not")
+pointers.bug("a position may have thousands of digits").edit(" or len(part) > INDEX_DIGITS_MAX", "")
 views = Room("hai_flow/api/requests/run_visibility.py", _KEPT_BACK)
-views.bug(
-    "the loop hides the personal values of a large run",
-    ("await run_if_large(state, mask.state, state)", "mask.state(state)"),
+views.bug("the loop hides the personal values of a large run").edit(
+    "await run_if_large(state, mask.state, state)", "mask.state(state)"
 )
 
 _KEY_FILES: Final = "tests/api/test_receipts.py::test_a_file_of_keys_that_is_wrong_is_refused_by_its_reason"
 key_files = Room("hai_flow/signing.py", _KEY_FILES)
-key_files.bug("the halves of two keys are one key", ("Key.made(private).public != public", "not public"))
-key_files.bug("a key passes for another one by its id", ('if jwk.get("kid", id) != id:', 'if not jwk.get("kid", id):'))
-key_files.bug(
-    "a key stands in the file twice",
-    ("for key in keys if sum(key.id == other.id", "for key in () if sum(key.id == other.id"),
+key_files.bug("the halves of two keys are one key").edit("Key.made(private).public != public", "not public")
+key_files.bug("a key passes for another one by its id").edit(
+    'if jwk.get("kid", id) != id:', 'if not jwk.get("kid", id):'
 )
-key_files.bug(
-    "nobody is told that a key is retired",
-    ("retired=key.private is None", "retired=False"),
-    by="tests/api/test_receipts.py::test_a_new_key_signs_at_once_and_old_receipts_hold",
+key_files.bug("a key stands in the file twice").edit(
+    "for key in keys if sum(key.id == other.id", "for key in () if sum(key.id == other.id"
+)
+key_files.bug("nobody is told that a key is retired").edit("retired=key.private is None", "retired=False").by(
+    "tests/api/test_receipts.py::test_a_new_key_signs_at_once_and_old_receipts_hold"
 )
