@@ -71,51 +71,27 @@ ANSWERS.append(
 )
 
 CALLS: Final = [
-    wrapped(
-        "arguments encoded three times behind themselves",
-        stream(call(0, "c", "add", HI), call(0, args=json.dumps(json.dumps(HI))), CALLED, DONE),
-        ADDED,
-    ),
-    wrapped(
-        "the index counts the pieces of a call",
-        stream(call(0, "c", "add", '{"te'), call(1, "c", None, 'xt": "hi"}'), CALLED, DONE),
-        ADDED,
-    ),
-    wrapped(
-        "a call again at another index, without its name",
-        stream(call(0, "c", "add", HI), call(1, "c", None, HI), CALLED, DONE),
-        ADDED,
-    ),
-    wrapped(
-        "another call under an id that is known, without a name",
+    wrapped("arguments encoded three times behind themselves",
+        stream(call(0, "c", "add", HI), call(0, args=json.dumps(json.dumps(HI))), CALLED, DONE), ADDED),
+    wrapped("the index counts the pieces of a call",
+        stream(call(0, "c", "add", '{"te'), call(1, "c", None, 'xt": "hi"}'), CALLED, DONE), ADDED),
+    wrapped("a call again at another index, without its name",
+        stream(call(0, "c", "add", HI), call(1, "c", None, HI), CALLED, DONE), ADDED),
+    wrapped("another call under an id that is known, without a name",
         stream(call(0, "c", "add", HI), call(1, "c", None, '{"text": "ho"}'), CALLED, DONE),
-        Failed("llm.truncated", "contradicts itself", True),
-    ),
-    wrapped(
-        "the name in the namespace of a template",
-        stream(call(0, "functions.add:0", "functions.add", HI), CALLED, DONE),
-        ADDED,
-    ),
-    wrapped(
-        "a namespace in which there is no such function",
-        stream(call(0, "c", "functions.none", HI), CALLED, DONE),
-        Said(calls=(("functions.none", {"text": "hi"}),)),
-    ),
-    wrapped(
-        "arguments of a call that name neither it nor its item",
-        stream(
-            event(
-                "response.output_item.added",
-                item={"type": "function_call", "id": "f", "call_id": "c", "name": "add", "arguments": ""},
-            ),
+        Failed("llm.truncated", "contradicts itself", True)),
+    wrapped("the name in the namespace of a template",
+        stream(call(0, "functions.add:0", "functions.add", HI), CALLED, DONE), ADDED),
+    wrapped("a namespace in which there is no such function",
+        stream(call(0, "c", "functions.none", HI), CALLED, DONE), Said(calls=(("functions.none", {"text": "hi"}),))),
+    wrapped("arguments of a call that name neither it nor its item",
+        stream(event("response.output_item.added",
+            item={"type": "function_call", "id": "f", "call_id": "c", "name": "add", "arguments": ""}),
             event("response.function_call_arguments.delta", delta=HI),
             event("response.function_call_arguments.done", arguments=HI),
-            event("response.completed", response={"status": "completed", "output": []}),
-        ),
-        ADDED,
-        protocol="responses",
-    ),
-]
+            event("response.completed", response={"status": "completed", "output": []})),
+        ADDED, protocol="responses"),
+]  # fmt: skip
 
 FAULTS: Final = [
     wrapped(f"a fault as {name}, {form}", write(body), meaning)
