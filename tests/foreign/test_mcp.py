@@ -25,7 +25,7 @@ from hai_flow.steps.mcp.runner import McpRunner
 from hai_flow.steps.mcp.schemas import read_tool
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.runtime.conftest import make as make
-from tests.steps.test_mcp import call, failure, runner_of, step_of
+from tests.steps.test_mcp import Kept, call, failure, runner_of, step_of
 from tests.support.mcp_lines import Script, Way
 from tests.support.mcp_lines import catalogue as lines
 from tests.support.mcp_server import http_server, server
@@ -337,6 +337,7 @@ LISTED: list[Any] = [
     {"tools": [GOOD], "nextCursor": "the same again"},
     {"tools": [GOOD], "nextCursor": 7},
     {"tools": [GOOD, ["no tool"], None]},
+    [GOOD],
 ]
 
 
@@ -481,6 +482,9 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
         ),
         ({"content": None}, ""),
         ({"content": "made it"}, "made it"),
+        ("made it", "made it"),
+        (["made it", 7], ["made it", 7]),
+        ([TEXT, TEXT], "made it\nmade it"),
         ({"content": TEXT}, "made it"),
         ({"content": ["made it"]}, "made it"),
         ({"content": [TEXT, {"type": "json", "json": {"a": 1}}]}, 'made it\n{"type": "json", "json": {"a": 1}}'),
@@ -544,10 +548,10 @@ async def test_what_is_nested_too_deeply_is_its_json_text_and_the_rest_stays() -
 
 
 async def test_an_unreadable_answer_is_in_the_errors_data_and_a_bom_is_not() -> None:
-    odd = Odd([{**GOOD, "name": "t"}], ["made it"])
+    odd = Odd([{**GOOD, "name": "t"}], 1234567)
     async with serving(odd) as (runner, declared):
         fault = await failure(runner, "t", declared)
-    assert (fault.code, "made it" in fault.data["text"]) == ("tool.invalid_result", True)
+    assert (fault.code, "1234567" in fault.data["text"]) == ("tool.invalid_result", True)
     marked = Odd()
     answered = marked._reply
 
@@ -558,6 +562,27 @@ async def test_an_unreadable_answer_is_in_the_errors_data_and_a_bom_is_not() -> 
     marked._reply = reply  # type: ignore[method-assign]
     async with serving(marked) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
+
+
+NOTE = {"uri": "notes://today", "text": "hi", "mimeType": "text/plain"}
+
+
+@pytest.mark.parametrize("read", [{"contents": [NOTE]}, {"contents": NOTE}, [NOTE]], ids=json.dumps)
+async def test_a_resource_is_read_in_any_of_its_forms(read: Any) -> None:
+    class Reading(Odd):
+        def __call__(self, received: Received) -> Reply:
+            asked = json.loads(received.body) if received.body else {}
+            return (
+                self._reply(asked["id"], read)
+                if asked.get("method") == "resources/read"
+                else super().__call__(received)
+            )
+
+    link = {"type": "resource_link", "uri": "notes://today", "name": "today"}
+    kept = Kept()
+    async with serving(Reading([{**GOOD, "name": "t"}], {"content": [link]})) as (runner, declared):
+        await call(runner, "t", declared, files=kept)
+    assert kept.stored == [(b"hi", "text/plain", "today")]
 
 
 NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
@@ -647,7 +672,40 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
     ('{"jsonrpc": "2.0", "id": ID, "result": {"content": [\n' + OTHER, ("stdio",), "step.in_doubt: content"),
     ('[{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"text": "pai', ("json",), "step.in_doubt: pai"),
     ("", ("json",), "step.in_doubt: breaks off"),
-    ('{"jsonrpc": "2.0", "id": ID, "result": "paid"}', EVERY, "tool.invalid_result: can't be read"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": 7}', EVERY, "tool.invalid_result: can't be read"),
+    # what stands in the place of the result's object
+    ('{"jsonrpc": "2.0", "id": ID, "result": "paid"}', EVERY, "paid"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": [{"type": "text", "text": "paid"}]}', EVERY, "paid"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": [{"type": "text"}], "error": "no"}', EVERY, "step.in_doubt: no"),
+    # something around it
+    (f'Warning: Undefined array key "x" in /srv/a.php on line 7\n{PAID}', ("stdio", "json"), "paid"),
+    (f"<br /><b>Notice</b>: it's deprecated {{}} <br />{PAID}", ("json", "events"), "paid"),
+    (f")]}}',\n{PAID}", ("stdio", "json"), "paid"),
+    (f"while(1);{PAID}", ("json", "events"), "paid"),
+    (f"callback({PAID});", ("json", "events"), "paid"),
+    (f"\x1b[0m\x1e{PAID}", EVERY, "paid"),
+    (f"> {PAID}", EVERY, "paid"),
+    (f"```json\n{PAID}\n```", ("stdio", "json"), "paid"),
+    (f"Content-Length: 90\r\n\r\n{PAID}Content-Length: 90\r\n", ("stdio", "json"), "paid"),
+    *((f"{PAID}{behind}", EVERY, "paid") for behind in (",", ";", "}", "OK", "\0", "<!-- 0.2 s -->")),
+    (PAID.replace("]}}", ",],},}").replace('"paid"', '"paid",'), EVERY, "paid"),
+    # several, as lines or without a line between them
+    (f"{NOTICE}\n{PAID}\n{NOTICE}\n", ("stdio", "json"), "paid"),
+    (f"{NOTICE}{PAID}{NOTICE}", ("json", "events"), "paid"),
+    (f"{PAID}\n{PAID}", ("stdio", "json"), "paid"),
+    (f'{{"jsonrpc": "2.0", "id": ID, "method": "tools/call", "params": {{}}}}\n{PAID}', ("stdio", "json"), "paid"),
+    (f"{PAID}\n{PAID.replace('paid', 'not')}", ("json",), "step.in_doubt: paid"),
+    (f"Warning: no cache\n{PAID[:-3]}", ("json",), "step.in_doubt: no cache"),
+    (f"Warning: no cache\n{PAID.replace(TOLD, PAID)[:-1]}", ("json",), "step.in_doubt: no cache"),
+    # encoded twice
+    (json.dumps(PAID), EVERY, "paid"),
+    (json.dumps(PAID[:-3]), ("json",), "step.in_doubt: breaks off"),
+    # without its id
+    *((PAID.replace('"id": ID', id), ("json", "events"), "paid") for id in ('"id": null', '"x": 1')),
+    *((PAID.replace('"id": ID', id), ("stdio",), "step.in_doubt: paid") for id in ('"id": null', '"x": 1')),
+    (PAID.replace("ID", '"ID"'), EVERY, "paid"),
+    # words that are no message
+    *((words, ("events",), f"step.in_doubt: {words}") for words in ("no money", '{"error": "no money"}')),
 ]
 
 
@@ -750,12 +808,31 @@ async def test_a_question_and_a_result_in_one_answer_are_a_doubt() -> None:
 
 def test_numbers_that_python_can_not_hold_are_read_as_they_are_written() -> None:
     digits, text = "9" * 5000, f'"1e400 {"9" * 5000} \\"1e999"'
-    raw = f'{{"jsonrpc": "2.0", "id": 1, "result": {{"a": {digits}, "b": [1e400, -1.5E+999, 1e-400, 7], "c": {text}}}}}'
+    odd = "1e400, -1.5E+999, NaN, -Infinity, 1e-400, 7"
+    raw = f'{{"jsonrpc": "2.0", "id": 1, "result": {{"a": {digits}, "b": [{odd}], "c": {text}}}}}'
     message = read_message(raw.encode())
     assert message is not None
     assert isinstance(message.message, JSONRPCResponse)
     result = message.message.result
     assert list_notes(result.pop("_meta")) == tuple(
-        f"/b/{n}: a number that JSON can't carry is kept as text" for n in (0, 1)
+        f"/b/{n}: a number that JSON can't carry is kept as text" for n in range(4)
     )
-    assert result == {"a": digits, "b": ["1e400", "-1.5E+999", 0.0, 7], "c": json.loads(text)}
+    assert result == {"a": digits, "b": ["1e400", "-1.5E+999", "NaN", "-Infinity", 0.0, 7], "c": json.loads(text)}
+
+
+@pytest.mark.parametrize("way", EVERY)
+async def test_a_number_that_json_has_not_is_its_word_by_every_way(way: Way, tmp_path: Any) -> None:
+    odd = '{"jsonrpc": "2.0", "id": ID, "result": {"structuredContent": {"a": NaN, "b": [-Infinity]}}}'
+    async with asking(tmp_path, Script(answers=(odd,)), way) as runner:
+        assert await call(runner, "add", "mcp: {use: files}") == {"a": "NaN", "b": ["-Infinity"]}
+
+
+CHANGED = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
+FURTHER = '{"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "no", "progress": 1}}'
+
+
+@pytest.mark.parametrize("way", ["stdio", "events"])
+async def test_a_storm_of_notifications_about_other_things_holds_up_no_call(way: Way, tmp_path: Any) -> None:
+    async with asking(tmp_path, Script(answers=(*(CHANGED, FURTHER) * 500, PAID)), way) as runner:
+        for _ in range(3):
+            assert await call(runner, "add", "mcp: {use: files}", stream=True) == ("paid", "", [])

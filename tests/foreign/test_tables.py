@@ -58,8 +58,10 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "nests a schema or a result": f"{_MCP}::test_what_is_nested_too_deeply_is_its_json_text_and_the_rest_stays",
         "answers with something other": (f"{_MCP}::test_an_unreadable_answer_is_in_the_errors_data_and_a_bom_is_not"),
         "puts a byte order mark": _ODD_HTTP,
+        "has something around its message": _ODD_FORMS,
         "writes one message over several lines": _ODD_FORMS,
         "leaves out `jsonrpc`": _ODD_FORMS,
+        "gives a result without an id": _ODD_FORMS,
         "gives a result and an error": _ODD_FORMS,
         "gives its answer another type": _ODD_HTTP,
         "ends its stream, or breaks off": (f"{_HOSTILE}::test_an_answer_that_is_none_is_told_and_its_call_made_once"),
@@ -69,6 +71,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "compresses its answer": (
             "tests/foreign/test_unpacking.py::test_a_packed_answer_of_a_server_is_the_result_of_its_one_call"
         ),
+        "writes `NaN`": f"{_MCP}::test_a_number_that_json_has_not_is_its_word_by_every_way",
         "gives `structuredContent` that is no object": (
             f"{_MCP}::test_a_text_that_is_the_structured_content_counts_as_it"
         ),

@@ -208,6 +208,9 @@ mcp_http.bug("of a batch without an answer to the call the first one counts").ed
 ).by(_FORMS)
 messages = Room("hai_flow/steps/mcp/messages.py", _MCP)
 messages.bug("a result beside an error is lost").edit('message.get("result") or not', "True or not").by(_FORMS)
+messages.bug("what looks like a message in an answer that broke off is the answer").edit(
+    "        return []\n    return messages", "        return _find_messages(text[start + 1 :])\n    return messages"
+).by(_FORMS)
 messages.bug("an answer that breaks off is a failure").edit("if is_broken else", "if False else").by(_FORMS)
 messages.bug("a schema of three hundred levels takes the list of functions with it").edit(
     "shallow = foreign.make_shallow(text, _DEPTH_MAX)", "shallow = None"

@@ -349,7 +349,7 @@ class _Events(httpx2.AsyncByteStream):
         if self._answers_to_others and (self._is_silent or not self._is_resumable):
             yield _event(self._choose_answer())
         if self._call is not None and not self._is_resumable:  # behind an answer nobody reads it
-            text = _text_of(b"".join(rest)) or None
+            text = _text_of(b"".join(rest) or self._others) or None
             yield _event(to_read(mcp_messages.fault(why, self._call, reached=True, text=text)).text)
 
     async def _events(self) -> AsyncIterator[bytes]:

@@ -21,6 +21,10 @@ FAULT: Final = f"hai-flow/fault/{token_hex(8)}"
 """The key in the `data` of an error that is ours and not the server's. No server can guess it, and say the same."""
 CHANGED: Final = f"hai-flow/changed/{token_hex(8)}"
 """The key in the `_meta` of a result under which the notes stand on what of it was changed (`list_notes`)."""
+NO_ID: Final = f"hai-flow/no-id/{token_hex(8)}"
+"""The id of a result that came without one."""
+BARE: Final = f"hai-flow/bare/{token_hex(8)}"
+"""The key in a result under which a list or a text stands that came in its place."""
 UNREADABLE: Final = "it answers with what can't be read"
 _BROKEN: Final = "its answer breaks off"
 _BATCH: Final = re.compile(r"\ufeff?\s*\[")
@@ -32,8 +36,15 @@ _ESCAPED: Final = re.compile(
 _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s"{}\[\]:,]+', re.DOTALL)
 
 _SIGN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?P<end>"?)|[\[\]{}]', re.DOTALL)
-_MAYBE_ODD: Final = re.compile(r"\d{300}|[eE]\+?\d{3}")
-_TEXT_OR_NUMBER: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?\d++(?:\.\d++)?+(?:[eE][+-]?+\d++)?+', re.DOTALL)
+_MAYBE_ODD: Final = re.compile(r"\d{300}|[eE]\+?\d{3}|NaN|Infinity")
+_TEXT_OR_NUMBER: Final = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"|-?(?:\d++(?:\.\d++)?+(?:[eE][+-]?+\d++)?+|Infinity|NaN)', re.DOTALL
+)
+_TEXT_OR_LAST_COMMA: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|,(?=\s*+[}\]])', re.DOTALL)
+_BEGINNING: Final = re.compile(r'\{\s*+"(?:jsonrpc|id|result|error|method)"\s*+:')
+_SEVERAL: Final = re.compile(r"\}\s*+" + _BEGINNING.pattern)  # which a text in a message has with backslashes
+_ENCODED: Final = re.compile(r'\s*+"\{\s*+\\"')
+_DECODER: Final = json.JSONDecoder()
 _DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
 _DEPTH_MAX: Final = values.DEPTH_MAX + 2  # a value of a result stands in the result, and that in its message
 
@@ -46,10 +57,40 @@ class Read(msgspec.Struct, frozen=True):
 
 
 def read_all(raw: bytes | bytearray) -> list[Read]:
-    """The messages in `raw`: one, or those of a batch (protocol 2025-03-26). Those that can't be read are left out."""
+    """The messages in `raw`: one, or those of a batch (protocol 2025-03-26), or of a text with something around them.
+    Those that can't be read are left out."""
     text = raw.decode(errors="surrogateescape")
-    parts = (each.encode(errors="surrogateescape") for each in _split(text)) if _BATCH.match(text) else (raw,)
-    return [each for part in parts if (each := read(part)) is not None]
+    if _BATCH.match(text):
+        parts = _split(text)
+    else:
+        message_read = read(raw)
+        is_odd = message_read is None or _is_fault(message_read.message) or _SEVERAL.search(text) is not None
+        parts = _find_messages(text) if is_odd else []
+        if parts in ([], [text]):
+            return [] if message_read is None else [message_read]
+    return [each for part in parts if (each := read(part.encode(errors="surrogateescape"))) is not None]
+
+
+def _is_fault(message: types.JSONRPCMessage) -> bool:
+    return isinstance(message, types.JSONRPCError) and FAULT in (message.error.data or ())
+
+
+def _find_messages(text: str) -> list[str]:
+    """The messages in a text that has something else around them: a warning of PHP, a guard against scripts, further
+    messages; or that is encoded twice. Empty where one of them is no whole JSON: a result may hold what looks like a
+    message."""
+    messages: list[str] = []
+    end = 0
+    try:
+        if _ENCODED.match(text):
+            text = _DECODER.decode(text)
+        while (beginning := _BEGINNING.search(text, end)) is not None:
+            start = beginning.start()
+            _, end = _DECODER.raw_decode(text, start)
+            messages.append(text[start:end])
+    except (ValueError, RecursionError):
+        return []
+    return messages
 
 
 def _split(text: str) -> list[str]:
@@ -88,6 +129,9 @@ def read(raw: bytes | bytearray) -> Read | None:
         shallow = foreign.make_shallow(text, _DEPTH_MAX)
         if shallow is not None and (inner := read(shallow.encode())) is not None:
             return _with_notes(inner, [f"what is nested deeper than {values.DEPTH_MAX} levels is kept as JSON text"])
+        plain = _TEXT_OR_LAST_COMMA.sub(lambda each: each[0].removeprefix(","), text)
+        if plain != text:
+            return read(plain.encode())
         stand_in = _find_contradiction(text) or _mend(text) or _stand_in(text)
         return None if stand_in is None else to_read(stand_in)
     if '"error"' in text and '"result"' in text and (stand_in := _find_contradiction(text)) is not None:
@@ -173,8 +217,9 @@ def fault(
 
 def unread(id: types.RequestId | None, text: str) -> types.JSONRPCError:
     """The answer in the place of one that can't be read: of one that breaks off, nobody knows what it was."""
-    body = text.lstrip("\ufeff \t\r\n")
-    is_broken = not body or (body.startswith(("{", "[")) and measure(body) != 0)
+    beginning = _BEGINNING.search(text)
+    body = text[beginning.start() :] if beginning else text.lstrip("\ufeff \t\r\n")
+    is_broken = body[:2] in ("", '"{') or (body.startswith(("{", "[")) and measure(body) != 0)
     return fault(_BROKEN, id, text=text) if is_broken else unreadable(id, text=text)
 
 
@@ -190,8 +235,8 @@ def _storable(text: str) -> str:
 
 
 def _quote_numbers(text: str) -> str:
-    """JSON text in which a number that Python can't hold (`1e400`, an integer of 5,000 digits) is the text that it is
-    written as."""
+    """JSON text in which a number that Python or JSON can't hold (`1e400`, `NaN`, an integer of 5,000 digits) is the
+    text that it is written as."""
     return _TEXT_OR_NUMBER.sub(_quote_if_large, text) if _MAYBE_ODD.search(text) else text
 
 
@@ -200,7 +245,7 @@ def _quote_if_large(token: re.Match[str]) -> str:
     if literal.startswith('"'):
         return literal
     is_integer = literal.lstrip("-").isdecimal()
-    is_odd = len(literal) > _DIGITS_MAX if is_integer else math.isinf(float(literal))
+    is_odd = len(literal) > _DIGITS_MAX if is_integer else not math.isfinite(float(literal))
     return f'"{literal}"' if is_odd else literal
 
 
@@ -232,9 +277,11 @@ def _find_answer(text: str) -> dict[str, Any] | None:
         message = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(message, dict) or "id" not in message or "method" in message:
+    if not isinstance(message, dict) or "method" in message:
         return None
-    id = message["id"]
+    if "id" not in message and not {"jsonrpc", "result"} <= message.keys():
+        return None
+    id = message.setdefault("id", None)
     if isinstance(id, float) and id.is_integer():
         message["id"] = int(id)
     elif isinstance(id, bool) or not isinstance(id, int | str | None):
@@ -243,7 +290,7 @@ def _find_answer(text: str) -> dict[str, Any] | None:
 
 
 def _mend(text: str) -> types.JSONRPCResponse | types.JSONRPCError | None:
-    """An answer that lacks `jsonrpc`, or whose error has another form; None for anything else."""
+    """An answer that lacks `jsonrpc` or its id, or whose result or error has another form; None for anything else."""
     message = _find_answer(text)
     if message is None:
         return None
@@ -255,7 +302,10 @@ def _mend(text: str) -> types.JSONRPCResponse | types.JSONRPCError | None:
             words = words if isinstance(words, str) else json.dumps(error, ensure_ascii=False)
             report = types.ErrorData(code=code if type(code) is int else -32000, message=words, data=parts.get("data"))
             return types.JSONRPCError(jsonrpc="2.0", id=id, error=report)
-        return types.JSONRPCResponse(jsonrpc="2.0", id=id, result=result) if isinstance(result, dict) else None
+        if not isinstance(result, dict | list | str):
+            return None
+        result = result if isinstance(result, dict) else {BARE: result}
+        return types.JSONRPCResponse(jsonrpc="2.0", id=NO_ID if id is None else id, result=result)
     except ValueError:
         return None
 

@@ -35,7 +35,9 @@ _SAID_CHARS_MAX: Final = 500
 _PIECE_BYTES: Final = 64 * 1024
 _MARK: Final = b"\xef\xbb\xbf"  # a byte order mark
 _BEGINNING_BYTES: Final = 4096  # of a message that is too long; they hold the id of the call that it answers
-_VALUE: Final = re.compile(rb'\{\s*(?:["}]|$)|\[\s*(?:\{|$)')  # the beginning of a message, or of a batch
+_VALUE: Final = re.compile(rb'\{\s*(?:["}]|$)|\[\s*(?:\{|$)|"\{\s*\\"')
+"""The beginning of a message, of a batch, or of a message that is encoded twice."""
+_PROMPT: Final = re.compile(rb"(?:\x1b\[[0-9;?]*+[A-Za-z]|[\x00-\x20>])++")  # of a terminal: colours, signs, a prompt
 _END_SECONDS: Final = 2.0  # to end by itself once its input is closed, and again after a signal
 
 
@@ -136,6 +138,8 @@ class _Messages:
 
     def _end_line(self) -> Iterator[JSONRPCMessage]:
         line = bytes(self._line).removeprefix(_MARK).strip()
+        if not self._value and (prompt := _PROMPT.match(line)):
+            line = line[prompt.end() :]
         is_skipped = self._is_skipping
         self._line.clear()
         self._is_skipping = False

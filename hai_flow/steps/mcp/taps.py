@@ -16,7 +16,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 
 from hai_flow.steps.mcp.handshake import Handshake, tidy_beginning
-from hai_flow.steps.mcp.messages import fault
+from hai_flow.steps.mcp.messages import BARE, NO_ID, fault
 from hai_flow.steps.mcp.receipts import CallReceipt
 
 RAW: Final = f"hai-flow/raw/{token_hex(8)}"
@@ -57,7 +57,7 @@ async def tap(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
 
 def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
     """A result in a form that the SDK takes, with what the server said in its `_meta`."""
-    result = _in_camel_case(result)
+    result = _wrap(method, result[BARE]) if BARE in result else _in_camel_case(result)
     if method == "initialize" or (method == "server/discover" and "supportedVersions" in result):
         return tidy_beginning(method, result)
     if method == "tools/list" and (listed := _list_tools(result.get("tools"))) is not None:
@@ -67,12 +67,21 @@ def tidy(method: str, result: dict[str, Any]) -> dict[str, Any]:
         rest = {key: each for key, each in result.items() if key in ("resultType", "ttlMs", "cacheScope")}
         more = {"nextCursor": cursor} if isinstance(cursor, str) else {}
         return {**_COMPLETE, **rest, **more, "tools": tools, "_meta": {RAW: listed}}
+    if method == "resources/read" and isinstance(contents := result.get("contents"), dict):
+        return {**result, "contents": [contents]}
     if method == "tools/call" and not only_asks(result):
         return {"resultType": "complete", "content": [], "_meta": {RAW: result}}
     if method == "tools/call":  # with an empty list, as PHP writes an empty object, and without the word for it
         asked = {key: each for key, each in result.items() if key in ("inputRequests", "requestState") and each}
         return {"resultType": "input_required", **asked}
     return result
+
+
+def _wrap(method: str, value: Any) -> dict[str, Any]:
+    """The result for which a server gives only the value of its one member."""
+    is_value = isinstance(value, list) and not all(isinstance(each, dict) and "type" in each for each in value)
+    name = "structuredContent" if is_value else "content"
+    return {{"tools/list": "tools", "resources/read": "contents"}.get(method, name): value}
 
 
 def _in_camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,6 +158,18 @@ class _Outgoing(WrappedStream):
         await self._inner.send(item)
 
 
+def _find_doubt(message: Any, id: types.RequestId) -> types.JSONRPCError | None:
+    """The answer in the place of one that names no request: it is about the one under way, which else waits for ever.
+    None for any other message."""
+    kind = ""
+    if isinstance(message, types.JSONRPCResponse) and message.id == NO_ID:
+        kind = "a result"
+    elif isinstance(message, types.JSONRPCError) and message.id is None:
+        kind = "an error"
+    why = f"it answers with {kind} that names no request"
+    return fault(why, id, text=message.model_dump_json()) if kind else None
+
+
 class _Incoming(WrappedStream):
     def __init__(
         self, inner: Any, sent: dict[types.RequestId, tuple[str, Caller | None]], handshake: Handshake, outgoing: Any
@@ -173,10 +194,8 @@ class _Incoming(WrappedStream):
 
     def _read(self, item: Any) -> Any:
         message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, types.JSONRPCError) and message.id is None and len(self._sent) == 1:
-            # it is about the one request under way, which else waits for ever
-            why = f"it answers with an error that names no request: {message.error.message}"
-            item.message = message = fault(why, next(iter(self._sent)), text=message.model_dump_json())
+        if len(self._sent) == 1 and (doubt := _find_doubt(message, next(iter(self._sent)))) is not None:
+            item.message = message = doubt
         if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.id is None:
             return item
         method, caller = self._sent.pop(message.id, ("", None))
