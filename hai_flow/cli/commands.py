@@ -11,7 +11,8 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -19,9 +20,9 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hai_flow.cli.errors import EPILOG, UsageError, exit_code_of, explain
+from hai_flow.cli.errors import EPILOG, Problem, UsageError, exit_code_of, explain
 from hai_flow.cli.examples import EXAMPLES
-from hai_flow.cli.sentences import SENTENCES
+from hai_flow.cli.sentences import MEANT, SENTENCES
 from hai_flow.errors import HaiFlowError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,6 +35,9 @@ _EVERYTHING: Final = "commands"  # `help commands`: each with its sentence
 SENTENCE_CHARS: Final = 200  # the longest sentence of a command in a list of commands
 _TYPE: Final = re.compile(r"<(?:list\[)?(\w+)(?: range)?\]?>")  # how typer's help shows the type of a value
 _VALUE_OPTIONAL: Final = frozenset({"--recipe"})  # without a value: what there is
+_LIKENESS: Final = 0.76  # below it, the nearest command is none that was meant: `pendings` for `settings`
+_PLACED: Final = {"run": "--input", "dev": "--workflows", "serve": "--port", "worker": "--queue"}
+"""The option of a command to which words belong that it does not expect."""
 _WORDS: Final = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N"}
 
 
@@ -165,8 +169,34 @@ def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:
                 formatter.write_dl([(_display_name(name, kind), text) for name, text in rows])
 
 
+@contextmanager
+def _naming_options(command: Any) -> Iterator[None]:
+    """A refusal of a parameter by the server is told by the name of the option."""
+    try:
+        yield
+    except Problem as problem:
+        options = [name for each in command.params for name in each.opts if name.startswith("--")]
+        problem.options = {each[2:].replace("-", "_"): each for each in options} | dict(problem.options)
+        raise
+
+
 class Group(TyperGroup):
     """Commands below a command, each with the whole of its sentence in the help."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with _naming_options(self):
+            return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command; where there is none of this word, the refusal names those that there are, or the nearest."""
+        word, names = args[0] if args else "", self.list_commands(ctx)
+        if self.get_command(ctx, word) is None and not word.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command '{word}'.{self.suggest(ctx, word, names)}")
+        return super().resolve_command(ctx, args)
+
+    def suggest(self, ctx: Any, word: str, names: Sequence[str]) -> str:
+        one = " One run: `show RUN`." if ctx.info_name == "runs" else ""
+        return f" `{ctx.info_name}` has {', '.join(sorted(names))}.{one}"
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         _write_examples(ctx, formatter)
@@ -232,11 +262,11 @@ class LazyGroup(Group):
             if not ctx.resilient_parsing:
                 typer.echo(f"`{args[0]}` is an old spelling, for this release alone: {command}", err=True)
             args = [*command.split(), *rest]
-        word, names = args[0] if args else "", self.list_commands(ctx)
-        near = difflib.get_close_matches(word, names, n=1)
-        if word not in names and word not in add_ons() and near and not word.startswith("-"):
-            ctx.fail(f"No such command '{word}'. Did you mean '{near[0]}'?")
         return super().resolve_command(ctx, args)
+
+    def suggest(self, ctx: Any, word: str, names: Sequence[str]) -> str:
+        near = [MEANT[word]] if word in MEANT else difflib.get_close_matches(word, names, n=1, cutoff=_LIKENESS)
+        return f" Did you mean '{near[0]}'?" if near else f" `{ctx.info_name} {HELP} {_EVERYTHING}` lists them all."
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The first group with a sentence for each of its commands, of the others their names: so they fit a screen."""
@@ -275,9 +305,19 @@ class CliCommand(TyperCommand):
         _write_examples(ctx, formatter)
         super().format_epilog(ctx, formatter)
 
+    def invoke(self, ctx: Any) -> Any:
+        with _naming_options(self):
+            return super().invoke(ctx)
+
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         own = _VALUE_OPTIONAL & {option for each in self.params for option in each.opts}
-        return super().parse_args(ctx, [_complete(args, at, own) for at in range(len(args))])
+        ctx.allow_extra_args = True  # so that those which are left can be told in words of ours
+        rest = super().parse_args(ctx, [_complete(args, at, own) for at in range(len(args))])
+        if ctx.args and not ctx.resilient_parsing:
+            option = _PLACED.get(ctx.command_path.removeprefix(f"{ctx.find_root().command_path} "))
+            hint = f" Did you mean {option} {ctx.args[0]}?" if option else ""
+            ctx.fail(f"Got unexpected extra argument(s) ({' '.join(ctx.args)}).{hint}")
+        return rest
 
     def get_params(self, ctx: Any) -> Any:
         return _read_here(super().get_params(ctx))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.cli.console import TextConsole, cells, clean, join_lines
@@ -28,17 +29,28 @@ EPILOG: Final = (
 
 class Problem(HaiFlowError):
     """A server's refusal (problem+json): `body` as it came. `page`: the page of its console that helps, or nothing.
-    `advice`: what the command says besides, as it knows more than the server."""
+    `advice`: what the command says besides, as it knows more than the server. `options`: those of the command, by the
+    names of their parameters in REST."""
 
     def __init__(self, body: dict[str, Json], page: str = "", advice: str = "") -> None:
         super().__init__(str(body.get("detail") or body.get("title") or "The server refused without saying why."))
         self.body = body
         self.page = page
         self.advice = advice
+        self.options: Mapping[str, str] = {}
 
     @property
     def code(self) -> str:
         return str(self.body.get("code", ""))
+
+    def name_options(self, text: str) -> str:
+        """`text` with an option of the command in place of the parameter to which the server objects."""
+        if self.code != "request.invalid":
+            return text
+        return _PARAMETER.sub(lambda found: self.options.get(found[1].removesuffix("_id"), found[0]), text)
+
+
+_PARAMETER: Final = re.compile(r"(?:^|(?<=; ))/?(?:query/)?(\w+)(?:/\d+)?(?=: )")
 
 
 class Unreachable(HaiFlowError):
@@ -62,7 +74,9 @@ def explain(error: HaiFlowError) -> None:
         print_findings(error.findings, {}, console)
         return
     if isinstance(error, Problem):
-        _explain_problem(console, str(error), error.body.get("findings") or (), error.body.get("winner"))
+        _explain_problem(
+            console, str(error), error.body.get("findings") or (), error.body.get("winner"), error.name_options
+        )
         if error.code == "auth.missing":
             console.print("  The command line takes it from HAI_FLOW_KEY; `hai-flow keys create` makes one.")
         if error.advice:
@@ -75,12 +89,18 @@ def explain(error: HaiFlowError) -> None:
         console.print(f"hai-flow: {clean(str(error))}", style="red")
 
 
-def _explain_problem(console: TextConsole, detail: str, findings: Sequence[dict[str, Json]], winner: Json) -> None:
-    console.print(f"hai-flow: {clean(detail)}", style="red")
+def _explain_problem(
+    console: TextConsole,
+    detail: str,
+    findings: Sequence[dict[str, Json]],
+    winner: Json,
+    translate: Callable[[str], str] = str,
+) -> None:
+    console.print(f"hai-flow: {clean(translate(detail))}", style="red")
     for finding in findings:
         place = finding.get("path") or _place(finding)
         line = f"{place or 'the value'}: {finding.get('message', '')}"
-        if line != detail:
+        if line not in detail:
             console.print(clean(f"  {line}"))
     if winner is not None:
         console.print("  As it is now:")

@@ -71,8 +71,20 @@ DataDirOption = Annotated[
 
 def load_settings(*, dev: bool = False, **options: Any) -> Settings:
     """The settings of the environment; those of the command line override them. Raises SettingsError."""
+    if options.get("queues"):
+        _check_queues(options["queues"])
     overrides = {name: value for name, value in options.items() if value is not None}
     return replace(Settings.from_environment(dev=dev), **overrides)
+
+
+def _check_queues(queues: tuple[str, ...]) -> None:
+    """Refuse what is no queue before a database is made or opened. Raises UsageError."""
+    from hai_flow.runtime.base.queue_selection import parse_queues
+
+    try:
+        parse_queues(queues)
+    except ValueError as error:
+        raise UsageError(f"--queue: {error}.") from None
 
 
 def parse_duration(text: str, place: str, *, shortest: int = 1_000) -> timedelta:

@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+MEANT: Final[Mapping[str, str]] = {
+    "answer": "decide", "approve": "decide", "reject": "decide", "vote": "decide", "questions": "inbox",
+    "log": "events", "logs": "events", "follow": "events", "watch": "events", "tail": "events", "history": "events",
+    "list": "runs", "ls": "runs", "ps": "runs", "get": "show", "describe": "show", "inspect": "show",
+    "start": "run", "exec": "run", "cancel": "stop", "abort": "stop", "kill": "terminate", "continue": "resume",
+    "init": "new", "create": "new", "check": "validate", "lint": "validate", "format": "fmt", "draw": "graph",
+    "deploy": "publish", "upload": "publish", "upgrade": "migrate", "server": "serve", "up": "dev", "login": "sign-in",
+    "health": "doctor", "settings": "doctor", "config": "doctor", "workers": "worker --status",
+    "export": "archive", "import": "restore", "retention": "prune", "cleanup": "prune", "delete": "prune",
+    "erase": "forget", "users": "keys", "cron": "schedules", "event": "send",
+}  # fmt: skip
+"""The command for a word that other programs use."""
+
 SENTENCES: Final[Mapping[str, str]] = {
     "dev": "Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when "
     "you save them.",

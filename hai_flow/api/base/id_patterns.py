@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 from uuid import UUID
@@ -15,8 +16,17 @@ from hai_flow.primitives.signs import compose, visible
 from hai_flow.store.identity import keys
 
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
+SPAN: Final = r"^[1-9][0-9]{0,3}[mhdw]$"
+VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
 ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"
 QUEUE: Final = rf"^{WORKFLOW}$"
+EXPECTED: Final[Mapping[str, str]] = {
+    NO_CONTROL_CHARACTERS: "expected no control characters",
+    SPAN: "expected a number of minutes, hours, days or weeks, such as 12h or 30d",
+    VERSION: "expected a version, such as 2 or 2+3f2a9c11",
+    keys.PRINCIPAL.pattern: "expected user:, service: or agent:, and a name without spaces, such as user:ann",
+}
+"""The patterns in words, for refusals."""
 
 Visible = AfterValidator(visible)
 Composed = AfterValidator(compose)

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hai_flow import addresses, values
 from hai_flow.api import mcp_resource
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
+from hai_flow.api.base.id_patterns import EXPECTED
 from hai_flow.api.permissions.principals import MissingRight, find_caller
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, describe_findings, particulars
 from hai_flow.primitives.json_pointers import pointer_of
@@ -248,8 +248,8 @@ def collect_codes_of_faults() -> set[str]:
 
 def _describe_expected(fault: Mapping[str, Any]) -> str:
     context = fault.get("ctx", {})
-    if fault["type"] == "string_pattern_mismatch" and context.get("pattern") == NO_CONTROL_CHARACTERS:
-        return "expected no control characters"
+    if fault["type"] == "string_pattern_mismatch" and context.get("pattern") in EXPECTED:
+        return EXPECTED[context["pattern"]]
     if fault["type"] == "string_too_short" and context.get("min_length") == 1:
         return "expected text, found none"
     wording = _EXPECTED.get(fault["type"])

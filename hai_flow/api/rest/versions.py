@@ -12,7 +12,7 @@ from uuid import UUID
 from fastapi import Query
 from pydantic import BeforeValidator, Field
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, SPAN, VERSION
 from hai_flow.api.http.bodies import Body, demand_few, hash_content
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.principals import reject_missing_right
@@ -50,18 +50,17 @@ RUNS_MAX: Final = 1000  # that one request looks at
 BACKTEST_SECONDS_MAX: Final = 30.0  # in each cell
 _PAGE: Final = 100
 _KEEPERS: Final = (Right.PUBLISH, Right.CONTROL_RUNS)
-_VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
 _ACTIVE: Final = ("queued", "running", "waiting", "paused", "stopping", "needs_attention")
 
-Version = Annotated[str, Query(pattern=_VERSION, description="`2`, or `2+3f2a9c11` for a dev copy")]
+Version = Annotated[str, Query(pattern=VERSION, description="`2`, or `2+3f2a9c11` for a dev copy")]
 
 
 class MigrateBody(Body):
     """`runs`: the ids of runs; null: all that are active in the version. `map`: steps that have another name in the new
     version, old -> new."""
 
-    from_: str = Field(alias="from", pattern=_VERSION, description="`1`, or `1+3f2a9c11` for a dev copy")
-    to: str = Field(pattern=_VERSION)
+    from_: str = Field(alias="from", pattern=VERSION, description="`1`, or `1+3f2a9c11` for a dev copy")
+    to: str = Field(pattern=VERSION)
     runs: list[str] | None = Field(default=None, max_length=RUNS_MAX)
     map: Annotated[
         dict[str, Annotated[str, Field(max_length=500, pattern=NO_CONTROL_CHARACTERS)]], BeforeValidator(demand_few)
@@ -74,7 +73,7 @@ async def diff_versions(
     name: str,
     access: CurrentAccess,
     to: Version,
-    from_: Annotated[str, Query(alias="from", pattern=_VERSION)],
+    from_: Annotated[str, Query(alias="from", pattern=VERSION)],
 ) -> dict[str, Any]:
     """The changes from the version `from` to the version `to`: steps that were added, removed, moved or changed."""
     (old, before), (new, after) = await _versions(access, name, from_, to)
@@ -97,9 +96,7 @@ async def backtest_workflow(
     name: str,
     source: WorkflowBody,
     access: CurrentAccess,
-    since: Annotated[
-        str, Query(pattern=r"^[1-9][0-9]{0,3}[mhdw]$", description="of the runs that began within it: `12h`, `30d`")
-    ] = "30d",
+    since: Annotated[str, Query(pattern=SPAN, description="of the runs that began within it: `12h`, `30d`")] = "30d",
     examples: Annotated[int, Query(ge=0, le=100, description="the most runs to name of each kind")] = 20,
     keep: Annotated[
         bool,

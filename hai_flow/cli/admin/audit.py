@@ -157,8 +157,10 @@ def forget(
     """Erase a person: a pseudonym replaces their id, and their texts outside of chains are removed. The audit stays
     verifiable. The logs of runs are not changed."""
     from hai_flow.primitives.signs import list_spellings
-    from hai_flow.store.identity import erasure
+    from hai_flow.store.identity import erasure, keys
 
+    if keys.PRINCIPAL.fullmatch(principal) is None:
+        raise UsageError(f"expected a person, like user:ann, found {principal!r}.")
     principal, *stored = list_spellings(principal)  # rows of earlier releases have the id as it was written
     if not yes:
         typer.confirm(f"Nobody can undo this. Forget {principal} of the tenant {tenant}?", abort=True)

@@ -217,7 +217,9 @@ def graph(
     server: ServerOption = None,
 ) -> None:
     """Draw a workflow: text for Mermaid, or an SVG picture."""
-    chosen = form or _SUFFIXES.get(out.suffix if out else "", "mermaid")
+    if form is None and out is not None and out.suffix not in _SUFFIXES:
+        raise UsageError(f"-o: expected a file that ends with {', '.join(_SUFFIXES)}, or --format, found {str(out)!r}.")
+    chosen = form or _SUFFIXES[out.suffix if out else ".mmd"]
     if workflow == STDIN or workflow.endswith((".yaml", ".yml")) or Path(workflow).exists():
         picture = _draw(workflow, chosen)
     else:

@@ -147,7 +147,8 @@ class Server:
         if len(matches) == 1:
             return matches[0]
         if not matches:
-            raise Problem({"code": "run_unknown", "detail": f"there is no run {text!r} among the newest {PAGE}."})
+            detail = f"there is no run {text!r} among the newest {PAGE}. `{program()} runs` lists runs."
+            raise Problem({"code": "run_unknown", "detail": detail})
         some = ", ".join(matches[:5]) + (", …" if len(matches) > 5 else "")
         raise Problem({"code": "run_ambiguous", "detail": f"{text!r} begins {len(matches)} runs: {some}"})
 

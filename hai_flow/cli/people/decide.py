@@ -108,7 +108,12 @@ def decide(
     async def work(api: Server) -> Json:
         if "values" in body:
             body["values"] = await _with_files(api, pending, body["values"])
-        return await api.post(f"/v1/pendings/{pending}/decide", body)
+        try:
+            return await api.post(f"/v1/pendings/{pending}/decide", body)
+        except Problem as problem:
+            if problem.code == "pending_unknown":
+                problem.advice = f"{program()} pendings lists the open questions, {program()} show RUN those of a run."
+            raise
 
     answered = remote.ask_and_print(work)
     if remote.as_json:

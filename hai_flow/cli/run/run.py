@@ -245,7 +245,7 @@ def inputs(schema: dict[str, Json], given: list[str], given_json: str | None) ->
     for item in given:
         key, separator, text = item.partition("=")
         if not separator or not key:
-            raise UsageError(f"--input: expected KEY=VALUE, found {item!r}.")
+            raise UsageError(f"--input: expected KEY=VALUE, found {item!r}. All inputs as JSON: --input-json JSON.")
         field = (schema.get("properties") or {}).get(key)
         values[key] = answers.tool_result(text, field if isinstance(field, dict) else {})
     return values

@@ -71,6 +71,8 @@ def runs(
 
     async def work(api: Server) -> tuple[list[Json], str]:
         listed = await api.items("/v1/runs", limit, status=status or None, workflow=workflow)
+        if workflow and not listed and not remote.as_json:
+            return listed, await _explain_none(api, workflow)
         return listed, "" if remote.as_json else await _explain_unattended(api, listed)
 
     items, unattended = remote.ask(work)
@@ -78,7 +80,7 @@ def runs(
         print_json({"items": items})
         return
     if not items:
-        say("No runs.")
+        say(f"No runs match{unattended or '.'}" if status or workflow else "No runs.")
         return
     rows = [
         (
@@ -98,6 +100,15 @@ def runs(
     say(f"In a browser: {server_url(remote.server)}{addresses.page('runs')}", "dim")
     if unattended:
         note(unattended)
+
+
+async def _explain_none(api: Server, workflow: str) -> str:
+    """A sentence where there is no such workflow, as far as the caller may know."""
+    try:
+        await api.get(f"/v1/workflows/{quote(workflow, safe='')}")
+    except Problem as problem:
+        return f": {problem}" if problem.code == "workflow_unknown" else ""
+    return ""
 
 
 async def _explain_unattended(api: Server, runs: list[Json]) -> str:

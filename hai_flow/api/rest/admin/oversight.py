@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import Query
 
-from hai_flow.api.base.id_patterns import PrincipalId
+from hai_flow.api.base.id_patterns import SPAN, PrincipalId
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
@@ -22,9 +22,7 @@ router = Routes(prefix="/v1/oversight", tags=["oversight"])
 READ: Final = "oversight.read"
 GROUPS_MAX: Final = 200
 OTHER: Final = "(other)"
-Since: TypeAlias = Annotated[
-    str, Query(pattern=r"^[1-9][0-9]{0,3}[mhdw]$", description="of the time until now: `12h`, `30d`")
-]
+Since: TypeAlias = Annotated[str, Query(pattern=SPAN, description="of the time until now: `12h`, `30d`")]
 _Under: TypeAlias = Annotated[int, Query(ge=1, le=3600, description="a vote in fewer seconds counts as quick")]
 
 

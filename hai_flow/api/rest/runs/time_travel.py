@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Query, Response
 from pydantic import BeforeValidator, Field
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, VERSION
 from hai_flow.api.http.bodies import Body, demand_few, hash_content
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
@@ -44,7 +44,6 @@ from hai_flow.wire.dialects.log import LOG
 
 router = Routes(prefix="/v1/runs", tags=["runs"])
 
-_VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
 _NAMED: Final = Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTERS)
 
 
@@ -57,7 +56,7 @@ class ForkBody(Body):
     step: Annotated[str, _NAMED] | None = None
     input: dict[str, Any] | None = None
     state: dict[str, Any] | None = None
-    version: str | None = Field(default=None, pattern=_VERSION)
+    version: str | None = Field(default=None, pattern=VERSION)
     map: Annotated[dict[str, Annotated[str, _NAMED]], BeforeValidator(demand_few)] = Field(default={})
     reason: str = Field(default="", max_length=2000)
     dry_run: bool = False
