@@ -14,6 +14,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import AsksPerson, Rejected, StepError
+from hai_flow.runtime.runs import moments
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.a2a import peer
 from hai_flow.steps.a2a.runner import A2ARunner
@@ -315,3 +316,24 @@ async def test_a_task_with_which_a_fork_goes_on_is_not_cancelled(
 
     await until(is_delivered)
     assert left == ([] if forks else [ASKS.state])
+
+
+async def test_a_log_too_long_for_a_fork_says_up_to_where_it_can_be_forked(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    run_id = await waiting(runtime)
+    whole = await runtime.moments.marks(LOCAL_TENANT, run_id, ())
+    assert [mark.step for mark in whole] == ["a", "b", "sure", None]
+    sizes = [len(e.encode_events(events)) async for _, events in runtime.moments.commits(run_id)]
+    monkeypatch.setattr(moments, "BYTES_MAX", sum(sizes[:-1]) - 1)
+    *marks, last = await runtime.moments.marks(LOCAL_TENANT, run_id, ())
+    assert marks == whole[: len(marks)], "those within the bound are as they were"
+    assert 0 < len(marks) < len(whole)
+    assert last.step is None
+    assert marks[-1].seq < last.seq <= whole[-1].seq
+    assert last.obstacle is not None
+    assert last.obstacle.code == "fork_too_long"
+    with pytest.raises(Rejected, match="expected a log of at most"):
+        await runtime.moments.moment(run_id, whole[-1].seq)
+    assert await runtime.moments.end_of_step(run_id, "sure") == whole[2].seq + 1, "nobody copies what is only read"

@@ -188,6 +188,8 @@ export const runsEn = {
     waited: (turn: number) => `while waiting (turn ${turn})`,
     before: (step: string) => `before ${step}`,
     nowhere: "This run can't be forked.",
+    some: (shown: number, all: number) => `${shown.toLocaleString("en")} of ${many(all, "moment", "moments")}. For others, first move to another moment of the run.`,
+    tooLong: (last: number, head: number) => `This log is too long to fork from its end: event ${last.toLocaleString("en")} of ${head.toLocaleString("en")} is the last one to fork from.`,
     otherInput: "Change the input",
     otherState: "Change the state",
     sameVersion: (n: number) => `unchanged (${n})`,

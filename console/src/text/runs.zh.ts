@@ -188,6 +188,8 @@ export const runsZh: typeof runsEn = {
     waited: (turn) => `正在等待，第 ${turn} 轮`,
     before: (step) => `${step} 之前`,
     nowhere: "此运行无法分叉。",
+    some: (shown, all) => `显示 ${all} 个时刻中的 ${shown} 个。如需其他时刻，请先移动到运行中的另一时刻。`,
+    tooLong: (last, head) => `日志过长，无法从末尾分叉：在全部 ${head} 个事件中，最晚可从第 ${last} 个事件分叉。`,
     otherInput: "使用其他输入",
     otherState: "使用其他状态",
     sameVersion: (n) => `相同（${n}）`,

@@ -83,7 +83,8 @@ def marks(run: RunArgument, remote: RemoteOptions) -> None:
     if not any(mark["forkable"] for mark in answer["items"]):
         say("There is no moment at which it could be forked.")
     for mark in answer["items"]:
-        where = f"in front of {mark['step']}" if mark["step"] else "it waited"
+        is_too_long = (mark["why_not"] or {}).get("code") == "fork_too_long"
+        where = f"in front of {mark['step']}" if mark["step"] else "from here" if is_too_long else "it waited"
         line = f"{mark['seq']:>5}  {moment(mark['at'])}  {where}{explain_obstacle(mark, run_id)}"
         say(line, None if mark["forkable"] else "dim")
     if any(mark["forkable"] for mark in answer["items"]):

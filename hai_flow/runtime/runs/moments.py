@@ -6,6 +6,7 @@ All of it is read from the log, which is folded once from its beginning. A log o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -52,6 +53,14 @@ class Mark(msgspec.Struct, frozen=True):
     edited_obstacle: Rejected | None
 
 
+class _TooLong(Exception):
+    """The log is longer than a fork may copy."""
+
+
+def _reject_too_long(seq: int) -> Rejected:
+    return Rejected(413, "fork_too_long", f"expected a log of at most {BYTES_MAX} bytes up to event {seq}, found more.")
+
+
 class Moments:
     """Reads them, of any run of a tenant."""
 
@@ -63,8 +72,9 @@ class Moments:
         self, run_id: UUID, *, reads: Pool | None = None, after: int = 0, bounded: bool = True
     ) -> AsyncIterator[tuple[int, list[e.AnyEvent]]]:
         """The run's events after `after`, commit by commit, each with the seq of its first one; `bounded`: up to
-        `BYTES_MAX`. Merged commits come apart, for a run is at rest where one ended. (They may be merged meanwhile:
-        none of their events comes twice.) Raises Rejected 404 where the run was removed since it was found."""
+        `BYTES_MAX`, behind which it raises _TooLong. Merged commits come apart, for a run is at rest where one ended.
+        (They may be merged meanwhile: none of their events comes twice.) Raises Rejected 404 where the run was removed
+        since it was found."""
         seq, size, on_loop = after, 0, 0
         while True:
             page = await logs.read_log(reads or self._database.api, run_id, seq, _PAGE)
@@ -73,7 +83,7 @@ class Moments:
             for row in page:
                 size += len(row.events)
                 if bounded and size > BYTES_MAX:
-                    return
+                    raise _TooLong
                 on_loop += len(row.events)
                 events, start = await run_by_size(on_loop, e.decode_events, row.events), row.first_seq
                 on_loop = 0 if on_loop > LARGE_BYTES else on_loop  # the loop had its turn
@@ -89,16 +99,15 @@ class Moments:
     async def moment(self, run_id: UUID, seq: int) -> Moment:
         """The run behind its event `seq`, which it has. Raises Rejected 413 where its log is too long."""
         state, events = RunState(str(run_id)), []
-        async for _, decoded in self.commits(run_id):
-            for n, event in enumerate(decoded):
-                events.append(event)
-                state = evolve(state, event)
-                if state.seq == seq:
-                    following = decoded[n + 1] if n + 1 < len(decoded) else None
-                    return Moment(state, tuple(events), following)
-        raise Rejected(
-            413, "fork_too_long", f"expected a log of at most {BYTES_MAX} bytes up to event {seq}, found more."
-        )
+        with contextlib.suppress(_TooLong):
+            async for _, decoded in self.commits(run_id):
+                for n, event in enumerate(decoded):
+                    events.append(event)
+                    state = evolve(state, event)
+                    if state.seq == seq:
+                        following = decoded[n + 1] if n + 1 < len(decoded) else None
+                        return Moment(state, tuple(events), following)
+        raise _reject_too_long(seq)
 
     async def find_seq_at(self, run_id: UUID, head: int, ms: int) -> int:
         """The last of the run's `head` events that had happened at this time (ms since 1970). Looked for by halves:
@@ -118,7 +127,7 @@ class Moments:
         """The event with which the step (its path, or its id) came to its last outcome; where it has none, with which
         it began. Raises Rejected 422 where it has not begun, with those that have."""
         began, ended = dict[str, int](), dict[str, int]()
-        async for first, decoded in self.commits(run_id):
+        async for first, decoded in self.commits(run_id, bounded=False):
             for seq, event in enumerate(decoded, first):
                 if isinstance(event, e.StepStarted):
                     began[event.path] = seq
@@ -148,9 +157,19 @@ class Moments:
         self, tenant: UUID, run_id: UUID, undone: tuple[str, ...], acted: Mapping[str, int] | None = None
     ) -> list[Mark]:
         """Where the run waited and where its steps began, in order. `undone`: what it has undone since; `acted`: what
-        has changed the world, and up to which of its events a fork would do that again."""
+        has changed the world, and up to which of its events a fork would do that again. Of a log that is too long for a
+        fork the last mark says so, behind the last event that was looked at."""
         state, waits_and_steps = RunState(str(run_id)), list[Mark]()
-        async for _, decoded in self.commits(run_id):
+        commits = self.commits(run_id)
+        while True:
+            try:
+                _, decoded = await anext(commits)
+            except StopAsyncIteration:
+                return waits_and_steps
+            except _TooLong:
+                too_long = _reject_too_long(state.seq + 1)
+                turn = waits_and_steps[-1].turn if waits_and_steps else 1
+                return [*waits_and_steps, Mark(state.seq + 1, state.at, turn, None, too_long, too_long)]
             for n, event in enumerate(decoded):
                 state = evolve(state, event)
                 following = decoded[n + 1] if n + 1 < len(decoded) else None
@@ -170,7 +189,6 @@ class Moments:
                         obstacle(plan, state, following, undone, edited=True, acted=again),
                     )
                 )
-        return waits_and_steps
 
 
 def list_effects_behind(acted: Mapping[str, int], seq: int) -> tuple[str, ...]:

@@ -21,6 +21,9 @@ import { useRunText } from "../../text/runs.ts";
 import { runPath } from "./early.ts";
 import { useWorkflow } from "./moment.ts";
 
+/** Moments in the list, around the one that is chosen. */
+const SHOWN = 500;
+
 interface ForkProps {
   run: Run;
   /** From where it goes on, if one looks at a moment of the past; null: the newest one. */
@@ -50,7 +53,10 @@ export function Fork({ run, at, step, close }: ForkProps) {
   const { busy, problem, send, say } = useSending();
   const items = marks.data?.items ?? [];
   const chosen = edits.at ?? nearest(items, at, step)?.seq ?? null;
-  const mark = items.find((each) => each.seq === chosen) ?? null;
+  const place = items.findIndex((each) => each.seq === chosen);
+  const mark = items[place] ?? null;
+  const from = Math.max(0, Math.min(place - SHOWN / 2, items.length - SHOWN));
+  const tooLong = items.at(-1)?.why_not?.code === "fork_too_long";
   const change = (more: Partial<Edits>): void => {
     setEdits({ ...edits, ...more });
     setRehearsed(null);
@@ -108,6 +114,7 @@ export function Fork({ run, at, step, close }: ForkProps) {
       <p>{t.fork.explains}</p>
       {marks.error && <ProblemNote problem={asProblem(marks.error)} again={() => void marks.refetch()} />}
       {marks.data && items.every((each) => !each.forkable) && <p className="note warn">{t.fork.nowhere}</p>}
+      {tooLong && <p className="note warn">{t.fork.tooLong(items.findLast((each) => each.forkable)?.seq ?? 0, run.seq)}</p>}
       <div className="field">
         <label htmlFor="fork-at">{t.fork.at}</label>
         <select
@@ -116,12 +123,13 @@ export function Fork({ run, at, step, close }: ForkProps) {
           onChange={(event) => change({ at: Number(event.currentTarget.value), state: null })}
         >
           {chosen === null && <option value="">{marks.isPending ? t.app.loading : t.app.none}</option>}
-          {items.slice(-500).map((each) => (
+          {items.slice(from, from + SHOWN).map((each) => (
             <option key={each.seq} value={each.seq} disabled={!each.forkable}>
               {each.seq} · {each.step === null ? t.fork.waited(each.turn) : t.fork.before(each.step)} · {moment(each.at)}
             </option>
           ))}
         </select>
+        {items.length > SHOWN && <div className="quiet small">{t.fork.some(SHOWN, items.length)}</div>}
         {mark && !mark.editable && mark.why_not && <div className="quiet small">{findingText({ ...mark.why_not, message: mark.why_not.detail })}</div>}
       </div>
       {edits.input ? (
