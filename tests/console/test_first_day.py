@@ -99,6 +99,8 @@ def test_where_people_work_already_nobody_is_led(newcomer: NewPage, fresh: Serve
     shown = newcomer().goto("/console/inbox")
     shown.locator(".items li").first().there()
     assert shown.role("heading", "Your first decision").count() == 0
+    asked = shown.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
+    assert [each for each in asked if "/v1/workflows" in each] == [], "the demo may not be there: a 404 on every page"
 
 
 def step_of(shown: Page) -> str:

@@ -21,7 +21,8 @@ import { Decision, isTyping } from "../decide/Decision.tsx";
 import { useKept } from "../last.ts";
 import { useSettled } from "../useSettled.ts";
 import { Bulk, Row, isPlain } from "./Items.tsx";
-import { Tour, useFirstDay } from "./Tour.tsx";
+import { DEMO } from "./tour.ts";
+import { Tour, useDemo, useFirstDay } from "./Tour.tsx";
 import { type Snoozed, canWait, isSnoozed, readSnoozed, snooze, tomorrow } from "./snoozed.ts";
 import { VIEWS, type View, shownIn } from "./filters.ts";
 
@@ -329,18 +330,13 @@ function useSnoozed(snoozed: Snoozed, items: InboxItem[] | null, now: number): I
 function Empty({ filtered, offers }: { filtered: boolean; offers: boolean }) {
   const t = useText();
   const may = useMay("start_runs");
-  const demo = useQuery({
-    queryKey: ["demo"],
-    queryFn: ({ signal }) => get("/v1/workflows/refund", signal).then(() => true),
-    enabled: may && !filtered && offers,
-    retry: false,
-  });
+  const demo = useDemo(may && !filtered && offers);
   const [started, setStarted] = useState(false);
   const { busy, problem, send } = useSending();
   if (filtered) return <p>{t.inbox.emptyFiltered}</p>;
   const start = (): Promise<unknown> =>
     send(async () => {
-      await call<Run>("POST", "/v1/runs", { workflow: "refund" });
+      await call<Run>("POST", "/v1/runs", { workflow: DEMO });
       setStarted(true);
     });
   return (

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useState } from "react";
 import { call, get } from "../../api/client.ts";
 import { asProblem } from "../../api/problems.ts";
-import type { InboxItem, Run, RunPage } from "../../api/types.gen.ts";
+import type { InboxItem, Run, RunPage, WorkflowPage } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
@@ -26,25 +26,32 @@ export interface FirstDay {
   dismiss(): void;
 }
 
+/** Whether the demo is there to be started. It is looked for in the list: of a workflow that is not there the browser would tell an error. */
+export function useDemo(wanted: boolean): { data: boolean | undefined; isLoading: boolean } {
+  const reads = useMay("read_workflows");
+  return useQuery({
+    queryKey: ["demo"],
+    queryFn: ({ signal }) => get<WorkflowPage>("/v1/workflows?limit=200", signal).then(({ items }) => items.some((each) => each.name === DEMO)),
+    enabled: wanted && reads,
+    retry: false,
+  });
+}
+
 /** Whether the reader is led, and along which run. */
 export function useFirstDay(): FirstDay {
   const starts = useMay("start_runs");
   const sees = useMay("see_own");
   const [kept, setKept] = useState(keptTour);
   const able = starts && sees && !kept.over;
-  const demo = useQuery({
-    queryKey: ["demo"],
-    queryFn: ({ signal }) => get(`/v1/workflows/${DEMO}`, signal).then(() => true),
-    enabled: able,
-    retry: false,
-  });
   const newest = useQuery({
     queryKey: ["first-day"],
     queryFn: ({ signal }) => get<RunPage>("/v1/runs?limit=2", signal),
     enabled: able && kept.run === null,
   });
   const known = newest.data?.items ?? null;
-  const on = able && demo.data === true && (kept.run !== null || (known !== null && isFirstDay(kept, known)));
+  const first = able && (kept.run !== null || (known !== null && isFirstDay(kept, known)));
+  const demo = useDemo(first);
+  const on = first && demo.data === true;
   const run = on ? runOfTour(kept, known ?? []) : null;
   const keep = (next: string | null): void => {
     keepTour(next);
@@ -53,7 +60,7 @@ export function useFirstDay(): FirstDay {
   useEffect(() => {
     if (run !== null && kept.run === null) keep(run);
   }, [run, kept.run]);
-  const asking = able && (demo.isLoading || (demo.data === true && kept.run === null && newest.isLoading));
+  const asking = able && (demo.isLoading || (kept.run === null && newest.isLoading));
   return { on, asking, run, follow: keep, dismiss: () => keep(null) };
 }
 
