@@ -185,3 +185,20 @@ def test_whoever_goes_by_tab_sees_where_they_are_and_gets_through_a_page(
         assert not stop["again"], f"it leads back to {stop['what']}"
     else:
         pytest.fail("it does not end")
+
+
+def test_on_paper_a_question_is_whole_and_legible_without_what_is_pressed(page: NewPage, asked: Asked) -> None:
+    message = "\n".join(f"Paragraph {n}." for n in range(300))
+    pending = asked("note", title="Print me", evidence=message)
+    for path in (f"/console/inbox/{pending['id']}", f"/console/decide/{pending['id']}"):
+        shown = page(viewport={"width": 1200, "height": 760}).goto("/console/settings")
+        shown.evaluate("localStorage.setItem('hai.theme', 'dark')")
+        shown.goto(path).role("heading", "Print me").there()
+        shown.until("document.documentElement.dataset.theme === 'dark'")
+        shown.play(["emulateMedia", {"media": "print"}])
+        assert shown.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--text')") == "#171b24"
+        for pressed in (".top", ".actions", ".list"):
+            assert shown.locator(f"{pressed} >> visible=true").count() == 0, pressed
+        clipped = "each.scrollHeight > each.clientHeight + 2 && each.clientHeight > 0"
+        hidden = f"{clipped} && getComputedStyle(each).overflowY !== 'visible'"
+        assert shown.evaluate(f"[...document.querySelectorAll('main *')].filter((each) => {hidden}).length") == 0
