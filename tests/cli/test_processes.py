@@ -133,6 +133,7 @@ def test_dev_with_identity_prints_a_link_that_signs_one_browser_in(tmp_path: Pat
             assert httpx2.get(f"{url}/v1/runs").status_code == 401
             assert [httpx2.post(link).status_code for _ in range(2)] == [303, 401]
             making = process.wait_for(r"(export HAI_FLOW_KEY=.*)")[1]
+            assert "warning" not in process.output, "the examples are ours"
             assert re.search(r'curl http\S+/v1/runs -H "Authorization: Bearer \$HAI_FLOW_KEY"', process.output)
             path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
             shell = ["bash", "-c", f"{making}; printf %s $HAI_FLOW_KEY"]

@@ -76,11 +76,10 @@ def list_workflow_folders(settings: Settings, *, named: bool) -> list[Path]:
         return [settings.workflows_dir]
     if named:
         raise UsageError(f"--workflows: expected a folder, found none at {settings.workflows_dir}.")
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package.parent / "workflows", package / "_workflows"):
-        if folder.is_dir():
-            return [folder, settings.workflows_dir]
-    return [settings.workflows_dir]
+    from hai_flow.cli.serve.watch import EXAMPLES
+
+    examples = [folder for folder in EXAMPLES if folder.is_dir()]
+    return [*examples[:1], settings.workflows_dir]
 
 
 class Dev:
