@@ -99,6 +99,12 @@ def refund(order: str, amount: float, context: Context) -> dict[str, object]:
     return {"order": order, "refunded": amount, "receipt": context.idempotency_key}
 
 
+@tool("examples.pay")
+def pay(supplier: str, amount: float, context: Context) -> dict[str, object]:
+    """Pretend to pay a supplier. The receipt is the same for every attempt, too."""
+    return {"supplier": supplier, "paid": amount, "receipt": context.idempotency_key}
+
+
 @tool("examples.deploy")
 async def deploy(release: str) -> dict[str, str]:
     """Pretend to deploy a release."""

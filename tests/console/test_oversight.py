@@ -20,7 +20,7 @@ def seed(http: httpx2.Client, asked: Asked) -> tuple[dict[str, Any], str]:
     asked("payout", "user:cat", supplier=unique("supplier"))
     reason = unique("reason")
     body = {"workflow": "payout", "path": "pay", "reason": reason, "title": "Pay it?"}
-    seeded = http.post("/v1/canaries", json={**body, "arguments": {"order": "A-1", "amount": 9}})
+    seeded = http.post("/v1/canaries", json={**body, "arguments": {"supplier": "A-1", "amount": 9}})
     return pending_of(http, seeded.raise_for_status().json()["run_id"]), reason
 
 

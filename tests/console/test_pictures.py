@@ -30,7 +30,7 @@ def shelf(asked: Asked, http: httpx2.Client) -> dict[str, dict[str, Any]]:
         "visit": asked("visit", who="user:frank"),
         "note": asked("note", title="Publish the minutes of Monday?"),
     }
-    answer = {"decision": "approve", "reason": "Checked against the order."}
+    answer = {"decision": "approve", "reason": "Checked against the invoice."}
     headers = {"HAI-Act-As": "user:bob"}
     http.post(f"/v1/pendings/{found['payout']['id']}/decide", json=answer, headers=headers).raise_for_status()
     return found

@@ -58,7 +58,7 @@ def test_a_decision_becomes_a_rule_that_lists_its_uses_and_is_revoked(
     shown.words("The rule has been proposed").there()
 
     (rule,) = [each for each in http.get("/v1/rules").json()["items"] if each["pending_id"] == pending["id"]]
-    assert (rule["arguments"], rule["uses_max"]) == ({"amount": {"max": 50}, "order": {"equals": supplier}}, 3)
+    assert (rule["arguments"], rule["uses_max"]) == ({"amount": {"max": 50}, "supplier": {"equals": supplier}}, 3)
     decide(http, pending_of(http, rule["run_id"]), "user:bob", "user:local")
     shown.goto("/console/settings#rules")
     item = shown.locator(f"li:has-text('{rule['id'][:8]}')")
