@@ -84,7 +84,7 @@ class Checkout:
 
     def run(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
         with self.start(*arguments, cwd=cwd) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate()
             return process.returncode, out, err
 
     def installs(self) -> int:
@@ -161,7 +161,7 @@ def test_a_failed_installation_is_a_sentence_and_is_tried_again(checkout: Checko
 
 def test_two_first_starts_at_once_install_once(checkout: Checkout) -> None:
     processes = [checkout.start("doctor"), checkout.start("doctor")]
-    answers = [process.communicate(timeout=60) for process in processes]
+    answers = [process.communicate() for process in processes]
     assert [process.returncode for process in processes] == [0, 0], answers
     assert checkout.installs() == 1
 
