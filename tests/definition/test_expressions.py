@@ -39,6 +39,13 @@ from .support import SCOPE, names, rendered, value_of
         ("steps['a'].output.text", "x"),
         ("input\n  .count // why\n  + 1", 6),
         ("has(input.note) ? input.note : 'none'", "none"),
+        ("false ? 'a' : null", None),
+        ("true ? (null) : input.amount", None),
+        ("true ? input.amount : null", 900),
+        ("true ? (false ? now : null) : 'a'", None),
+        ("(true ? 1 : null) + 1", 2),
+        ("[1, 2, 3].map(x, x > 1 ? x : null)", [None, 2, 3]),
+        ("[1, 2].filter(x, (x > 1 ? x : null) != null)", [2]),
         ("input.?note.orValue('none')", "none"),
         ("input.?extra.?k.optMap(v, v + 1).orValue(0.0)", 2),
         ("steps.b.status", "pending"),
@@ -285,8 +292,9 @@ def test_a_result_is_never_scanned_again() -> None:
 )
 def test_what_is_absent_but_not_optional_raises(hole: str) -> None:
     for text in (hole, f"x {hole}"):
+        template = compile_template(text, names(), lambda path, fault: None)
         with pytest.raises(ExpressionError) as caught:
-            rendered(text)
+            template.render(SCOPE)
         assert caught.value.code == "expression.absent"
 
 

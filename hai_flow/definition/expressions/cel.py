@@ -306,9 +306,8 @@ def compile_tree(
     widening.type_of(tree, {})
     widened = (Insertion(end, 0, ".0") for end in widening.ends)
     calls = [*_find_orderings(source, widening.loops), *_find_joins(source, widening.joins)]
-    insertions = sorted(
-        [*widened, *calls, *pairings(macros), *_find_durations(source, tree), *_find_patterns(source, tree)]
-    )
+    written = (*_find_durations(source, tree), *_find_patterns(source, tree), *_find_nulls(tree))
+    insertions = sorted([*widened, *calls, *pairings(macros), *written])
     inserted = [(each.offset, each.text) for each in insertions]
     loops = _list_makers(tree)
     inner_ranges = frozenset(bound[id(each.range)].name for each in loops[1] if id(each.range) in bound)
@@ -444,6 +443,16 @@ def _find_patterns(source: str, tree: Tree) -> Iterator[Insertion]:
             begins = node.offset if node.target is not None else _find_arguments(source, node.offset)[0][0]
             yield Insertion(begins + 1, 6, "(")
             yield Insertion(_closing(source, node.offset), 6, f").{_BOUNDED}()")
+
+
+def _find_nulls(tree: Tree) -> Iterator[Insertion]:
+    """The texts to insert so that a side of `? :` may be null beside one of any type."""
+    for node in walk(tree):
+        if isinstance(node, Call) and node.function == "_?_:_":
+            for side in node.operands[1:]:
+                if isinstance(side, Const) and side.value is None:
+                    yield Insertion(side.offset, 8, "dyn(")
+                    yield Insertion(side.offset + len("null"), 0, ")")
 
 
 @lru_cache(maxsize=1024)
