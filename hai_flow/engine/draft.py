@@ -432,8 +432,10 @@ _ROOTS: Final[dict[str, Callable[[Draft, Step | None], Json]]] = {
 
 
 def _build_error_record(error: e.Error) -> dict[str, Json]:
-    """An error as expressions see it: its time is one like all others, and so is that of its causes."""
-    record = {**msgspec.to_builtins(error), "at": instants.rfc3339(error.at)}
+    """An error as expressions see it: its time is one like all others, and so is that of its causes. `data` and `cause`
+    alone may be absent."""
+    always: dict[str, Json] = {"path": error.path, "attempt": error.attempt, "retriable": error.retriable}
+    record = {**msgspec.to_builtins(error), **always, "at": instants.rfc3339(error.at)}
     if error.cause is not None:
         record["cause"] = _build_error_record(error.cause)
     return record

@@ -355,3 +355,20 @@ def test_the_time_of_an_error_is_one_like_all_others() -> None:
     )
     at, was = play.output
     assert (at[10], at[-1], was) == ("T", "Z", "true")
+
+
+def test_only_data_and_a_cause_may_be_absent_of_an_error() -> None:
+    members = "error.retriable, error.attempt, error.path, has(error.data), has(error.cause), error.?data.?x.orValue(0)"
+    play = Play(
+        "steps: [{try: [{fail: {message: x, code: my.code}}], catch: [{steps: [{return: '${{ ["
+        + members
+        + "] }}'}]}]}]"
+    )
+    assert play.output == [False, 0, "try#1/fail#1", False, False, 0]
+
+
+def test_data_of_an_error_without_data_is_null_where_it_is_all_of_a_hole() -> None:
+    play = Play(
+        "steps: [{try: [{fail: x}], catch: [{steps: [{return: ['${{ error.data }}', 'a ${{ error.cause }}']}]}]}]"
+    )
+    assert play.output == [None, "a "]
