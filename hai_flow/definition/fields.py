@@ -12,12 +12,18 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
 from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
-from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression, compile_source
+from hai_flow.definition.expressions.expressions import (
+    CompiledExpression,
+    compile_expression,
+    compile_source,
+    list_choices,
+    list_values,
+)
 from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
 from hai_flow.definition.names.holes import split_holes
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, count_working_days
 from hai_flow.definition.schemas.schemas import JsonSchema, compile_schema
 from hai_flow.definition.yaml.document import Path
@@ -211,6 +217,10 @@ class Parts:
                 self.reader.error(
                     at, "duration.invalid", f"`{key}`: expected a duration such as 10m, found {kind}{hint}"
                 )
+            elif (doubt := names.doubt_value(text)) is not None:
+                self.reader.warning(at, "duration.nullable", f"`{key}`: {doubt}")
+            elif (fault := _find_duration_fault(text, names, shortest, working=working)) is not None:
+                self.reader.refuse(at, "duration.invalid", f"`{key}`: {fault}")
             return template
         if (days := count_working_days(text)) is not None:
             if working and 1 <= days <= WORKING_DAYS_MAX:
@@ -353,6 +363,26 @@ def _is_expression(text: str, names: Names) -> bool:
 def _report_plain_text(written: str, named: str) -> str:
     """The doubt about a text that would be the path `named` elsewhere."""
     return f"`{shorten(written)}` is plain text here; a hole is written ${{{{ {named} }}}}"
+
+
+def _find_duration_fault(text: str, names: Names, shortest: int, *, working: bool) -> str | None:
+    """Why what a hole gives is no duration: a literal in it, or every value that its type lists."""
+
+    def explain(value: Json) -> str | None:
+        if not isinstance(value, str):
+            return f"expected a duration such as 10m, found {kind_of(value)}"
+        if working and count_working_days(value) is not None:
+            return None
+        try:
+            milliseconds(value, shortest=shortest, ordered=False)
+        except NotADuration as error:
+            meant = guess_duration(value)
+            return f"{error}{f'; did you mean `{meant}`?' if meant else _duration_hint(value)}"
+        return None
+
+    faults = [explain(value) for value in list_values(text, names)]
+    choices = [explain(value) for value in list_choices(text, names)]
+    return next((fault for fault in faults if fault), choices[0] if choices and all(choices) else None)
 
 
 def _duration_hint(text: str) -> str:

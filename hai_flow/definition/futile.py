@@ -99,8 +99,6 @@ def check_step(context: StepContext, step: StepDraft) -> None:
             check_schema(context, fields.get("form"), (*step.at, verb, "form"))
     if step.verb == "switch":
         _report_same_cases(context, step)
-    if step.verb == "for_each":
-        _report_same_items(context, step)
     if step.verb == "repeat":
         _report_unchanging(context, step)
     if step.condition is not None or step.cases:
@@ -153,21 +151,6 @@ def _report_same_cases(context: StepContext, step: StepDraft) -> None:
             )
             context.reader.warning((*step.at, "switch", number, "when"), "switch.same_case", message)
         first_cases.setdefault(text, number)
-
-
-def _report_same_items(context: StepContext, step: StepDraft) -> None:
-    items = step.params.get("items")
-    key = step.params.get("key")
-    name = step.params.get("as", "item")
-    if not isinstance(items, list) or (key is not None and str(key).replace(" ", "") != f"${{{{{name}}}}}"):
-        return
-    items_before: set[str] = set()
-    for index, item in enumerate(items):
-        if isinstance(item, str) and "${{" not in item and item in items_before:
-            message = f"`{shorten(item)}` stands twice, and each item needs its own key; remove one, or give a `key`"
-            context.reader.refuse((*step.at, "for_each", "items", index), "for_each.duplicate_key", message)
-        if isinstance(item, str):
-            items_before.add(item)
 
 
 def _report_unchanging(context: StepContext, step: StepDraft) -> None:

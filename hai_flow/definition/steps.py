@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -10,10 +11,12 @@ from hai_flow.definition import plan
 from hai_flow.definition.checks.facts import with_facts
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import build_state_schema
+from hai_flow.definition.fields import KNOWN_CODES, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, Types
+from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, NULL, REMEDY, Types
 from hai_flow.definition.names.scope import Visibility, move_names
 from hai_flow.definition.paths import catch
+from hai_flow.definition.people.deadlines import find_outcome
 from hai_flow.definition.people.forms import collect_literal_form
 from hai_flow.definition.people.policies import OPTIONS, approval
 from hai_flow.definition.raw_steps import Clause, StepDraft, ends, is_end_certain
@@ -148,8 +151,16 @@ def _gate(context: StepContext, draft: StepDraft, verb: plan.Verb | None, names:
 
 def _compile_handlers(context: StepContext, draft: StepDraft, names: Names) -> dict[str, str]:
     for option, steps in draft.handlers.items():
-        context.compile(steps, names.with_roots("error") if option == "reject" else _know_reason(draft, option, names))
+        inside = _know_no_vote(draft, names) if option == "reject" else _know_reason(draft, option, names)
+        context.compile(steps, inside)
     return {option: steps[0].path for option, steps in draft.handlers.items() if steps}
+
+
+def _know_no_vote(draft: StepDraft, names: Names) -> Names:
+    """The names of the handler of `reject`, where a deadline may have rejected, without a vote."""
+    policy = draft.fields.get("approve" if draft.verb == "approve" else "approval")
+    names = names.with_roots("error")
+    return names.with_no_vote(draft.id) if isinstance(policy, Mapping) and find_outcome(policy) == "reject" else names
 
 
 def _know_reason(draft: StepDraft, option: str, names: Names) -> Names:
@@ -168,12 +179,28 @@ def _know_reason(draft: StepDraft, option: str, names: Names) -> Names:
 def compile_catch(context: StepContext, clauses: Sequence[Clause], names: Names) -> tuple[plan.CatchClause, ...]:
     compiled: list[plan.CatchClause] = []
     for clause in clauses:
-        context.compile(clause.steps, names.with_roots("error"))
         errors = clause.fields.get("errors", ())
+        context.compile(clause.steps, names.with_roots("error").knowing(_find_certain_members(errors)))
         context.patterns(errors, (*clause.at, "errors"))
         if clause.steps:
             compiled.append(plan.CatchClause(tuple(errors), clause.steps[0].path))
     return tuple(compiled)
+
+
+_WITH_DATA: Final = frozenset(("http.status", "http.expect", "tool.invalid_arguments", "tool.invalid_result"))
+
+
+def _find_certain_members(patterns: Sequence[str]) -> list[tuple[str, str]]:
+    """The members of `error` that every error of a clause has, of those which some lack. Codes of the author's own are
+    believed to have data."""
+    codes = KNOWN_CODES - _WITH_DATA
+    lacking = [
+        each
+        for each in patterns
+        if each == "*" or each in codes or (each.endswith(".*") and each[:-2] in RESERVED_PREFIXES)
+    ]
+    of_runs = all(each == "run.failed" for each in patterns)
+    return [("error", name) for name, has in (("data", not lacking), ("cause", of_runs)) if has and patterns]
 
 
 def _compile_undo(context: StepContext, draft: StepDraft, names: Names) -> str | None:
@@ -188,6 +215,7 @@ def collect_types(context: StepContext) -> Types:
     approvals: dict[str, Json] = {}
     ungated: set[str] = set()
     mindless: set[str] = set()
+    silent: set[str] = set()
     for name, draft in context.outline.ids.items():
         outputs[name] = _derive_output_type(context, draft)
         if not outputs[name] and (result := result_of_python(context, draft)) is not None:
@@ -197,14 +225,15 @@ def collect_types(context: StepContext) -> Types:
         gate = draft.fields.get("approve" if draft.verb == "approve" else "approval")
         if isinstance(gate, Mapping):
             approvals[name] = _build_envelope_type(gate)
+            if find_outcome(gate) == "approve":
+                silent.add(name)
             if draft.verb == "approve":
                 outputs[name] = approvals[name]
         elif draft.verb:
             ungated.add(name)
     declared = context.declared
-    return Types(
-        declared.input.raw, build_state_schema(declared.state), outputs, approvals, {}, ungated, mindless, results
-    )
+    state = build_state_schema(declared.state)
+    return Types(declared.input.raw, state, outputs, approvals, {}, ungated, mindless, silent, results)
 
 
 def _derive_output_type(context: StepContext, draft: StepDraft) -> Json:
@@ -215,7 +244,7 @@ def _derive_output_type(context: StepContext, draft: StepDraft) -> Json:
 def _build_envelope_type(gate: Mapping[str, Json]) -> Json:
     """The type of an approval's envelope, with the values of its form."""
     form = gate.get("form")
-    values: Json = {}
+    values: Json = {} if "form" in gate else {**NULL, REMEDY: "; give the question a `form`, whose values these are"}
     if isinstance(form, Mapping):
         values = {**collect_literal_form(form), "type": ["object", "null"], GIVEN: True}
     options = gate.get("options", list(OPTIONS))

@@ -175,8 +175,8 @@ steps.bug("a reason that people need not give is believed to be there").edit(
     ' or reasons.get(option) != "required":', ":"
 ).by(_WRONG_FILES)
 steps.bug("a rejection's reason is believed to be there, though a deadline may reject as well").edit(
-    'names.with_roots("error") if option == "reject" else _know_reason(draft, option, names))',
-    '_know_reason(draft, option, names.with_roots("error")))',
+    '_know_no_vote(draft, names) if option == "reject" else _know_reason(draft, option, names)',
+    '_know_reason(draft, option, names.with_roots("error"))',
 ).by(_WRONG_FILES)
 _MOVES: Final = "tests/engine/test_migration.py"
 wait_for_event = Room("hai_flow/engine/steps/wait_for_event.py", _MOVES)

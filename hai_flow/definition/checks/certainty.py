@@ -22,8 +22,8 @@ from hai_flow.definition.names.known_names import Names
 from hai_flow.values import Json
 
 _RELATIONS: Final = ("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_")
-_TURNED: Final = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_"}
-_DENIED: Final = {
+TURNED: Final = {"_==_": "_==_", "_!=_": "_!=_", "_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_"}
+DENIED: Final = {
     "_==_": "_!=_", "_!=_": "_==_", "_<_": "_>=_", "_>=_": "_<_", "_>_": "_<=_", "_<=_": "_>_",
 }  # fmt: skip
 _STATUSES: Final = (100.0, 599.0)  # of HTTP
@@ -113,11 +113,11 @@ class Certainty:
             case Call(function=relation, target=None, arguments=(left, right)) if relation in _RELATIONS:
                 claim = self._claim(relation, left, right)
                 if claim is not None:
-                    yield claim._replace(relation=_DENIED[claim.relation]) if denied else claim
+                    yield claim._replace(relation=DENIED[claim.relation]) if denied else claim
 
     def _claim(self, relation: str, subject_tree: Tree, right: Tree) -> _Claim | None:
         if isinstance(subject_tree, Const):
-            subject_tree, right, relation = right, subject_tree, _TURNED.get(relation, relation)
+            subject_tree, right, relation = right, subject_tree, TURNED[relation]
         subject = self._subject(subject_tree)
         if subject is None or not isinstance(right, Const) or isinstance(right.value, bytes):
             return None

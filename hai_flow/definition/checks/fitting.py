@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hai_flow.definition.expressions.expressions import infer_type, list_choices, list_values
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
 from hai_flow.primitives.json_pointers import find_key, unescape
 from hai_flow.values import Json
@@ -39,6 +41,8 @@ def misfits(
         accepted, produced = types_taken(schema, root), _types_given(value, template, names, at)
         if accepted is not None and produced is not None and accepted.isdisjoint(produced):
             yield at, f"expected {spell_types(accepted)}, found {spell_types(produced)}"
+        elif "$ref" not in str(schema):
+            yield from ((at, fault) for fault in _find_unfit_values(value, schema, names))
         return
     accepted = types_taken(schema, root)
     if accepted is not None and _OF_VALUES[type(value)] not in accepted:
@@ -86,11 +90,35 @@ def types_taken(schema: Json, root: Json, depth: int = 0) -> frozenset[str] | No
     return None
 
 
+def doubt_fraction(value: Json, schema: Json, root: Json, names: Names) -> str | None:
+    """The doubt about a hole that may give a fraction where `schema` takes whole numbers; None: there is none."""
+    schema = resolve(schema, root)
+    if not isinstance(value, str) or not isinstance(schema, Mapping) or schema.get("type") != "integer":
+        return None
+    look = names.find_type(value) or infer_type(value, names)
+    if not isinstance(look.schema, Mapping) or look.schema.get("type") != "number" or list_values(value, names):
+        return None
+    hole = find_only_hole(value)
+    source = hole.source.strip() if hole is not None else ""
+    return f"this may be a fraction, and a whole number belongs here; write `${{{{ int({source}) }}}}`, or round it"
+
+
+def _find_unfit_values(text: str, schema: Mapping[str, Json], names: Names) -> Iterator[str]:
+    """Why values do not fit which the hole `text` gives for certain: a literal in it, or all values of an enum."""
+    compiled_schema = JsonSchema(schema)
+    for value in list_values(text, names) if find_only_hole(text) is not None else ():
+        for fault in compiled_schema.findings(value)[:1]:
+            yield fault["message"]
+    choices = list_choices(text, names)
+    if choices and all(compiled_schema.findings(each) for each in choices):
+        yield compiled_schema.findings(choices[0])[0]["message"]
+
+
 def _types_given(text: str, template: CompiledTemplate | None, names: Names, at: Path) -> frozenset[str] | None:
     if find_only_hole(text) is None:
         return frozenset(("string",))
-    look = names.find_type(text)
-    if look is not None:
+    look = names.find_type(text) or infer_type(text, names)
+    if look.schema:
         produced = types_taken(look.schema, look.root)
         return produced | {"null"} if produced is not None and look.optional else produced
     word = template.type_at(at) if template is not None else None

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from hai_flow.definition.checks.certainty import DENIED, TURNED
 from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.checks.value_types import ValueTypes, find_element
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, children, walk
@@ -13,7 +14,7 @@ from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segme
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import INFERRED, Look, look_inside
+from hai_flow.definition.names.known_types import INFERRED, Look, list_alternatives, look_inside
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.values import Json
 
@@ -44,6 +45,9 @@ def _collect_facts(tree: Tree, outcome: bool) -> Guards:
 
 
 def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    items = _collect_items(tree, chains, outcome)
+    if items:
+        return items
     match tree:
         case Select(test=True):
             chain = chains.get(id(tree.operand))
@@ -67,6 +71,37 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             return frozenset()
 
 
+def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    """The items that a list certainly has, by a comparison of its size, or with `[]`, and by `exists`."""
+    match tree:
+        case Comprehension(step=Call(function="_||_"), range=over) if outcome:
+            return _list_items(over, chains, 1)
+        case Call(function="_==_" | "_!=_", arguments=(over, Listing(elements=()))):
+            return _list_items(over, chains, 1) if outcome == (tree.function == "_!=_") else frozenset()
+        case Call(function=relation, arguments=(Const(), Call(function="size"))) if relation in TURNED:
+            one, other = tree.arguments
+            return _collect_items(Call(tree.offset, TURNED[relation], None, (other, one)), chains, outcome)
+        case Call(function=relation, arguments=(Call(function="size", operands=(over,)), Const(value=int() as number))):
+            least = _find_least(relation if outcome else DENIED.get(relation, ""), number)
+            return _list_items(over, chains, least)
+    return frozenset()
+
+
+def _find_least(relation: str, number: int) -> int:
+    """The smallest size that has this relation to the number."""
+    if relation == "_!=_":
+        return 1 if number == 0 else 0
+    return {"_>_": number + 1, "_>=_": number, "_==_": number}.get(relation, 0)
+
+
+def _list_items(over: Tree, chains: Mapping[int, Chain], count: int) -> Guards:
+    chain = chains.get(id(over))
+    if chain is None or chain.field is not None:
+        return frozenset()
+    return frozenset((*chain.path, index) for index in range(min(count, _ITEMS_MAX)))
+
+
+_ITEMS_MAX: Final = 20  # of one list, that a condition shows
 _SHOWN_BY_STATUS: Final = {"finished": ("output", "approval", "usage", "parts"), "failed": ("error",)}
 
 
@@ -122,6 +157,8 @@ class Doubts:
                     self._check_length(tree, items)
                 if isinstance(tree, Call) and tree.function in OPERATORS and items:
                     self._check_operands(tree, items)
+                if isinstance(tree, Call) and tree.function in _ORDERED:
+                    self._doubt_alternatives(tree)
                 if isinstance(tree, Call) and tree.function in _NEVER_OF_NULL:
                     self._check_nulls(tree.operands[-1:] if tree.function == "@in" else tree.operands[:2], known)
                 for child in children(tree):
@@ -179,6 +216,24 @@ class Doubts:
             message = describe_overload(call.function, f"({one}, {other})")
             self.doubts.append(ExpressionFault(call.offset, "expression.mismatch", message))
 
+    def _doubt_alternatives(self, call: Call) -> None:
+        """Doubt an operand that has one of several types of which some never go with the other operand."""
+        if len(call.operands) != 2:
+            return
+        for operand, other in (call.operands, reversed(call.operands)):
+            chain, kind = self.chains.get(id(operand)), self._find_kind(other, {})
+            schema = self.names.types.look_to_judge(chain.path).schema if chain is not None else {}
+            several = list_alternatives(schema)
+            kinds = {_SCALARS.get(str(each.get("type"))) for each in several if isinstance(each, Mapping)}
+            wrong = kinds - {kind, None} - ({"int", "double"} if kind in ("int", "double") else set())
+            if chain is None or kind is None or chain.path[0] == "state" or len(several) < 2 or not wrong:
+                continue
+            message = (
+                f"`{spell(chain.path)}` may be of another type, {min(filter(None, wrong))}, which does not go with "
+                f"{kind} here; give all results one type, or write dyn({spell(chain.path)}) where you know it"
+            )
+            self.doubts.append(ExpressionFault(operand.offset, "expression.unguarded", message))
+
     def _find_kind(self, tree: Tree, items: Mapping[str, Look]) -> str | None:
         """The type of an operand as CEL calls it: of a literal, a path, or a field of a loop's item. None: another."""
         if isinstance(tree, Const):
@@ -230,6 +285,7 @@ class Doubts:
         return True
 
 
+_ORDERED: Final = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_"))
 _NEVER_OF_NULL: Final = frozenset((
     "_+_", "_-_", "_*_", "_/_", "_%_", "-_", "_<_", "_<=_", "_>_", "_>=_", "@in", "size", "int", "double", "sum",
     "timestamp", "duration", "format_time", "startsWith", "endsWith", "contains", "matches", "split", "join", "replace",

@@ -9,18 +9,22 @@ from hai_flow.definition.expressions.ast import Call, Comprehension, Const, List
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import Look, look_inside
+from hai_flow.definition.names.known_types import NULL, Look, list_alternatives, look_inside
 from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.values import Json
 
-_TEXT: Final[Json] = {"type": "string"}
-_NUMBER: Final[Json] = {"type": "number"}
-_TRUTH: Final[Json] = {"type": "boolean"}
-_CONSTANTS: Final[dict[type, Json]] = {str: _TEXT, bool: _TRUTH, int: {"type": "integer"}, float: _NUMBER}
+_TEXT: Final[dict[str, Json]] = {"type": "string"}
+_NUMBER: Final[dict[str, Json]] = {"type": "number"}
+_WHOLE: Final[dict[str, Json]] = {"type": "integer"}
+_TRUTH: Final[dict[str, Json]] = {"type": "boolean"}
+_CONSTANTS: Final[dict[type, dict[str, Json]]] = {
+    str: _TEXT, bool: _TRUTH, int: _WHOLE, float: _NUMBER, type(None): NULL,
+}  # fmt: skip
+_ALTERNATIVES_MAX: Final = 20
 _GIVEN: Final[dict[str, Json]] = {
     **dict.fromkeys(("string", "join", "lowerAscii", "upperAscii", "format_time", "format"), _TEXT),
     **dict.fromkeys(("trim", "charAt", "substring", "replace"), _TEXT),
-    **dict.fromkeys(("size", "int", "double", "sum", "indexOf", "lastIndexOf"), _NUMBER),
+    **dict.fromkeys(("size", "int", "indexOf", "lastIndexOf"), _WHOLE),
     **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in", "!_"), _TRUTH),
     **dict.fromkeys(("startsWith", "endsWith", "contains", "matches"), _TRUTH),
     "split": {"type": "array", "items": _TEXT},
@@ -45,7 +49,8 @@ class ValueTypes:
             return look_inside(items[path[0].name], (path[0].name, *path[1]))
         match tree:
             case Const(value=value):
-                return Look(_CONSTANTS.get(type(value), {}))
+                kind = _CONSTANTS.get(type(value), {})
+                return Look({**kind, "const": value} if kind and value is not None else kind)
             case Listing(elements=elements):
                 return self._find_list([self.look(each, items) for each in elements])
             case Comprehension() if is_filter(tree):
@@ -54,8 +59,14 @@ class ValueTypes:
                 return self._find_list([self.look(element, self.with_item(tree, items))])
             case Call(function=function, target=Comprehension() as pairs) if function == SORTED:
                 return self.look(pairs.range, items)
-            case Call(function="_?_:_", operands=(_, one, other)) | Call(function="_+_", operands=(one, other)):
-                return self._find_common([self.look(one, items), self.look(other, items)])
+            case Call(function="_?_:_", operands=(_, one, other)) | Call(function="orValue", operands=(one, other)):
+                return find_common([self.look(one, items), self.look(other, items)])
+            case Call(function="_?._", operands=(of, Const(value=str() as name))):
+                return self._find_member(of, name, items)
+            case Call(function="_[?_]", operands=(of, _)):
+                return find_element(self.look(of, items))
+            case Call(function="_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "double" | "sum", operands=operands):
+                return self._find_computed(tree, [self.look(each, items) for each in operands])
             case Call(function="_[_]", operands=(of, _)):
                 return find_element(self.look(of, items))
             case Call(function=function):
@@ -68,11 +79,70 @@ class ValueTypes:
         return {**items, loop.variable: find_element(self.look(loop.range, items))}
 
     def _find_list(self, elements: list[Look]) -> Look:
-        common = self._find_common(elements)
+        common = find_common([each if each.root else Look(drop_constant(each.schema)) for each in elements])
         return Look({"type": "array", "items": common.schema} if common.schema else {"type": "array"}, root=common.root)
 
-    def _find_common(self, looks: list[Look]) -> Look:
-        return looks[0] if looks and all(each.schema == looks[0].schema for each in looks) else Look({})
+    def _find_member(self, of: Tree, name: str, items: Mapping[str, Look]) -> Look:
+        """The type of an optional property where it is there."""
+        chain = self.chains.get(id(of))
+        if chain is not None:
+            look = self.names.types.look_to_judge((*chain.path, name))
+            return Look({}) if look.wrong or look.barren else Look(look.schema, root=look.root)
+        return Look(look_inside(self.look(of, items), ("", name)).schema)
+
+    def _find_computed(self, call: Call, looks: list[Look]) -> Look:
+        """The type of the result of an operator for operands of these types."""
+        function = call.function
+        if function == "sum":
+            looks = [find_element(each) for each in looks]
+        types = {_find_word(each.schema) for each in looks}
+        if function == "_+_" and types in ({"string"}, {"array"}):
+            return Look(_TEXT) if types == {"string"} else find_common(looks)
+        if not types <= {"integer", "number"}:
+            return Look(_NUMBER if function in ("sum", "double") else {})
+        fraction = function == "_/_" and self._reads_double(call)
+        return Look(_WHOLE if types == {"integer"} and not fraction else _NUMBER)
+
+    def _reads_double(self, tree: Tree) -> bool:
+        """Whether a whole number in an arithmetic expression is bound as a double, because only an inferred type says
+        that it is whole."""
+        chain = self.chains.get(id(tree))
+        if chain is not None:
+            return self.names.types.kind(chain.path) == "dyn"
+        operators = ("_+_", "_-_", "_*_", "_/_", "_%_", "-_")
+        return isinstance(tree, Call) and tree.function in operators and any(map(self._reads_double, tree.operands))
+
+
+def find_common(looks: list[Look]) -> Look:
+    """The type of a value that has one of these types; nothing where one is unknown, but for null beside it."""
+    if not looks:
+        return Look({})
+    if all(each.schema == looks[0].schema and each.root == looks[0].root for each in looks):
+        return looks[0]
+    schemas = [each.schema for each in looks]
+    if len(looks) > _ALTERNATIVES_MAX or any("$ref" in str(each) for each in schemas):
+        return Look({})
+    parts = [part for each in schemas for part in list_alternatives(each)]
+    if {} in parts:
+        return Look({"anyOf": [{}, NULL]} if NULL in parts else {})
+    common: dict[str, Json] = {"anyOf": parts}
+    types = {_find_word(each) for each in schemas}
+    if len(types) == 1 and (word := types.pop()) is not None:
+        common = {"type": word, **common}
+    elif types == {"integer", "number"}:
+        common = {"type": "number", **common}
+    return Look(common)
+
+
+def _find_word(schema: Json) -> str | None:
+    """The one type of a schema, if it has one."""
+    word = schema.get("type") if isinstance(schema, Mapping) else None
+    return word if isinstance(word, str) else None
+
+
+def drop_constant(schema: Json) -> Json:
+    """A type without the value of a literal."""
+    return {key: each for key, each in schema.items() if key != "const"} if isinstance(schema, Mapping) else schema
 
 
 def find_element(over: Look) -> Look:

@@ -149,10 +149,11 @@ def absent(path: Sequence[Segment]) -> ExpressionError:
     """The error of reading `path` where nothing is."""
     if path[0] == "secrets":  # no guard: nothing is sent in the place of a secret
         return ExpressionError("expression.absent", f"{spell(path)} is no secret that the document names as it is")
-    return ExpressionError(
-        "expression.absent",
-        f"{spell(path)} is absent; guard it with has({spell(path)}) or {spell(path[:-1])}.?{path[-1]}.orValue(...)",
-    )
+    parent, last = spell(path[:-1]), path[-1]
+    guards = f"has({spell(path)}) or {parent}.?{last}.orValue(...)"
+    if isinstance(last, int):
+        guards = f"size({parent}) > {last}, or {parent}[?{last}].orValue(...)"
+    return ExpressionError("expression.absent", f"{spell(path)} is absent; guard it with {guards}")
 
 
 def spell(path: Sequence[Segment]) -> str:

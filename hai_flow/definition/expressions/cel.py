@@ -306,8 +306,8 @@ def compile_tree(
     widening.type_of(tree, {})
     widened = (Insertion(end, 0, ".0") for end in widening.ends)
     calls = [*_find_orderings(source, widening.loops), *_find_joins(source, widening.joins)]
-    written = (*_find_durations(source, tree), *_find_patterns(source, tree), *_find_nulls(tree))
-    insertions = sorted([*widened, *calls, *pairings(macros), *written])
+    wrappings = (*_find_durations(source, tree), *_find_patterns(source, tree), *_find_nulls(tree))
+    insertions = sorted([*widened, *calls, *pairings(macros), *wrappings])
     inserted = [(each.offset, each.text) for each in insertions]
     loops = _list_makers(tree)
     inner_ranges = frozenset(bound[id(each.range)].name for each in loops[1] if id(each.range) in bound)

@@ -70,6 +70,15 @@ def _empty(literal: Mapped) -> Mapped:
     return replace(literal, entries=tuple((key, Const(value.offset, None)) for key, value in literal.entries))
 
 
+def evaluate_constant(source: str) -> Json:
+    """The value of a source that reads nothing; None for any other."""
+    try:
+        constant = _write(cel.parse(source))
+    except Faults:
+        return None
+    return None if constant is None else _evaluate(constant)[0]
+
+
 @lru_cache(maxsize=4096)
 def _evaluate(source: str) -> tuple[Json, str | None]:
     """The value, or why there is none."""

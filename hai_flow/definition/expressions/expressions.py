@@ -13,7 +13,7 @@ import msgspec
 from hai_flow.definition.checks.certainty import Certainty, evaluate_literal, report_certain_condition
 from hai_flow.definition.checks.facts import sufficient
 from hai_flow.definition.checks.nullability import Doubts, collect_guards
-from hai_flow.definition.checks.value_types import ValueTypes
+from hai_flow.definition.checks.value_types import ValueTypes, find_common
 from hai_flow.definition.expressions import cel
 from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Tree, walk
 from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
@@ -25,7 +25,7 @@ from hai_flow.definition.expressions.functions import check_foreign_pattern, che
 from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.holes import end_of_hole, find_only_hole, split_holes
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import Look, list_properties
+from hai_flow.definition.names.known_types import NULL, Look, list_alternatives, list_properties
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.names.zones import check_sign, guess_zone
 from hai_flow.values import Json
@@ -431,7 +431,27 @@ def infer_type(value: Json, names: Names) -> Look:
         scanned = _scan(hole.source, names.list_roots())
     except Faults:
         return Look({})
+    chain = scanned.by_node.get(id(scanned.tree))
+    look = names.types.look_to_judge(chain.path) if chain is not None else Look({})
+    if chain is not None and look.last_optional and look.optional == (len(chain.path),):
+        present = Look(look.schema, root=look.root)
+        return present if names.is_known(chain.path) else find_common([present, Look(NULL)])  # a whole hole gives null
     return ValueTypes(scanned.by_node, names).look(scanned.tree, {})
+
+
+def list_values(text: str, names: Names) -> list[Json]:
+    """The values that `text`, one hole, gives by its literals, perhaps beside others; [] where it has none. That a path
+    may lead to null is said elsewhere."""
+    parts = list_alternatives(infer_type(text, names).schema)
+    literals = [each["const"] for each in parts if isinstance(each, Mapping) and "const" in each]
+    return [*literals, *([None] if NULL in parts and names.find_type(text) is None else [])]
+
+
+def list_choices(text: str, names: Names) -> list[Json]:
+    """The values of which `text`, one hole, gives one, as its type lists them; [] where it may give others."""
+    look = names.find_type(text)
+    choices = look.schema.get("enum") if look is not None and isinstance(look.schema, Mapping) else None
+    return choices if isinstance(choices, list) else []
 
 
 class _Outcomes(NamedTuple):

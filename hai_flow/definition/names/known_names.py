@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -100,6 +101,10 @@ class Names(msgspec.Struct, frozen=True):
         """The same place, where `paths` are known to be there, and not null."""
         return msgspec.structs.replace(self, guarded=self.guarded | set(paths))
 
+    def with_no_vote(self, step: str) -> Names:
+        """The same place, where the decision of a step may have come without a vote."""
+        return msgspec.structs.replace(self, guarded=self.guarded | {(None, "no vote", step)})
+
     def find_element_schema(self, value: Json) -> Json:
         """The type of the items of `value`, where it is one hole with only a path to a list of known type; else {}."""
         look = self._look_at(value)
@@ -167,12 +172,13 @@ class Names(msgspec.Struct, frozen=True):
         """The path that `value` consists of as one hole, if null may be there and nothing around has excluded that."""
         hole = find_only_hole(value)
         chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
-        if chain is None or chain.path[0] not in self.roots or self._is_known(chain.path, frozenset()):
+        if chain is None or chain.path[0] not in self.roots or self.is_known(chain.path):
             return None
-        look = self.types.look(chain.path)
+        look = self.types.look_to_judge(chain.path)
         types = look.schema.get("type") if isinstance(look.schema, Mapping) else None
-        nullable = look.last_optional or (isinstance(types, list) and "null" in types)
-        return spell(chain.path) if nullable else None
+        nullable = isinstance(types, list) and "null" in types
+        nullable = nullable or (chain.path[0] != "state" and may_be_null(look.schema))
+        return spell(chain.path) if nullable or look.last_optional else None
 
     def remedy_for_null(self, value: Json) -> str:
         """What to write in place of a hole of which `find_null_path` names the path."""
@@ -199,18 +205,16 @@ class Names(msgspec.Struct, frozen=True):
         chain = parse_whole_path(hole.source, self.list_roots()) if hole else None
         return chain if chain and chain.path[0] in self.roots else None
 
-    def doubt_input(self, value: Json) -> str | None:
-        """Why `value`, one hole with only a path into the input, may be absent or null; None: it is neither."""
+    def doubt_value(self, value: Json) -> str | None:
+        """Why `value`, one hole with only a path, may give null, where null does not belong; None: it gives a value."""
         chain = self._find_only_chain(value)
-        if chain is None or chain.path[0] != "input":
+        path = None if chain is None else self.find_null_path(value)
+        if chain is None or path is None:
             return None
-        if doubt := self.doubt(chain):
-            return doubt.message
-        schema = self.types.look(chain.path).schema
-        word = schema.get("type") if isinstance(schema, Mapping) else None
-        if isinstance(word, list) and "null" in word and chain.path not in self.guarded:
-            return f"`{spell(chain.path)}` may be null; test {spell(chain.path)} != null before"
-        return None
+        return f"`{path}` may be {self._describe_nothing(chain)}; {self.remedy_for_null(value)}"
+
+    def _describe_nothing(self, chain: Chain) -> str:
+        return "absent" if self.types.look_to_judge(chain.path).last_optional else "null"
 
     def list_roots(self) -> frozenset[str]:
         """The names that begin a path into the data, here or elsewhere."""
@@ -228,7 +232,7 @@ class Names(msgspec.Struct, frozen=True):
             absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
             if (
                 absent is not None
-                and not self._is_known(path[:3], known)
+                and not self.is_known(path[:3], known)
                 and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
             ):
                 return ExpressionFault(chain.start, "expression.unguarded", _describe_absent_step(path, absent))
@@ -242,7 +246,7 @@ class Names(msgspec.Struct, frozen=True):
         for length in look.optional:
             if alone and look.last_optional and length == len(path):
                 continue
-            if not self._is_known(path[:length], known):
+            if not self.is_known(path[:length], known):
                 text, parent = spell(path[:length]), spell(path[: length - 1])
                 if length == 3 and path[0] == "steps":
                     message = (
@@ -252,7 +256,32 @@ class Names(msgspec.Struct, frozen=True):
                     return ExpressionFault(chain.start, "expression.unguarded", message)
                 remedy = f"guard it with has({text}) or {parent}.?{path[length - 1]}.orValue(...)"
                 return ExpressionFault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
-        return self.doubt_null(chain, known, range(2, len(path)))
+        return self._doubt_item(chain, known) or self.doubt_null(chain, known, range(1, len(path)))
+
+    def _doubt_item(self, chain: Chain, known: Guards) -> ExpressionFault | None:
+        """The doubt about an item of a list that may have fewer, by its type. What steps append to the state is not
+        known."""
+        for length, index in enumerate(chain.path):
+            path = chain.path[:length]
+            if not isinstance(index, int) or path[0] == "state" or self.is_known((*path, index), known):
+                continue
+            if index >= self._find_least(path):
+                text = spell(path)
+                remedy = f"test `size({text}) > {index}` before, or write `{text}[?{index}].orValue(...)`"
+                message = f"`{text}` may have no item [{index}]; {remedy}"
+                return ExpressionFault(chain.start, "expression.unguarded", message)
+        return None
+
+    def _find_least(self, path: tuple[Segment, ...]) -> float:
+        """The number of items that a list certainly has; without bound where nothing is known of it."""
+        if path[0] == "steps" and path[2:] in (("output", "votes"), ("approval", "votes")):
+            has_none = str(path[1]) in self.types.silent or (None, "no vote", path[1]) in self.guarded
+            return 0 if has_none else math.inf
+        schema = self.types.look_to_judge(path).schema
+        if not isinstance(schema, Mapping) or schema.get("type") != "array" or self._is_inferred(path[0]):
+            return math.inf
+        least = schema.get("minItems", 0)
+        return least if isinstance(least, int | float) else math.inf
 
     def doubt_null(self, chain: Chain, known: Guards, lengths: Iterable[int]) -> ExpressionFault | None:
         """The doubt about the beginnings of a path, of `lengths`, that may be null by their type. What steps write into
@@ -262,11 +291,14 @@ class Names(msgspec.Struct, frozen=True):
             if (
                 path[0] != "state"
                 and may_be_null(self.types.look_to_judge(path).schema)
-                and not self._is_known(path, known)
+                and not self.is_known(path, known)
             ):
                 message = f"`{spell(path)}` may be null; test `{spell(path)} != null` before"
                 return ExpressionFault(chain.start, "expression.unguarded", message)
         return None
+
+    def _is_inferred(self, root: Segment) -> bool:
+        return INFERRED in str(self.types.roots.get(str(root)))
 
     def _header_fault(self, path: Sequence[Segment], start: int) -> ExpressionFault | None:
         """The doubt about a header that is read by a name with capitals, which none has."""
@@ -279,7 +311,8 @@ class Names(msgspec.Struct, frozen=True):
         message = f'names of headers are in lower case here; write `{spell(path[: holder + 1])}["{name.lower()}"]`'
         return ExpressionFault(start, "expression.literal", message)
 
-    def _is_known(self, path: tuple[Segment, ...], known: Guards) -> bool:
+    def is_known(self, path: tuple[Segment, ...], known: Guards = frozenset()) -> bool:
+        """Whether `known`, or conditions around, have shown that something is at `path`, and not null."""
         return any(guard[: len(path)] == path for guards in (known, self.guarded) for guard in guards)
 
     def check(self, source: str, chain: Chain) -> ExpressionFault | None:
@@ -296,7 +329,7 @@ class Names(msgspec.Struct, frozen=True):
                 return fault
         path = chain.path if chain.field is None else (*chain.path, chain.field)
         wrong = self.types.look_to_judge(path).wrong
-        if wrong is None or INFERRED in str(self.types.roots.get(str(path[0]))):
+        if wrong is None or self._is_inferred(path[0]):
             return None
         return ExpressionFault(find_segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])
 

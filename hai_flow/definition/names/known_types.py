@@ -26,6 +26,10 @@ def record(**properties: Json) -> dict[str, Json]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
+NULL: Final[dict[str, Json]] = {"type": "null"}
+REMEDY: Final = "x-remedy"
+"""In the schema of a value that is always null: the remedy, as a clause."""
+
 _FIXED: Final[dict[str, Json]] = {
     "run": record(
         id={},
@@ -37,7 +41,10 @@ _FIXED: Final[dict[str, Json]] = {
         scheduled_at={"type": ["string", "null"]},
     ),
     "thread": record(id={}, message={}, content={}),
-    "error": record(code={}, message={}, path={}, attempt={}, at={"type": "string"}, retriable={}, data={}, cause={}),
+    "error": {
+        **record(code={}, message={}, path={}, attempt={}, at={"type": "string"}, retriable={}, data={}, cause={}),
+        "required": ["code", "message", "path", "attempt", "at", "retriable"],
+    },
     "response": record(
         status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}
     ),
@@ -60,8 +67,9 @@ USAGE: Final[dict[str, Json]] = record(
 )
 PARTS: Final[dict[str, Json]] = {"type": "array", "items": {"type": "object"}}
 ENVELOPE: Final[dict[str, Json]] = record(
-    decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
-)
+    decision={}, reason={"type": ["string", "null"]}, values={}, edits={"type": ["object", "null"]}, votes={},
+    expired={}, escalations={},
+)  # fmt: skip
 
 FILLED: Final = "x-filled"
 """In the schema of a form's property: a hole gives its default when the form is opened."""
@@ -92,6 +100,7 @@ class Types:
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
     ungated: Container[str] = ()  # ids of steps without `approval`
     mindless: Container[str] = ()  # ids of steps that ask no model: they have no `usage`
+    silent: Container[str] = ()  # ids of steps that a deadline approves: they may have no `votes`
     results: Mapping[str, Json] = field(default_factory=dict)
     """id -> schema of steps.ID.output of steps that call Python. Where a document is published the functions are not
     looked at, so these judge expressions and never bind them: a document means the same everywhere."""
@@ -174,6 +183,12 @@ def may_be_null(schema: Json) -> bool:
     )
 
 
+def list_alternatives(schema: Json) -> list[Json]:
+    """The schemas of which a value has one; of most schemas that is the schema alone."""
+    parts = schema.get("anyOf") if isinstance(schema, Mapping) else None
+    return parts if isinstance(parts, list) else [schema]
+
+
 class Look(msgspec.Struct, frozen=True):
     """A path seen through the schemas."""
 
@@ -243,7 +258,7 @@ def _explain_no_property(schema: Mapping[str, Json], part: str, parent: Sequence
     """Why something that is no object has no property `part`, or None where it may be one."""
     types = schema.get("type")
     if types == "null":
-        return f"`{spell(parent)}` is always null and has no `{part}`"
+        return f"`{spell(parent)}` is always null and has no `{part}`{schema.get(REMEDY, '')}"
     kinds = [kind for kind in (types if isinstance(types, list) else [types]) if kind != "null"]
     if not kinds or not all(kind in _BARREN for kind in kinds):
         return None

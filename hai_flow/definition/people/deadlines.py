@@ -104,6 +104,15 @@ def on_deadline(
     return tuple(escalations), expiry or plan.Expiry(words[0])  # type: ignore[arg-type]
 
 
+def find_outcome(policy: Mapping[str, Json]) -> str:
+    """The effect of the last deadline of an `approve` or `approval`, as its word; "" after a mistake."""
+    value = policy.get("on_deadline", "reject")
+    items = value if isinstance(value, list) else [value]
+    last = items[-1] if items else ""
+    word = next(iter(last), "") if isinstance(last, Mapping) else last
+    return "reject" if word == "escalate" else word if isinstance(word, str) else ""
+
+
 def _read_deadline_item(
     context: StepContext, item: Json, at: Path, words: Sequence[str], escalates: bool
 ) -> tuple[str, Json, Path]:

@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from hai_flow import values
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import misfits
+from hai_flow.definition.checks.fitting import doubt_fraction, misfits
 from hai_flow.definition.context import StepContext
+from hai_flow.definition.expressions.expressions import list_values
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_hole
 from hai_flow.definition.names.known_names import Names
@@ -61,6 +63,8 @@ def selectors_of(
         for path, fault in misfits(value, template, _SELECTORS_TAKEN, {}, names):
             message = f"the hole never gives people: {fault}; it gives a selector such as user:ann, or a list of them"
             context.reader.refuse((*at, *path), "selector.invalid", message)
+        for index, item in enumerate(items):
+            _check_given(context, item, (*at, index) if isinstance(value, list) else at, names, extra)
         return template
     return context.template([value], at, names, wrapped=True)
 
@@ -88,6 +92,18 @@ def _check_selector(
     message = f"expected user:ID, role:NAME, group:NAME, {', '.join(words)}, found {kind_of(item)}{hint}"
     report = context.reader.refuse if isinstance(item, str) and is_selector_like(item) else context.reader.error
     report(at, "selector.invalid", message, key=key)
+
+
+def _check_given(context: StepContext, item: Json, at: Path, names: Names, extra: Sequence[str]) -> None:
+    """Report values of the hole of a selector that are no selectors, as far as they are known."""
+    if not isinstance(item, str) or not is_hole(item):
+        return
+    if (doubt := names.doubt_value(item)) is not None:
+        context.reader.warning(at, "selector.nullable", doubt)
+    for selector in list_values(item, names):
+        if not (isinstance(selector, str) and (_is_selector(selector) or selector in extra)):
+            message = f"the hole may give {kind_of(selector) if selector is None else repr(selector)}, which is nobody"
+            context.reader.refuse(at, "selector.invalid", f"{message}{_suggest_selector(selector)}")
 
 
 def _check_role(context: StepContext, name: str, at: Path, *, key: bool) -> None:
@@ -131,6 +147,12 @@ def _compile_quorum_hole(context: StepContext, quorum: str, at: Path, names: Nam
         message = f"expected a hole that gives a number or `all`, found something of type {type_name}"
         context.reader.error(at, "quorum.invalid", message)
         return None
+    if (doubt := names.doubt_value(quorum) or doubt_fraction(quorum, {"type": "integer"}, {}, names)) is not None:
+        context.reader.warning(at, "quorum.nullable", doubt)
+    for number in list_values(quorum, names):
+        if number != "all" and not (type(number) in (int, float) and number >= 1 and number == int(number)):
+            message = f"expected a number from 1 or `all`, and the hole may give {values.dumps(number).decode()}"
+            context.reader.refuse(at, "quorum.invalid", message)
     return context.template(quorum, at, names)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import texts
@@ -31,6 +32,9 @@ COMBINE: Final = Key(
 )  # fmt: skip
 
 _HOLED: Final = ("default", "enum", "const", "title", "description", "minimum", "maximum")
+_OF_HOLES: Final[dict[str, Json]] = {
+    "enum": {"type": "array"}, "minimum": {"type": "number"}, "maximum": {"type": "number"},
+}  # fmt: skip
 _JOINS: Final[tuple[str, ...]] = COMBINE.type.parts[0].values
 
 
@@ -57,6 +61,12 @@ def form_of(
     if (fault := fault_of_size(literal)) is not None:
         context.reader.error(place, TOO_LARGE, fault)
         return None, None
+    properties = form.get("properties")
+    for name, raw in properties.items() if isinstance(properties, Mapping) else ():
+        for word, schema in _OF_HOLES.items() if isinstance(raw, Mapping) else ():
+            for path, fault in misfits(raw.get(word), None, schema, {}, names):
+                at = (*place, "properties", name, word, *path)
+                context.reader.refuse(at, "form.hole", f"`{word}` never fits here: {fault}")
     return context.template({"type": "object", **form}, place, names), literal
 
 

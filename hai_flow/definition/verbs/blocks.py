@@ -7,14 +7,19 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.facts import FACTS_MAX, collect_facts
+from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.checks.value_types import find_element
 from hai_flow.definition.context import StepContext
+from hai_flow.definition.expressions.constants import evaluate_constant
+from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expressions import CompiledExpression, infer_type, is_never_first
+from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
-from hai_flow.definition.names.known_types import as_inferred, record
+from hai_flow.definition.names.known_types import NULL, as_inferred, record
 from hai_flow.definition.names.names import check_name
-from hai_flow.definition.names.wording import kind_of
+from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
@@ -74,8 +79,9 @@ _VALUED: Final = {
     for word in ("when", "default")
 }
 _ITEM: Final = record(key={"type": "string"}, status={"type": "string"}, output={}, error={})
-_ITEMS: Final = {"type": "array", "items": _ITEM}
 _SAME_FOR_ALL: Final = frozenset(("input", "run", "thread"))
+_LIST: Final[Json] = {"type": "array"}
+_KEYS_MAX: Final = 500  # literal items whose keys are compared
 _LOOPS: Final = {"for_each": FOR_EACH, "repeat": REPEAT}
 
 
@@ -150,15 +156,23 @@ def _build_switch_record(context: StepContext, draft: StepDraft) -> Json:
 
 
 def _with_result(output: dict[str, Json], results: Sequence[Json], *, covers: bool) -> Json:
-    """The type of an output that has a `result`: the type of all results, where they are of one."""
+    """The type of an output that has a `result`: the type of all results, or those of each, where they differ."""
     kinds = [_derive_literal_type(each) for each in results]
-    schema = kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else {}
+    schema = kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else _list_types(kinds)
     required = [*output["required"], "result"] if covers else output["required"]
     return {**output, "properties": {**output["properties"], "result": schema}, "required": required}
 
 
+def _list_types(kinds: Sequence[Json]) -> Json:
+    if {} in kinds:
+        return {"anyOf": [{}, NULL]} if NULL in kinds else {}
+    return {"anyOf": list(kinds)}
+
+
 def _derive_literal_type(value: Json) -> Json:
     match value:
+        case None:
+            return NULL
         case str() if find_only_hole(value) is None:
             return {"type": "string"}
         case bool():
@@ -175,9 +189,12 @@ def _derive_literal_type(value: Json) -> Json:
 def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb | None:
     params, at = draft.params, (*draft.at, "for_each")
     _check_items(context, params, at, names)
-    items = context.template(params["items"], (*at, "items"), names) if "items" in params else None
-    variable = _read_loop_variable(context, params, at, names)
     raw_items = params.get("items")
+    items = context.template(raw_items, (*at, "items"), names) if "items" in params else None
+    if "${{" in str(raw_items) and names.type_of(raw_items) is None:
+        for _, fault in misfits(raw_items, items, _LIST, {}, names):
+            context.reader.refuse((*at, "items"), "for_each.items", f"this does not give a list: {fault}")
+    variable = _read_loop_variable(context, params, at, names)
     element = names.find_element_schema(raw_items) or as_inferred(find_element(infer_type(raw_items, names)))
     inside = names.with_roots("index", schemas={variable: element})
     key = context.text(params, "key", at, inside)
@@ -192,6 +209,7 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
     elif (type_name := inside.type_of(params.get("key"))) in ("object", "array"):
         message = f"expected text, found something of type {type_name}, whose JSON is the key; name a part of it"
         context.reader.warning((*at, "key"), "for_each.key", message)
+    _report_same_keys(context, key, variable, raw_items, (*at, "items"))
     behind = context.compile(draft.blocks[""], inside)
     output = None
     if "output" in params:
@@ -213,6 +231,37 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
     )
 
 
+def _build_output_of_items(context: StepContext, draft: StepDraft) -> Json:
+    items = draft.params.get("items")
+    return {"type": "array", "items": _ITEM, "minItems": len(items) if isinstance(items, list) else 0}
+
+
+def _report_same_keys(context: StepContext, key: CompiledTemplate | None, variable: str, items: Json, at: Path) -> None:
+    """Report a literal item whose key, which nothing but the item determines, is that of one before it."""
+    is_list = isinstance(items, list)
+    hole = find_only_hole(items) if isinstance(items, str) else None
+    items = evaluate_constant(hole.source) if hole is not None else items
+    is_known = key is None or key.roots <= {variable, "index"}
+    if not isinstance(items, list) or not is_known or len(items) > _KEYS_MAX:
+        return
+    before: dict[Json, int] = {}
+    for index, item in enumerate(items):
+        if not is_literal(item) or (key is None and type(item) not in (str, int)):
+            continue
+        try:
+            text = str(item) if key is None else key.render({variable: item, "index": index})
+        except ExpressionError:
+            return
+        if text in before:
+            message = (
+                f"the key `{shorten(str(text))}` stands twice, of the items {before[text]} and {index}, and each needs "
+                "its own; remove one, or give a `key` that tells them apart"
+            )
+            context.reader.refuse((*at, index) if is_list else at, "for_each.duplicate_key", message)
+            return
+        before[text] = index
+
+
 def _check_items(context: StepContext, params: Mapping[str, Json], at: Path, names: Names) -> None:
     items = params.get("items", [])
     type_name = names.type_of(items)
@@ -220,7 +269,7 @@ def _check_items(context: StepContext, params: Mapping[str, Json], at: Path, nam
         message = f"expected a list, found something of type {type_name}; name a list"
         context.reader.error((*at, "items"), "for_each.items", message)
         return
-    if doubt := names.doubt_input(items):
+    if doubt := names.doubt_value(items):
         context.reader.warning((*at, "items"), "for_each.items", doubt)
     if isinstance(items, list) or (isinstance(items, str) and "${{" in items):
         return
@@ -416,7 +465,7 @@ VERBS: Final = (
         kind="block",
         shapes=(FOR_EACH,),
         lists=_body,
-        gives=_ITEMS,
+        gives=_build_output_of_items,
         aka=("foreach", "loop", "for", "map"),
     ),
     VerbRules(

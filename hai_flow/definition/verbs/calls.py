@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import misfits, path_inside, types_taken
+from hai_flow.definition.checks.fitting import doubt_fraction, misfits, path_inside, types_taken
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
@@ -256,6 +256,8 @@ def check_arguments(
                 message = f"the argument `{name}` never fits {who}: {fault}"
                 context.reader.refuse((*at, *path), f"{code}.argument", message)
             _check_null(context, who, name, properties[name], value, place, code, names, raw)
+            if (doubt := doubt_fraction(value, properties[name], raw, names)) is not None:
+                context.reader.warning(place, f"{code}.fraction", doubt)
         elif "patternProperties" not in raw and not raw.get("additionalProperties"):
             hint = suggestion(name, properties) or f"; it takes {', '.join(properties) or 'none'}"
             report((*at, name), f"{code}.unknown_argument", f"{who} has no argument `{name}`{hint}", key=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import misfits, spell_types, types_taken
+from hai_flow.definition.checks.fitting import doubt_fraction, misfits, spell_types, types_taken
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import infer_type
 from hai_flow.definition.expressions.templates import CompiledTemplate
@@ -24,7 +24,7 @@ from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
 from hai_flow.definition.yaml.reference import ENDED_KEYS
-from hai_flow.primitives.json_pointers import unescape
+from hai_flow.primitives.json_pointers import find_key, unescape
 from hai_flow.values import Json
 
 OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
@@ -41,7 +41,11 @@ def _set(context: StepContext, draft: StepDraft, names: Names) -> plan.Set | Non
     if isinstance(value, list):
         for index, raw in enumerate(value):
             _check_operation(context, raw, (*at, index), value[index + 1 :])
-        return plan.Set(ops=context.template(value, at, names))
+        template = context.template(value, at, names)
+        for index, raw in enumerate(value):
+            if isinstance(raw, Mapping) and not any(_has_within(raw, each) for each in value[index + 1 :]):
+                _check_patched(context, raw, (*at, index), names, template)
+        return plan.Set(ops=template)
     if not value:
         context.reader.error(at, "set.empty", "expected at least one state variable in `set`, found none")
         return None
@@ -51,7 +55,10 @@ def _set(context: StepContext, draft: StepDraft, names: Names) -> plan.Set | Non
         template = context.template(item, (*at, key), names)
         pairs.append((key, template))
         if key.startswith("/"):
-            _check_place(context, key, item, (*at, key), names, template)
+            schema = _find_place(context, key, (*at, key), key=True)
+            if schema is not None:
+                _check_placed(context, key, item, (*at, key), names, template, schema)
+            _report_no_place(context, key, (*at, key), key=True)
         else:
             _check_value(context, key, item, (*at, key), names, template)
     return plan.Set(assign=tuple(pairs))
@@ -88,6 +95,8 @@ def _check_value(
             hint = _ONE_BY_ONE if variable.reduce == "append" and fault.endswith("found a list") else ""
             message = f"the value never fits the state `{name}`: {fault}{hint}"
             context.reader.refuse((*at, *path), "set.type", message)
+        if (doubt := doubt_fraction(value, raw, raw, names)) is not None:
+            context.reader.warning(at, "set.fraction", doubt)
         return
     schema = variable.schema if raw is variable.schema.raw else JsonSchema(raw)
     for fault in schema.findings(value)[:1]:
@@ -102,41 +111,114 @@ def _check_value(
         report(at, "set.type", message)
 
 
-def _check_place(
-    context: StepContext, pointer: str, value: Json, at: Path, names: Names, template: CompiledTemplate
+def _check_patched(
+    context: StepContext, raw: Mapping[str, Json], at: Path, names: Names, template: CompiledTemplate
 ) -> None:
-    """A pointer against the variable's type: a place that it never has, and a value that never fits there."""
+    """An operation of a patch against the type of its variable."""
+    pointer, op = raw.get("path"), raw.get("op")
+    if not isinstance(pointer, str) or not pointer.startswith("/") or op not in ("add", "replace", "remove"):
+        return
+    _report_no_place(context, pointer if op == "add" else f"{pointer}/", (*at, "path"), key=False)
+    schema = _find_place(context, pointer, (*at, "path"), key=False)
+    if schema is not None and op != "remove" and "value" in raw:
+        _check_placed(context, pointer, raw["value"], (*at, "value"), names, template, schema, (at[-1], "value"))
+
+
+def _find_place(context: StepContext, pointer: str, at: Path, *, key: bool) -> Json:
+    """The schema of the place of a pointer; None where that is not known, or after a finding: there never is one."""
     name, *rest = (unescape(part) for part in pointer.split("/")[1:])
     variable = context.declared.state.get(name)
     if variable is None or variable.reduce:
-        return
+        return None
     root = schema = variable.schema.raw
     for part in rest:
         types = types_taken(schema, root)
         schema = resolve(schema, root)
         if types is not None and types.isdisjoint(("object", "array")):
             message = f"`{pointer}` leads into {spell_types(types)}, which has no parts; set `{name}` by its name"
-            context.reader.refuse(at, "set.place", message, key=True)
-            return
+            context.reader.refuse(at, "set.place", message, key=key)
+            return None
+        if types == {"array"} and not _INDEX.fullmatch(part):
+            message = f"`{shorten(part)}` is no item of a list; write a number, or `-` for a new one at the end"
+            context.reader.refuse(at, "set.place", message, key=key)
+            return None
         if types == {"array"} and isinstance(schema, Mapping):
             schema = schema.get("items", {})
             continue
         if not isinstance(schema, Mapping):
-            return
+            return None
         properties = schema.get("properties", {})
         if part not in properties:
             fault = explain_unknown_property(schema, part, ("state", name))
             if fault is not None and schema.get("additionalProperties") is False:
-                context.reader.refuse(at, "set.place", fault, key=True)
-            return
+                context.reader.refuse(at, "set.place", fault, key=key)
+            return None
         schema = properties[part]
-    faults = [fault for _, fault in misfits(value, template, schema, root, names)]
+    return schema
+
+
+def _check_placed(
+    context: StepContext, pointer: str, value: Json, at: Path, names: Names, template: CompiledTemplate, schema: Json,
+    inside: Path = (),
+) -> None:  # fmt: skip
+    """A value against the type of the place where it is set; `inside`: its path in the template."""
+    variable = context.declared.state[unescape(pointer.split("/")[1])]
+    root = variable.schema.raw if variable is not None else None
+    faults = [fault for _, fault in misfits(value, template, schema, root, names, inside)]
+    if (doubt := doubt_fraction(value, schema, root, names)) is not None:
+        context.reader.warning(at, "set.fraction", doubt)
     if is_literal(value) and isinstance(schema, Mapping) and "$ref" not in str(schema):
         faults = [fault["message"] for fault in JsonSchema(schema).findings(value)]
     for fault in faults[:1]:
         context.reader.refuse(at, "set.type", f"the value never fits the state at `{pointer}`: {fault}")
 
 
+def _report_no_place(context: StepContext, pointer: str, at: Path, *, key: bool) -> None:
+    """Doubt a pointer whose parents are not in the default of the variable, and which no step sets."""
+    parts = [unescape(part) for part in pointer.split("/")[1:]]
+    variable = context.declared.state.get(parts[0])
+    if variable is None or variable.reduce or variable.client or variable.kept:
+        return
+    missing = _find_missing(variable.default, parts)
+    if missing is None or any(missing[: len(each)] == each for each in _list_written_places(context)):
+        return
+    place = "".join(f"/{part}" for part in missing)
+    message = f"nothing is at `{place}` when a run begins, and no step sets it; set it before, or give it a `default`"
+    context.reader.warning(at, "set.place", message, key=key)
+
+
+def _find_missing(value: Any, parts: list[str]) -> list[str] | None:
+    """The first parts of a pointer up to the one that the `value` of its variable lacks; None: it has all parents."""
+    for index, part in enumerate(parts[1:-1], 1):
+        key = find_key(value, part)
+        if key is None:
+            return parts[: index + 1]
+        value = value[key]
+    return None
+
+
+def _list_written_places(context: StepContext) -> Iterator[list[str]]:
+    """The places of the state that steps of the document set, each as its parts."""
+    outline = context.outline
+    lists = (outline.steps, *(clause.steps for clause in outline.catch), outline.finally_)
+    for draft in (each for steps in lists for step in steps for each in (step, *step.inside()) if each.verb == "set"):
+        value = draft.fields.get("set")
+        if isinstance(value, Mapping):
+            yield from ([unescape(part) for part in f"/{key}".replace("//", "/").split("/")[1:]] for key in value)
+            continue
+        for raw in value if isinstance(value, list) else ():
+            pointer = raw.get("path") if isinstance(raw, Mapping) and raw.get("op") in ("add", "move", "copy") else None
+            if isinstance(pointer, str):
+                yield [unescape(part) for part in pointer.split("/")[1:]]
+
+
+def _has_within(operation: Mapping[str, Json], later: Json) -> bool:
+    """Whether a later operation of the same patch takes away, or replaces, the place of the operation."""
+    paths = [later.get("path"), later.get("from")] if isinstance(later, Mapping) else []
+    return any(isinstance(each, str) and f"{operation.get('path')}/".startswith(f"{each}/") for each in paths)
+
+
+_INDEX: Final = re.compile(r"-|0|[1-9][0-9]{0,15}")
 _ONE_BY_ONE: Final = "; `reduce: append` adds the value as one element: set each element in a step of its own"
 
 

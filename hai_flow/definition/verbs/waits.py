@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
+from hai_flow.definition.expressions.expressions import list_values
 from hai_flow.definition.fields import find_other_kind, is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import NULL_INSTEAD, record
+from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.people.deadlines import check_times, on_deadline
 from hai_flow.definition.people.subscriptions import SUBSCRIPTION, subscription
 from hai_flow.definition.raw_steps import StepDraft
@@ -53,7 +55,14 @@ def _wait(context: StepContext, draft: StepDraft, names: Names) -> plan.Wait | N
         return None
     if "until" in fields:
         until = context.template(fields["until"], (*at, "until"), names, text=True)
-        _check_instant(context, fields["until"], (*at, "until"), find_other_kind(fields["until"], until, names))
+        place = (*at, "until")
+        kind = find_other_kind(fields["until"], until, names)
+        _check_instant(context, fields["until"], place, kind)
+        if (doubt := names.doubt_value(fields["until"])) is not None:
+            context.reader.warning(place, "wait.nullable", doubt)
+        for instant in list_values(fields["until"], names) if kind is None else ():
+            if (fault := _find_instant_fault(instant)) is not None:
+                context.reader.refuse(place, "wait.until", fault)
         return plan.Wait(until=until)
     duration = context.duration(fields, "for", at, names)
     return plan.Wait(for_=duration) if duration is not None else None
@@ -61,15 +70,21 @@ def _wait(context: StepContext, draft: StepDraft, names: Names) -> plan.Wait | N
 
 def _check_instant(context: StepContext, text: str, at: Path, kind: str | None) -> None:
     """`kind`: the type of its hole where that never gives text."""
-    if "${{" not in text:
-        try:
-            read_rfc3339(text)
-            return
-        except ValueError:
-            kind = repr(text)
-    if kind is not None:
-        message = f"expected an instant with its offset such as 2026-03-02T09:00:00Z, or a hole, found {kind}"
-        context.reader.error(at, "wait.until", message)
+    fault = _EXPECTED.format(kind) if kind is not None else _find_instant_fault(text) if "${{" not in text else None
+    if fault is not None:
+        context.reader.error(at, "wait.until", fault)
+
+
+_EXPECTED: Final = "expected an instant with its offset such as 2026-03-02T09:00:00Z, or a hole, found {}"
+
+
+def _find_instant_fault(value: Json) -> str | None:
+    """Why a value is no instant; None: it is one."""
+    try:
+        read_rfc3339(value if isinstance(value, str) else "")
+    except ValueError:
+        return _EXPECTED.format(repr(value) if isinstance(value, str) else kind_of(value))
+    return None
 
 
 def _wait_for(context: StepContext, draft: StepDraft, names: Names) -> plan.WaitFor | None:
@@ -129,7 +144,8 @@ def _gives(context: StepContext, draft: StepDraft) -> Json:
     outcome = value.get("on_deadline")
     if isinstance(outcome, Mapping):
         return {} if "all" in value else _build_default_type(outcome.get("default"))
-    return {"type": "array", "items": _EVENT} if "all" in value else _EVENT
+    several = value.get("all")
+    return {"type": "array", "items": _EVENT, "minItems": len(several)} if isinstance(several, list) else _EVENT
 
 
 def _build_default_type(default: Json) -> Json:
