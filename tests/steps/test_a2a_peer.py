@@ -30,6 +30,11 @@ GRPC = {"url": f"{URL}/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0
             {"url": "x", "preferredTransport": "GRPC", "additionalInterfaces": [{"url": URL, "transport": "JSONRPC"}]},
             Interface(URL, True, False),
         ),
+        *(
+            ({"supportedInterfaces": [{**NEW, "url": f"http://{own}:9999/rpc"}]},
+             Interface("https://agents.example.com/rpc", False, False))
+            for own in ("localhost", "127.0.0.1", "0.0.0.0", "[::1]")
+        ),
         ({"supportedInterfaces": [{**NEW, "url": "https://agents.example.com:443/x"}]},
          Interface("https://agents.example.com:443/x", False, False)),
     ],
@@ -90,6 +95,18 @@ def test_a_question_of_hai_flow_has_form_or_options_and_names_its_id() -> None:
     assert question.form["properties"]["decision"]["enum"] == ["approve", "reject"]
     answer = {"hai.pending": {"id": "p2", "digest": "4b20", "decision": "approve"}}
     assert peer.write_answer(question.pending, {"decision": "approve"}) == [{"data": answer}]
+
+
+def test_a_question_with_an_id_is_the_same_at_any_time() -> None:
+    def digest(id: str, at: str) -> str:
+        status = {
+            "state": "input-required",
+            "message": {"messageId": id, "parts": [{"text": "Again?"}]},
+            "timestamp": at,
+        }
+        return peer.question_of({"id": "t1", "status": status}).digest
+
+    assert digest("m1", "1") == digest("m1", "2") != digest("m2", "2")
 
 
 def test_another_question_of_a_task_with_equal_words_has_another_digest() -> None:

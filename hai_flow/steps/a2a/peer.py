@@ -6,12 +6,13 @@ secret and leads to no other server.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.errors import StepError
 from hai_flow.steps.files import kind_of
 from hai_flow.values import Json, storable
@@ -20,10 +21,24 @@ PARTS_MAX: Final = 100  # of all artifacts
 TEXT_CHARS_MAX: Final = 2000  # of a status
 PENDING: Final = "hai.pending"
 ENDS: Final = ("completed", "failed", "rejected", "canceled")
-_SPELLINGS: Final = {
-    "cancelled": "canceled", "error": "failed", "succeeded": "completed", "success": "completed", "done": "completed",
-}  # fmt: skip
-"""States of agents that do not keep to the words of the protocol: no other would ever end."""
+_WORDS: Final = {
+    "submitted": "submitted pending queued",
+    "working": "working running inprogress processing",
+    "completed": "completed complete succeeded success successful done finished",
+    "failed": "failed failure error errored timedout timeout",
+    "canceled": "canceled cancelled aborted terminated",
+    "input-required": "inputrequired requiresinput awaitinginput waitingforinput",
+    "rejected": "rejected refused declined",
+    "auth-required": "authrequired",
+}
+"""The states, and the words of agents that do not keep to those of the protocol: no other would ever end."""
+_SPELLINGS: Final = {word: state for state, words in _WORDS.items() for word in words.split()}
+_NUMBERS: Final = (
+    "", "submitted", "working", "completed", "failed", "canceled", "input-required", "rejected", "auth-required",
+)  # fmt: skip
+_OPEN_KEYS: Final = frozenset({"data", "metadata"})  # whose members have names of their own
+_OWN_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1", "::"})
+_EVENT_KINDS: Final = ("statusUpdate", "artifactUpdate")
 ANSWER_FORM: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["answer"],
@@ -50,9 +65,36 @@ class Question(NamedTuple):
     digest: str
 
 
+def read_answer(text: str) -> Json:
+    """The JSON in a body of another type, with the names of ProtoJSON; of a stream the last event that has a task or a
+    message, else its first; None where there is none."""
+    if re.match(r"\s*(?:data|event|id|retry)?:", text):
+        answers = [each for line in text.splitlines() if line.startswith("data:") and (each := read_answer(line[5:]))]
+        last = [each for each in answers if isinstance(each, Mapping) and _read_whole(each.get("result"))]
+        return last[-1] if last else next(iter(answers), None)
+    try:
+        return use_protocol_names(foreign.read(text).value)
+    except values.NotJson:
+        return None
+
+
+def use_protocol_names(value: Json) -> Json:
+    """The value with the names of ProtoJSON, whose readers take those of the protocol's definition (`task_id`) too."""
+    if isinstance(value, list):
+        return [use_protocol_names(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        re.sub(r"(?<=[a-z])_([a-z])", lambda letter: letter[1].upper(), key): (
+            each if key in _OPEN_KEYS else use_protocol_names(each)
+        )
+        for key, each in value.items()
+    }
+
+
 def choose_interface(card: Json, url: str) -> Interface:
     """The interface of a card that is understood here, at the server of `url`. Raises StepError."""
-    interfaces = sorted(_list_interfaces(card), key=lambda each: (each.old, each.rest))
+    interfaces = sorted(_list_interfaces(card, url), key=lambda each: (each.old, each.rest))
     ours = [each for each in interfaces if _origin(each.url) == _origin(url)]
     if ours:
         return ours[0]
@@ -62,18 +104,35 @@ def choose_interface(card: Json, url: str) -> Interface:
     raise unusable("its card offers neither JSON-RPC nor REST, in version 1.0 or 0.3")
 
 
-def _list_interfaces(card: Json) -> Iterator[Interface]:
+def _list_interfaces(card: Json, url: str) -> Iterator[Interface]:
     if not isinstance(card, Mapping):
         return
     for each in _mappings(card.get("supportedInterfaces")):
-        version, binding = str(each.get("protocolVersion") or "1.0"), str(each.get("protocolBinding")).upper()
+        version = str(each.get("protocolVersion") or "1.0")
+        binding = _letters_of(each.get("protocolBinding") or each.get("transport"))
         old = version.startswith("0.")
-        if binding == "JSONRPC" or (binding == "HTTP+JSON" and not old):
-            yield Interface(str(each.get("url")), old, binding != "JSONRPC")
+        if binding == "jsonrpc" or (binding == "httpjson" and not old):
+            yield Interface(_resolve(url, str(each.get("url"))), old, binding != "jsonrpc")
     others = [{"url": card.get("url"), "transport": card.get("preferredTransport") or "JSONRPC"}]
     for each in (*others, *_mappings(card.get("additionalInterfaces"))):
-        if isinstance(each.get("url"), str) and str(each.get("transport")).upper() == "JSONRPC":
-            yield Interface(each["url"], True, False)
+        if isinstance(each.get("url"), str) and _letters_of(each.get("transport")) == "jsonrpc":
+            yield Interface(_resolve(url, each["url"]), True, False)
+
+
+def _letters_of(word: Json) -> str:
+    return re.sub("[^a-z]", "", str(word).lower())
+
+
+def _resolve(base: str, url: str) -> str:
+    """An address of a card. One of the agent's own machine, as servers write it that don't know their name, is a path
+    at the server where the card is."""
+    try:
+        full = urlsplit(urljoin(base, url))
+        if full.hostname in _OWN_MACHINE and urlsplit(base).hostname not in _OWN_MACHINE:
+            full = urlsplit(urljoin(base, full._replace(scheme="", netloc="").geturl() or "/"))
+        return full.geturl()
+    except ValueError:
+        return url
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -101,13 +160,10 @@ def write_message(
 
 
 def read_result(result: Json) -> Mapping[str, Json]:
-    """The task of a send; a message is one that is completed, with the message as its artifact. Raises StepError."""
-    if isinstance(result, Mapping):
-        task, message = result.get("task", result), result.get("message", result)
-        if isinstance(task, Mapping) and isinstance(task.get("status"), Mapping) and isinstance(task.get("id"), str):
-            return task
-        if isinstance(message, Mapping) and isinstance(message.get("parts"), list):
-            return {"status": {"state": "completed"}, "artifacts": [message]}
+    """The task of a send; a message is one that is completed, with the message as its artifact, and an event of a task
+    is one that goes on. Raises StepError."""
+    if (task := _read_whole(result) or _read_event(result)) is not None:
+        return task
     raise StepError(
         f"the agent answers with neither a task nor a message: {_short(result)}",
         code="tool.invalid_result",
@@ -115,12 +171,37 @@ def read_result(result: Json) -> Mapping[str, Json]:
     )
 
 
+def _read_whole(result: Json) -> Mapping[str, Json] | None:
+    if not isinstance(result, Mapping):
+        return None
+    task, message = result.get("task", result), result.get("message", result)
+    if isinstance(task, Mapping):
+        id, status = task.get("id"), task.get("status")
+        if type(id) in (str, int) and status and isinstance(status, Mapping | str):
+            return {**task, "id": str(id), "status": status if isinstance(status, Mapping) else {"state": status}}
+    if isinstance(message, Mapping) and isinstance(message.get("parts"), list):
+        return {"status": {"state": "completed"}, "artifacts": [message]}
+    return None
+
+
+def _read_event(result: Json) -> Mapping[str, Json] | None:
+    """The task of an event that stands in its place: it has to be asked for."""
+    if not isinstance(result, Mapping):
+        return None
+    event = next((result[name] for name in _EVENT_KINDS if name in result), result)
+    if not isinstance(event, Mapping) or not isinstance(event.get("taskId"), str):
+        return None
+    return {"id": event["taskId"], "contextId": event.get("contextId"), "status": {"state": "working"}}
+
+
 def state_of(task: Mapping[str, Json]) -> str:
     """The state of a task, as 0.3 writes it: `working`, `input-required`."""
     status = task.get("status")
-    state = str(status.get("state")) if isinstance(status, Mapping) else ""
-    state = state.removeprefix("TASK_STATE_").lower().replace("_", "-")
-    return _SPELLINGS.get(state, state)
+    state = status.get("state") if isinstance(status, Mapping) else ""
+    if type(state) is int:
+        return _NUMBERS[state] if 0 <= state < len(_NUMBERS) else ""
+    word = _letters_of(state).removeprefix("taskstate")
+    return _SPELLINGS.get(word, word)
 
 
 def words_of(task: Mapping[str, Json]) -> str:
@@ -133,7 +214,9 @@ def question_of(task: Mapping[str, Json]) -> Question:
     """What a task asks that waits for input."""
     message, status = _message_of(task), task["status"]
     text = words_of(task) or "The agent needs something more to go on, and does not say what."
-    digest = sha256(values.dumps([task.get("id"), message, status.get("timestamp")])).hexdigest()[:32]
+    has_id = isinstance(message, Mapping) and message.get("messageId")  # else only its time tells it from another
+    at = None if has_id else status.get("timestamp")
+    digest = sha256(values.dumps([task.get("id"), message, at])).hexdigest()[:32]
     for part in _parts(message):
         holder = part.get("data")
         pendings = _mappings(holder.get(PENDING)) if isinstance(holder, Mapping) else []
@@ -164,12 +247,17 @@ def write_answer(pending: Mapping[str, Json] | None, fields: Mapping[str, Json])
 
 
 def output_of(task: Mapping[str, Json]) -> dict[str, Any]:
-    """What the artifacts of a task hold, or without any the message of its status: all text, the last data, and all
-    parts, with files as content parts. Raises StepError `tool.invalid_result` for too many."""
+    """What the artifacts of a task hold, or without any the message of its status, or else what the agent said last:
+    all text, the last data, and all parts, with files as content parts. Raises StepError `tool.invalid_result` for too
+    many."""
     texts: list[str] = []
     data: Json = None
     parts: list[dict[str, Any]] = []
-    artifacts = _mappings(task.get("artifacts")) or _mappings(_message_of(task))
+    replies = [
+        each for each in _mappings(task.get("history")) if _letters_of(each.get("role")) not in ("user", "roleuser")
+    ]
+    places = (task.get("artifacts"), _message_of(task), replies[-1:])
+    artifacts = next(filter(None, ([each for each in _mappings(place) if _parts(each)] for place in places)), [])
     different = {values.dumps(each) if each.get("artifactId") else at: each for at, each in enumerate(artifacts)}
     for artifact in different.values():  # some agents repeat what they have appended
         name = artifact.get("name") or artifact.get("artifactId")
@@ -212,7 +300,12 @@ def _message_of(task: Mapping[str, Json]) -> Json:
 
 
 def _parts(holder: Json) -> list[Mapping[str, Json]]:
-    return _mappings(holder.get("parts")) if isinstance(holder, Mapping) else []
+    """The parts of a message or of an artifact, also those that are plain texts, or within another object (`root`)."""
+    if not isinstance(holder, Mapping):
+        return []
+    parts = holder.get("parts", holder.get("content"))
+    parts = [{"text": each} if isinstance(each, str) else each for each in parts] if isinstance(parts, list) else parts
+    return [each["root"] if isinstance(each.get("root"), Mapping) else each for each in _mappings(parts)]
 
 
 def _mappings(value: Json) -> list[Any]:

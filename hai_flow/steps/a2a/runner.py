@@ -35,7 +35,8 @@ log = structlog.get_logger(__name__)
 Value = TypeVar("Value")
 Task = Mapping[str, Json]
 
-CARD: Final = "/.well-known/agent-card.json"
+CARDS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""The places of a card, below the address of its agent: since version 0.3, and before."""
 POLL_SECONDS: Final = 0.5  # at first
 POLL_SECONDS_MAX: Final = 30.0
 TAKEN_SECONDS: Final = 20.0  # in which an agent has to take an answer, before it counts as asking the same again
@@ -126,9 +127,22 @@ class Agent:
     async def find(cls, http: HttpRunner, attempt: Attempt, tool: A2ATool) -> Agent:
         """Read its card. Raises StepError `tool.unavailable`, and as a request does."""
         agent = cls(http, attempt, tool, Interface(tool.url, False, False))
-        card = await agent._exchange("GET", tool.url if tool.url.endswith(".json") else tool.url + CARD)
-        agent.interface = peer.choose_interface(card["json"], tool.url)
-        return agent
+        urls = [tool.url] if tool.url.endswith(".json") else [tool.url + each for each in CARDS]
+        reasons: list[str] = []
+        for url in urls:
+            try:
+                response = await agent._exchange("GET", url)
+            except StepError as error:
+                if _status_of(error) not in (404, 405, 410):
+                    raise
+                reasons.append(f"{url} answers {_status_of(error)}")
+                continue
+            card = _read(response)
+            if isinstance(card, Mapping):
+                agent.interface = peer.choose_interface(card, tool.url)
+                return agent
+            reasons.append(f"{url} is no card")
+        raise peer.unusable(f"{'; '.join(reasons)}. Give the address of its card, which ends in .json, as its `url`")
 
     async def send(
         self, parts: Sequence[Mapping[str, Json]], id: str, *, context: str | None = None, task: str | None = None
@@ -147,17 +161,21 @@ class Agent:
             raise Refused(-32601, f"0.3 has no {method}")
         body = {"jsonrpc": "2.0", "id": 1, "method": name, "params": params}
         response = await self._exchange("POST", self.interface.url, body, key)
-        answer = response["json"]
+        answer = _read(response)
         if not isinstance(answer, Mapping) or not answer.keys() & {"result", "error"}:
             message = f"the agent {self._tool.name} answers with what is no JSON-RPC"
             text = hide_secrets(response["text"][:HIDDEN_CHARS_MAX])[:SAID_CHARS_MAX]
             data = {"status": response["status"], "text": text}
             raise StepError(message, code="tool.invalid_result", retriable=False, data=data)
-        error = answer.get("error")
-        if isinstance(error, Mapping):
-            code = error.get("code")
-            raise Refused(code if isinstance(code, int) else -32603, str(error.get("message")))
-        return answer.get("result")
+        error, result = answer.get("error"), answer.get("result")
+        if error and result:
+            message = f"the agent {self._tool.name} answers with a result and an error at once: {error}"
+            raise StepError(storable(message)[:2000], code="tool.invalid_result", retriable=False)
+        if error:
+            parts = error if isinstance(error, Mapping) else {"message": error}
+            code, words = parts.get("code"), parts.get("message") or parts.get("data")
+            raise Refused(code if isinstance(code, int) else -32603, str(words))
+        return result
 
     async def _ask_by_path(self, method: str, params: Mapping[str, Any], key: str | None) -> Json:
         id = quote(str(params.get("id", "")), safe="")
@@ -168,7 +186,8 @@ class Agent:
             "ListTasks": ("GET", f"/tasks?{urlencode(params)}", None),
         }[method]
         try:
-            return (await self._exchange(verb, self.interface.url.rstrip("/") + path, body, key))["json"]
+            url = self.interface.url.rstrip("/") + path
+            return _read(await self._exchange(verb, url, body, key))
         except StepError as error:
             status = _status_of(error)
             if status is None or status in (401, 403, 408, 425, 429) or status >= 500:
@@ -262,14 +281,14 @@ class Errand:
                 if self._attempt.lost:
                     raise self._make_outcome_lost("it takes no contexts of its clients") from None
                 result = await self._agent.send(parts, id)
+            task, own = self._note(peer.read_result(result)), self._context
         except StepError as error:
             if isinstance(error, OutcomeLost) or not _may_have_begun(error):
                 raise
-            task = await self._find(error.message)
-            if task is None:
+            other_task = await self._find(error.message)
+            if other_task is None:
                 raise
-            return task
-        task, own = self._note(peer.read_result(result)), self._context
+            return other_task
         if (context := str(task.get("contextId"))) != own and context.startswith(_CONTEXT):
             raise self._make_outcome_lost("it answers with the task of another call")
         return task
@@ -343,7 +362,16 @@ class Errand:
             await self._tell(task)
             await self._attempt.rest(pause)
             pause = min(1.5 * pause, POLL_SECONDS_MAX)
-            task = await self._get(str(self._task_id))
+            task = await self._look()
+
+    async def _look(self) -> Task:
+        """The task as it is now. Raises OutcomeLost where the agent answers with something else: the task goes on."""
+        try:
+            return await self._get(str(self._task_id))
+        except StepError as error:
+            if error.code != "tool.invalid_result":
+                raise
+            raise OutcomeLost(f"Nobody knows how the task ends: {error.message}.") from None
 
     def _asks(self, task: Task, digest: Json) -> bool:
         return peer.state_of(task) == "input-required" and peer.question_of(task).digest == digest
@@ -422,6 +450,12 @@ def read_task_id(inquiry: str) -> str:
 
 async def _render(evaluate: Evaluate, template: Template | None) -> Json:
     return None if template is None else await evaluate(template)
+
+
+def _read(response: Mapping[str, Json]) -> Json:
+    """The JSON of a response, whatever type the agent gives it."""
+    value = response["json"]
+    return peer.read_answer(response["text"]) if value is None else peer.use_protocol_names(value)
 
 
 def _has_failed(task: Task) -> bool:

@@ -1,0 +1,333 @@
+"""Agents of others over real sockets, as sloppy as they are: cards that lie elsewhere, states in other words, tasks in
+other forms. Each is given its errand once, and what it said reaches the step, or a person."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import pytest
+
+from hai_flow import values
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.plan import Template
+from hai_flow.errors import AsksPerson, OutcomeLost, StepError
+from hai_flow.steps.a2a import runner as a2a_runner
+from hai_flow.steps.a2a.runner import A2ARunner
+from hai_flow.steps.http.egress import EgressGuard
+from hai_flow.steps.http.runner import HttpRunner
+from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.steps.runner import Answer, Attempt
+from hai_flow.steps.secrets import Secrets
+from tests.steps.test_mcp import Heard
+from tests.support.service import Received, Reply, Service
+
+CARDS: Final = ("/.well-known/agent-card.json",)
+SAID: Final = {"artifactId": "a", "parts": [{"text": "painted"}]}
+Json = Any
+
+
+def task(state: Json = "TASK_STATE_COMPLETED", *, status: Json = None, **more: Json) -> Json:
+    return {"id": "t", "status": {"state": state} if status is None else status, **more}
+
+
+class Sloppy:
+    """An agent that answers a method with the next of its `answers` (the last one again and again), and lists no tasks.
+    `card` is what it adds to its card, `at` where that stands. `got`: the methods that it was asked."""
+
+    def __init__(
+        self,
+        *answers: Json,
+        card: Json = None,
+        at: tuple[str, ...] = CARDS,
+        old: bool = False,
+        kind: str = "application/json",
+    ) -> None:
+        self.answers, self.card, self.at, self.old, self.kind = list(answers), card, at, old, kind
+        self.got: list[str] = []
+        self.url = ""
+
+    def __call__(self, received: Received) -> Reply:
+        if received.method == "GET":
+            if received.target not in self.at:
+                return Reply(404, b"<html>no</html>", "text/html")
+            return Reply(body=json.dumps(self._describe()).encode(), type=self.kind)
+        asked = json.loads(received.body)
+        self.got.append(asked["method"])
+        if asked["method"] == "ListTasks":
+            return self._reply({"error": {"code": -32601, "message": "no such method"}})
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        answer = answer(self) if callable(answer) else answer
+        if isinstance(answer, Reply):
+            return answer
+        return self._reply(answer if isinstance(answer, dict) and "error" in answer else {"result": answer})
+
+    def _reply(self, answer: Json) -> Reply:
+        return Reply(body=json.dumps({"jsonrpc": "2.0", "id": 1, **answer}).encode(), type=self.kind)
+
+    def _describe(self) -> Json:
+        if callable(self.card):
+            return self.card(self)
+        if self.old:
+            return {"name": "p", "url": self.url, "protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
+        return {"supportedInterfaces": [{"url": f"{self.url}/rpc", "protocolBinding": "JSONRPC"}]}
+
+    @property
+    def sends(self) -> int:
+        return sum(each in ("SendMessage", "message/send") for each in self.got)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(a2a_runner, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(a2a_runner, "POLL_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(a2a_runner, "TAKEN_SECONDS", 0.2)
+
+
+async def perform(agent: Sloppy, *, path: str = "", answer: Answer | None = None, number: int = 1) -> Json:
+    async def evaluate(template: Any, /, **names: Any) -> Any:
+        return cast(Template, template).render(names)
+
+    async with asyncio.timeout(10), Service(agent) as service:
+        agent.url = service.url("")
+        source = (
+            f"hai: flow/v1\nname: s\nversion: 1\ntools: {{far: {{a2a: '{agent.url}{path}'}}}}\n"
+            "steps: [{id: a, call: far, with: {text: go}}]\n"
+        )
+        step = compile_workflow(source.encode()).steps["a"]
+        attempt = Attempt(
+            "r", "a", number, values.dumps({"text": "go"}).decode(), step, evaluate=evaluate, answer=answer
+        )
+        http = HttpRunner(EgressGuard(("127.0.0.1",)), Secrets(), HttpConfig())
+        try:
+            return await A2ARunner(http).perform(attempt, Heard())
+        finally:
+            await http.close()
+
+
+async def failure(agent: Sloppy, **more: Any) -> StepError:
+    with pytest.raises(StepError) as raised:
+        await perform(agent, **more)
+    return raised.value
+
+
+# --- cards ------------------------------------------------------------------------------------------------------------
+
+
+def interface(**fields: Json) -> Callable[[Sloppy], Json]:
+    return lambda agent: {"supportedInterfaces": [{"url": f"{agent.url}/rpc", **fields}]}
+
+
+CARD_FORMS: Final[dict[str, Callable[[Sloppy], Json]]] = {
+    "as 1.0 has it": interface(protocolBinding="JSONRPC", protocolVersion="1.0"),
+    "its binding in other letters": interface(protocolBinding="json-rpc"),
+    "its binding is its transport": interface(transport="JSONRPC", protocolVersion="1.0"),
+    "names with underscores": lambda agent: {
+        "supported_interfaces": [{"url": agent.url, "protocol_binding": "JSONRPC", "protocol_version": "1.0"}]
+    },
+    "an address within its server": lambda agent: {
+        "supportedInterfaces": [{"url": "/rpc", "protocolBinding": "JSONRPC"}]
+    },
+    "an interface that stands alone": lambda agent: {
+        "supportedInterfaces": {"url": agent.url, "protocolBinding": "JSONRPC"}
+    },
+    "null for what it has not": lambda agent: {
+        "name": None,
+        "skills": None,
+        "additionalInterfaces": None,
+        "supportedInterfaces": [None, {"url": agent.url, "protocolBinding": "JSONRPC", "tenant": None}],
+    },
+}
+
+
+@pytest.mark.parametrize("form", CARD_FORMS)
+async def test_a_card_in_an_odd_form_leads_to_its_agent(form: str) -> None:
+    agent = Sloppy(task(artifacts=[SAID]), card=CARD_FORMS[form])
+    assert (await perform(agent))["text"] == "painted"
+    assert agent.got == ["SendMessage"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/octet-stream", "text/html; charset=utf-8", ""])
+async def test_a_card_and_answers_of_any_type_are_read(kind: str) -> None:
+    assert (await perform(Sloppy(task(artifacts=[SAID]), kind=kind)))["text"] == "painted"
+
+
+@pytest.mark.parametrize("path", ["", "/planner"])
+async def test_a_card_at_the_place_of_older_versions_is_found(path: str) -> None:
+    agent = Sloppy(task("completed", artifacts=[SAID]), old=True, at=(f"{path}/.well-known/agent.json",))
+    assert (await perform(agent, path=path))["text"] == "painted"
+    assert agent.got == ["message/send"]
+
+
+async def test_a_page_in_the_place_of_the_card_is_no_card() -> None:
+    agent = Sloppy(task("completed", artifacts=[SAID]), old=True, at=("/.well-known/agent.json",))
+    page = Reply(body=b"<html>Welcome</html>", type="text/html")
+    answer = Sloppy.__call__
+
+    class Welcoming(Sloppy):
+        def __call__(self, received: Received) -> Reply:
+            return page if received.target == CARDS[0] else answer(self, received)
+
+    agent.__class__ = Welcoming
+    assert (await perform(agent))["text"] == "painted"
+
+
+async def test_an_agent_without_a_card_is_told_with_the_places_and_what_to_do() -> None:
+    fault = await failure(Sloppy(task(), at=()))
+    assert (fault.code, fault.retriable) == ("tool.unavailable", False)
+    for words in ("/.well-known/agent-card.json", "/.well-known/agent.json", "404", "ends in .json"):
+        assert words in fault.message, fault.message
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+TASKS: Final[dict[str, Json]] = {
+    "as 1.0 has it": {"task": task(artifacts=[SAID])},
+    "as 0.3 has it": {"kind": "task", **task("completed", artifacts=[SAID])},
+    "the number of its state": task(3, artifacts=[SAID]),
+    "its state as Python names it": task("TaskState.COMPLETED", artifacts=[SAID]),
+    "its state as a word": task(status="completed", artifacts=[SAID]),
+    "another word for its state": task("Finished", artifacts=[SAID]),
+    "names with underscores": task(artifacts=[{"artifact_id": "a", "parts": [{"text": "painted"}]}]),
+    "a number as its id": {**task(artifacts=[SAID]), "id": 7},
+    "a message": {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "painted"}]}},
+    "a message of 0.3": {"kind": "message", "role": "agent", "parts": [{"kind": "text", "text": "painted"}]},
+    "a message about its task": {"message": {"taskId": "t", "role": "agent", "parts": [{"text": "painted"}]}},
+    "parts that are texts": task(artifacts=[{"parts": ["painted"]}]),
+    "parts within another": task(artifacts=[{"parts": [{"root": {"kind": "text", "text": "painted"}}]}]),
+    "parts as the content": task(artifacts=[{"content": [{"text": "painted"}]}]),
+    "what it said in its history alone": task(
+        artifacts=[],
+        history=[
+            {"role": "ROLE_USER", "parts": [{"text": "go"}]},
+            {"role": "ROLE_AGENT", "parts": [{"text": "I begin"}]},
+            {"role": "ROLE_AGENT", "parts": [{"text": "painted"}]},
+        ],
+    ),
+    "an artifact without parts beside its message": task(
+        status={"state": "completed", "message": {"parts": [{"text": "painted"}]}}, artifacts=[{"artifactId": "a"}]
+    ),
+}
+
+
+@pytest.mark.parametrize("form", TASKS)
+async def test_a_task_in_an_odd_form_is_read(form: str) -> None:
+    agent = Sloppy(TASKS[form])
+    assert (await perform(agent))["text"] == "painted"
+    assert agent.got == ["SendMessage"]
+
+
+EVENT: Final = {"taskId": "t", "contextId": "c", "final": True}
+UNENDED: Final[dict[str, Json]] = {
+    "submitted": task("TASK_STATE_SUBMITTED"),
+    "in progress": task("in_progress"),
+    "an event of its status": {"kind": "status-update", "status": {"state": "completed"}, **EVENT},
+    "an event of its status as 1.0 has it": {"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED"}, **EVENT}},
+    "an event of an artifact": {"artifactUpdate": {"artifact": SAID, **EVENT}},
+}
+
+
+@pytest.mark.parametrize("form", UNENDED)
+async def test_a_task_that_goes_on_is_followed_to_its_end(form: str) -> None:
+    agent = Sloppy(UNENDED[form], task(artifacts=[SAID]))
+    assert (await perform(agent))["text"] == "painted"
+    assert agent.got == ["SendMessage", "GetTask"]
+
+
+def events(*results: Json) -> Reply:
+    lines = (f"data: {json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': each})}\r\n\r\n" for each in results)
+    return Reply(body=f": hello\r\n\r\n{''.join(lines)}".encode(), type="text/event-stream")
+
+
+STREAMS: Final[dict[str, tuple[Reply, list[str]]]] = {
+    "a stream of the task": (events(task("working"), task(artifacts=[SAID])), ["SendMessage"]),
+    "a stream that ends early": (events(task("TASK_STATE_WORKING")), ["SendMessage", "GetTask"]),
+    "a stream without the task": (
+        events(
+            {"statusUpdate": {"status": {"state": "working"}, **EVENT}}, {"artifactUpdate": {"artifact": SAID, **EVENT}}
+        ),
+        ["SendMessage", "GetTask"],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", STREAMS)
+async def test_an_agent_that_only_streams_is_understood(form: str) -> None:
+    reply, asked = STREAMS[form]
+    agent = Sloppy(reply, task(artifacts=[SAID]))
+    assert (await perform(agent))["text"] == "painted"
+    assert agent.got == asked
+
+
+ENDS: Final = [
+    ("TASK_STATE_FAILED", "tool.failed"), (4, "tool.failed"), ("errored", "tool.failed"), ("timed-out", "tool.failed"),
+    ("Rejected", "tool.declined"), ("refused", "tool.declined"), ("aborted", "tool.failed"),
+    ("CANCELLED", "tool.failed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "code"), ENDS)
+async def test_a_task_that_failed_is_so_by_any_word_with_its_own_words(state: Json, code: str) -> None:
+    status = {"state": state, "message": {"parts": [{"text": "no paint"}]}}
+    fault = await failure(Sloppy(task(status=status)))
+    assert (fault.code, "no paint" in fault.message) == (code, True)
+
+
+# --- errors and doubts ------------------------------------------------------------------------------------------------
+
+REFUSALS: Final[dict[str, Json]] = {
+    "as the protocol has it": {"error": {"code": -32602, "message": "no paint"}},
+    "as a text": {"error": "no paint"},
+    "with data alone": {"error": {"code": -32603, "data": "no paint"}},
+    "a code as text": {"error": {"code": "E7", "message": "no paint"}},
+}
+
+
+@pytest.mark.parametrize("form", REFUSALS)
+async def test_an_errand_that_is_refused_is_told_in_the_agents_words(form: str) -> None:
+    agent = Sloppy(REFUSALS[form])
+    fault = await failure(agent)
+    assert (fault.code, "no paint" in fault.message, agent.sends) == ("tool.failed", True, 1)
+
+
+DOUBTS: Final[dict[str, tuple[Json, ...]]] = {
+    "a result and an error at once": ({"error": {"code": -1, "message": "no"}, "result": task()},),
+    "neither a task nor a message": ({"ok": True},),
+    "null": (None,),
+    "a page": (Reply(body=b"<html>Welcome</html>", type="text/html"),),
+    "half of its answer": (Reply(body=b'{"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "sta'),),
+    "another task when it is asked": (task("working"), {**task(), "id": "other"}),
+    "nothing when it is asked": (task("working"), {"ok": True}),
+    "an error when it is asked": (task("working"), {"error": "I forgot"}),
+    "a page when it is asked": (task("working"), Reply(body=b"<html>Welcome</html>", type="text/html")),
+}
+
+
+@pytest.mark.parametrize("form", DOUBTS)
+async def test_a_doubt_about_an_answer_goes_to_people_and_nothing_is_sent_again(form: str) -> None:
+    agent = Sloppy(*DOUBTS[form])
+    fault = await failure(agent)
+    assert isinstance(fault, OutcomeLost), fault
+    assert agent.sends == 1
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def question(agent: Sloppy, **more: Json) -> Json:
+    """The same question, with the time at which it is asked for."""
+    message = {"messageId": "q1", "role": "agent", "parts": [{"text": "Which colour?"}]}
+    return task(status={"state": "Input Required", "message": message, "timestamp": str(len(agent.got)), **more})
+
+
+async def test_a_question_whose_time_is_always_now_is_answered_once() -> None:
+    agent = Sloppy(question)
+    with pytest.raises(AsksPerson) as asked:
+        await perform(agent)
+    assert "Which colour?" in str(asked.value)
+    agent = Sloppy(question, task("working"), task(artifacts=[SAID]))
+    answer = Answer("accept", {"answer": "red"}, asked.value.state, ())
+    output = await perform(agent, answer=answer, number=2)
+    assert (output["text"], agent.got) == ("painted", ["GetTask", "SendMessage", "GetTask"])
