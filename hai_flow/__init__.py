@@ -1,7 +1,6 @@
 """HAI Flow: declarative workflows that wait for people, in PostgreSQL.
 
-The names listed here are public; everything else may change without notice.
-"""
+The names listed here are public; everything else may change without notice."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The addresses of the console's pages: the one place that knows them, for commands, refusals and letters.
 
-An address begins with `/console`. Put the server's own URL in front of it: `url + run(id)`.
-"""
+An address begins with `/console`. Put the server's own URL in front of it: `url + run(id)`."""
 
 from __future__ import annotations
 

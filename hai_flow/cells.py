@@ -2,8 +2,7 @@
 everything of its tenants; 0 is home. An id made in another cell is a UUID of version 6 (ids of home are of 7, 8 or 4),
 so any process finds the run without a look-up:
 
-48 bits as they were | 0110 | 12 as they were | 10 | 10 of the cell | 52 as they were
-"""
+48 bits as they were | 0110 | 12 as they were | 10 | 10 of the cell | 52 as they were"""
 
 from __future__ import annotations
 

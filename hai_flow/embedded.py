@@ -17,8 +17,7 @@ leave servers behind and change the machine (users, permissions). The rules:
   chmod. Programs that `nobody` can't reach are copied to where it can (`reachable.py`).
 
 Standard library only, so that a bootstrap or a test helper can use it without dependencies. No SQL but CREATE
-DATABASE.
-"""
+DATABASE."""
 
 from __future__ import annotations
 
@@ -149,8 +148,7 @@ def find_binaries(preferred: Path | None = None, *, major: int | None = None) ->
     """The first usable server: `preferred` alone if given, else the wheel, PATH, Debian's directories.
 
     `major` asks for one version, that of an existing cluster. Raises StoreError, which lists the places searched
-    and the versions found.
-    """
+    and the versions found."""
     rejected: list[str] = []
     for directory in [preferred] if preferred else _candidate_directories():
         binaries = _binaries_in(directory)
@@ -204,8 +202,7 @@ class EmbeddedPostgres:
     (synchronous_commit off) for speed: tests only. `binaries` is the only
     place to look for the server if given. `user_namespace=False` makes root use `nobody` at once. The
     directory is made with mode 0700 if it does not exist. Methods block for up to START_SECONDS_MAX and raise
-    StoreError with a sentence.
-    """
+    StoreError with a sentence."""
 
     def __init__(
         self,
@@ -242,8 +239,7 @@ class EmbeddedPostgres:
     @property
     def socket_dir(self) -> Path:
         """The directory of the socket. The one that a running server reports overrides the one that this process
-        would choose (TMPDIR).
-        """
+        would choose (TMPDIR)."""
         status = _read_status(self.data)
         return status.socket_dir if status else self._choose_socket_dir()
 
@@ -258,8 +254,7 @@ class EmbeddedPostgres:
         """Own a running server or attach to one. Does nothing if it runs already.
 
         Only the main thread may call it: a server spawned from another thread is shut down when that thread
-        ends.
-        """
+        ends."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("Start the embedded PostgreSQL from the main thread: it ends with the thread.")
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -452,8 +447,7 @@ class EmbeddedPostgres:
 
     def _give(self, tree: Path, identity: str) -> None:
         """Make the identity the owner of `tree`, which PostgreSQL insists on. Only ever from root, inside our
-        directory.
-        """
+        directory."""
         if ":" not in identity:
             return
         uid, gid = map(int, identity.split(":"))
@@ -478,8 +472,7 @@ class EmbeddedPostgres:
         self, command: Sequence[str], identity: str, directory: Path, death: signal.Signals
     ) -> subprocess.Popen[bytes]:
         """Start `command` as `identity`, to get the signal `death` when this thread ends; its output goes to
-        the log.
-        """
+        the log."""
         if self.log.exists() and self.log.stat().st_size > LOG_BYTES_MAX:
             self.log.replace(self.log.with_suffix(".log.1"))
         launch = [sys.executable, "-I", "-S", "-c", _LAUNCHER]
@@ -575,8 +568,7 @@ def _wait_until_unused(data: Path) -> None:
     its owner and is about to end.
 
     Pid files cannot tell: a zombie or a foreign process with the same pid keeps them "valid" for ever. A
-    server's processes all have the cluster as their working directory, and a zombie has none.
-    """
+    server's processes all have the cluster as their working directory, and a zombie has none."""
     began = time.monotonic()
     has_warned = False
     while servers := _processes_in(data):

@@ -10,8 +10,7 @@
         +-- Unreadable    a run that this release can't read: another release wrote it
 
 Refused is not failed: a refusal is an HTTP problem and never enters the log; a failure is an event in it.
-Any other exception that escapes is a bug of ours: assert it, do not handle it.
-"""
+Any other exception that escapes is a bug of ours: assert it, do not handle it."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class Finding:
 
     `line` and `column` count from 1; 0 means that the finding concerns the whole document. `message` names the expected
     form, the one found, and the remedy. The place ends before `end_line`, `end_column` (0: not known). `fix` mends the
-    mistake; it is there if the author's intention is certain.
-    """
+    mistake; it is there if the author's intention is certain."""
 
     file: str
     line: int
@@ -102,8 +100,7 @@ class Rejected(HaiFlowError):
     `status` is the HTTP status that says the same (404, 409, 410, 413, 422, 429). `code` is stable, for programs;
     `detail` is for people. `winner` is the state that stands instead, if there is one (409). `findings` lists each
     fault of a value that did not fit its schema as `{"path": JSON Pointer, "message": text}`. `retry_after`: the
-    seconds after which to try again (429).
-    """
+    seconds after which to try again (429)."""
 
     def __init__(
         self,
@@ -143,8 +140,7 @@ class StepError(HaiFlowError):
     """An effect that failed out in the world. Tools raise it to choose their own code and whether to try again.
 
     `code` is one of docs/language.md#codes or the author's own; `retriable` None means "as the code says". `data` is
-    any JSON value; `retry_after` is in seconds and is obeyed up to the step's `max_delay`.
-    """
+    any JSON value; `retry_after` is in seconds and is obeyed up to the step's `max_delay`."""
 
     def __init__(
         self,
@@ -166,8 +162,7 @@ class StepError(HaiFlowError):
 class OutcomeLost(StepError):
     """An effect that may have happened or not: its answer was lost on the way.
 
-    The step is in doubt then as after the loss of the process that performed it.
-    """
+    The step is in doubt then as after the loss of the process that performed it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="step.in_doubt", retriable=False)
@@ -177,8 +172,7 @@ class AsksPerson(HaiFlowError):
     """An effect that can't go on without an answer of a person: its attempt ends here.
 
     The next attempt, of any process, performs the same call and has the answer, with `state` and `keys` as they are.
-    `form` is the JSON Schema of an object.
-    """
+    `form` is the JSON Schema of an object."""
 
     def __init__(self, message: str, form: dict[str, Any], *, state: str | None, keys: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -195,5 +189,4 @@ class StoreError(HaiFlowError):
 class Unreadable(StoreError):
     """A stored run, or its workflow, has a form that this release does not know.
 
-    Another release may go on with it: most often a newer one, which works beside this one while it is rolled out.
-    """
+    Another release may go on with it: most often a newer one, which works beside this one while it is rolled out."""

@@ -1,7 +1,6 @@
 """What installed packages add to this process: their entry points (PyPA's specification of that name).
 
-Finding them reads a file of every installed package, so that is done once for each search path.
-"""
+Finding them reads a file of every installed package, so that is done once for each search path."""
 
 from __future__ import annotations
 

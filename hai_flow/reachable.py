@@ -46,8 +46,7 @@ def runs_as(program: Path, uid: int, gid: int) -> bool:
 def reachable_directory(directory: Path, uid: int, gid: int) -> Path:
     """`directory` of PostgreSQL's programs if that user can execute them, else that of a copy which it can.
 
-    Only root may call it. Raises StoreError where no place is fit for a copy.
-    """
+    Only root may call it. Raises StoreError where no place is fit for a copy."""
     if runs_as(directory / "postgres", uid, gid) and runs_as(directory / "initdb", uid, gid):
         return directory
     trees = _trees(directory)
@@ -88,8 +87,7 @@ def _trees(directory: Path) -> dict[str, Path]:
     """The directories that the programs in `directory` need, by their places in a copy.
 
     Programs find their files relative to themselves, and those of a wheel also the libraries in the folder `.libs`
-    beside their package.
-    """
+    beside their package."""
     installed = directory.resolve().parent
     package = installed.parent
     libraries = package.parent / f"{package.name}.libs"

@@ -1,8 +1,7 @@
 """When a schedule fires. Pure: the time comes in as an argument, every instant is UTC.
 
 Cron is cron's: five fields, Debian's rules, computed by cronsim in the schedule's own timezone. An instant in the hour
-that the spring skips fires at the end of that hour; one in the hour that the autumn repeats fires once.
-"""
+that the spring skips fires at the end of that hour; one in the hour that the autumn repeats fires once."""
 
 from __future__ import annotations
 
@@ -189,8 +188,7 @@ def explain_timing(timing: Timing) -> list[tuple[Clause, tuple[str, ...]]]:
     `schedule.times` has times ("09:00"), `schedule.interval` seconds, `schedule.zone` the timezone. The others have the
     items of a field: "5", "1-5", "*/15", "10-30/5"; of days also "L" (the last) and "LW" (the last from Monday to
     Friday), of weekdays (0 and 7: Sunday) also "2#1" (the first Tuesday) and "5L" (the last Friday).
-    `schedule.day_or_weekday` says that one of both is enough. Raises CronSimError for no cron expression.
-    """
+    `schedule.day_or_weekday` says that one of both is enough. Raises CronSimError for no cron expression."""
     if timing.cron is None:
         return [("schedule.interval", (f"{(timing.every_ms or 0) / 1000:g}",))]
     CronSim(timing.cron, datetime(2000, 1, 1, tzinfo=UTC))
@@ -235,8 +233,7 @@ def due(timing: Timing, first: datetime, now: datetime, missed: Missed, grace: t
     """The instants that fire at `now`, if the next one is `first`. At most FIRES_MAX: `next` may be due, too.
 
     An instant that is late by no more than `grace` is on time, and fires whatever `missed` says. The older ones were
-    missed, as no scheduler ran: of them `skip` fires none, `once` the latest and `all` each.
-    """
+    missed, as no scheduler ran: of them `skip` fires none, `once` the latest and `all` each."""
     if first > now:
         return DueInstants((), first)
     fires: list[datetime] = []

@@ -2,8 +2,7 @@
 
 Every field of `Settings` is set by the variable `HAI_FLOW_<FIELD>`, and one that may hold a secret also by a file,
 which `HAI_FLOW_<FIELD>_FILE` names. Its documentation gives its meaning, its unit and its special values. All fields
-are checked once, at the same time. Code that needs a setting gets the value as an argument.
-"""
+are checked once, at the same time. Code that needs a setting gets the value as an argument."""
 
 from __future__ import annotations
 
@@ -527,8 +526,7 @@ class Settings:
         """The settings in `environment` (default: the process's own). `dev` is for the all-in-one process.
 
         An empty variable counts as unset, an empty file does not. A variable that looks like a misspelt setting is a
-        mistake; other HAI_FLOW_ variables are left alone. Raises SettingsError.
-        """
+        mistake; other HAI_FLOW_ variables are left alone. Raises SettingsError."""
         variables = os.environ if environment is None else environment
         values: dict[str, Any] = {}
         problems: list[str] = []

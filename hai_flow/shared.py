@@ -2,8 +2,7 @@
 
 A workflow names them relative to its own folder (`../shared/tools.yaml`). They must lie below the project: the current
 directory, or the workflow's own folder if that lies elsewhere. The target of a link must be a YAML file below the
-project, too (or JSON, for a service), because the files are sent to a server.
-"""
+project, too (or JSON, for a service), because the files are sent to a server."""
 
 from __future__ import annotations
 

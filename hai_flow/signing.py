@@ -1,8 +1,7 @@
 """The keys that sign receipts: Ed25519 (RFC 8032) in a JWK Set (RFC 7517, RFC 8037), a file of the deployment.
 
 The first key with a private half signs. A key without one is retired: what it signed can still be verified. A key's id
-is its thumbprint (RFC 7638), so that the same key has one id everywhere.
-"""
+is its thumbprint (RFC 7638), so that the same key has one id everywhere."""
 
 from __future__ import annotations
 

@@ -271,8 +271,7 @@ def pytest_runtest_teardown() -> Iterator[object]:
 @pytest.fixture(scope="session")
 def postgres_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """The server of this test run, shared by all xdist workers. HAI_FLOW_TEST_DATABASE_URL names one that
-    runs; HAI_FLOW_TEST_SESSION the run whose template several of pytest's processes share (`tests.mutants`).
-    """
+    runs; HAI_FLOW_TEST_SESSION the run whose template several of pytest's processes share (`tests.mutants`)."""
     worker = getattr(request.config, "workerinput", None)
     session = worker["testrunuid"] if worker else uuid.uuid4().hex
     prefix = worker["workerid"] if worker else "main"

@@ -1,8 +1,7 @@
 """`cli.py` before there is an environment: what it decides, and its first start from a fresh checkout.
 
 The installers are stood in for by a small program on PATH, so that nothing is fetched; that the real ones
-work is seen by whoever starts these tests through `python3 cli.py test`.
-"""
+work is seen by whoever starts these tests through `python3 cli.py test`."""
 
 from __future__ import annotations
 

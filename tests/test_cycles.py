@@ -1,7 +1,6 @@
 """No package of Python imports one that imports it, and no module of TypeScript, there not even for its types.
 
-Modules of one package of Python may hang together; `lint-imports` holds the direction between the packages.
-"""
+Modules of one package of Python may hang together; `lint-imports` holds the direction between the packages."""
 
 from __future__ import annotations
 

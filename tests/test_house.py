@@ -1,7 +1,6 @@
 """The measures of the house: folders read at a glance, packages without circles, names that say what they are.
 
-The bounds are what was reached: a change may lower them, and never raises them (`make house` prints the numbers).
-"""
+The bounds are what was reached: a change may lower them, and never raises them (`make house` prints the numbers)."""
 
 from __future__ import annotations
 

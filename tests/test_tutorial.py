@@ -2,8 +2,7 @@
 
 What a block shows after a command must come in that order; `...` stands for anything. Where the reader copies an id
 (`call_a...`), so does the test. Two things are stood in for: pip, which would fetch what the tests have installed
-already, and the browser, by a small one in Node.
-"""
+already, and the browser, by a small one in Node."""
 
 from __future__ import annotations
 

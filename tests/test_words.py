@@ -2,8 +2,7 @@
 
 "What stands there", "who may answer", "as nobody else does": a sentence with such a subject makes its reader open the
 code to learn which thing or person is meant. English needs these words now and then, so their share is bounded, and
-none is forbidden.
-"""
+none is forbidden."""
 
 from __future__ import annotations
 

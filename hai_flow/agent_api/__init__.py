@@ -17,8 +17,7 @@ object to send next, as a plain dict ready for JSON; nothing is sent here:
 
 Ids and times may be given; without them, ids are new and times are now. Optional fields without a value are written as
 null, because the runtime that most clients were written against does so. `Sequence` puts a stream's numbers
-(`sequence_number`) in front of its objects, because only the sender knows the objects that it has sent.
-"""
+(`sequence_number`) in front of its objects, because only the sender knows the objects that it has sent."""
 
 from hai_flow.agent_api.builders import ContentBuilder, MessageBuilder, ResponseBuilder, Sequence
 from hai_flow.agent_api.types import ContentType, MessageType, Role, RunStatus

@@ -82,8 +82,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     """The ASGI application over a runtime, which the caller starts before and stops after it.
 
     `act_as`: this is a development server. On loopback only, callers may name the principal that they act as, publish,
-    and let time pass. `cells`: the cells of the process, of which `runtime` is home; None: there is only home.
-    """
+    and let time pass. `cells`: the cells of the process, of which `runtime` is home; None: there is only home."""
     app = _Application(
         title="HAI Flow",
         version=hai_flow.__version__,
@@ -207,8 +206,7 @@ async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
 
     `workers` is 0 while no process performs runs. The process is ready all the same: runs wait until a worker comes,
     those in an `unserved` queue until one comes that serves it. `hints` is `good`, or `away` while commits of other
-    processes are found by polls alone.
-    """
+    processes are found by polls alone."""
     readiness: Readiness = request.app.state.readiness
     await readiness.demand()
     worker, attendance = access.runtime.worker, await readiness.attendance()

@@ -88,8 +88,7 @@ class Routes(APIRouter):
     which nobody else is served.
 
     An operation names the rights of which its callers need at least one. Its shape is for OpenAPI alone: the answer is
-    sent as the function returns it.
-    """
+    sent as the function returns it."""
 
     def __init__(
         self, *, dependencies: Sequence[Dependency] = (), route_class: type[APIRoute] = CheckedRoute, **settings: Any

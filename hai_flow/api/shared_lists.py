@@ -2,8 +2,7 @@
 
 Two streams show the same list if their readers have the same sight: the same person with the same roles, groups and
 limits, or, of what does not depend on the person, the same tenant. Such streams share a read if it began after the last
-hint that a stream knows of.
-"""
+hint that a stream knows of."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ care about: comments, blank lines, quotes, the choice between flow and block. In
 3. Keys of the document and of steps come in their order, each with the comments above it.
 4. No space at the ends of lines, no two empty lines in a row, one line feed at the end.
 
-After each pass the text is read again; a pass that would change a value is not made.
-"""
+After each pass the text is read again; a pass that would change a value is not made."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The whole language on one page, for a language model that shall write workflows (`hai-flow grammar`).
 
-The keys come from the table; the rest is about mistakes that models make.
-"""
+The keys come from the table; the rest is about mistakes that models make."""
 
 from __future__ import annotations
 

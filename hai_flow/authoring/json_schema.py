@@ -2,8 +2,7 @@
 
 Made from the table of keys. It checks shapes and simple values. Only the compiler can check rules that need the whole
 document (does the named step exist, does the expression compile). Every document that the compiler accepts satisfies
-the schema.
-"""
+the schema."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The skill of writing workflows, for agents: made of the language, its grammar and the templates. Pure.
 
-It is written anew with each release (`hai-flow skill`), so it says what this release does.
-"""
+It is written anew with each release (`hai-flow skill`), so it says what this release does."""
 
 from __future__ import annotations
 

@@ -2,5 +2,4 @@
 
 `validate`, `run`, `test` and the language server ask `workflows`, so their findings are the same. `modules` finds
 Python modules and reads their source; `imported` imports one in a process of its own, where the source does not show
-its functions.
-"""
+its functions."""

@@ -2,8 +2,7 @@
 
 An import runs whatever the module says. So the process has limits: of time, of memory, and of the bytes that it may
 answer with; it has no input, its output goes nowhere, and all that it started ends with it. It works as a script, too:
-`python -m hai_flow.checking.imported ROOT MODULE` writes a line of JSON to the file descriptor 3.
-"""
+`python -m hai_flow.checking.imported ROOT MODULE` writes a line of JSON to the file descriptor 3."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A file may run a workflow beside it (a child), and two files of a folder must not have one name and version, or one path
 of a webhook. The files beside are looked at when they may matter, by what their text begins with, so that one file in a
-folder of thousands is checked as quickly as alone.
-"""
+folder of thousands is checked as quickly as alone."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ every other command (also `runs migrate`) speaks REST to a server, never SQL, so
 place (docs/cli.md).
 
 No module here imports anything heavy at its top. A command makes its imports when it runs, so that every command is
-quick and a worker never loads a web framework.
-"""
+quick and a worker never loads a web framework."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Completion in a shell: typer completes commands and options, a server is asked for names and ids.
 
-While somebody types, nothing may fail or take long: a server that does not answer at once offers nothing.
-"""
+While somebody types, nothing may fail or take long: a server that does not answer at once offers nothing."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ def completion(
     """Print the script that completes commands, workflows, runs and questions in your shell.
 
     For bash, put `eval "$(hai-flow completion bash)"` into ~/.bashrc; for zsh the same with zsh into ~/.zshrc, behind
-    compinit; for fish, `hai-flow completion fish > ~/.config/fish/completions/hai-flow.fish`.
-    """
+    compinit; for fish, `hai-flow completion fish > ~/.config/fish/completions/hai-flow.fish`."""
     from typer.completion import get_completion_script
 
     if program() != "hai-flow":

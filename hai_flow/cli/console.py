@@ -28,8 +28,7 @@ Cell: TypeAlias = str | Styled
 def clean(text: str) -> str:
     """`text` with hidden, turning and look-alike signs as their codes (`signs`).
 
-    The text of a workflow or a person must not control the terminal, nor look like another text.
-    """
+    The text of a workflow or a person must not control the terminal, nor look like another text."""
     return reveal(text.replace("\r\n", "\n"))
 
 
@@ -46,8 +45,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
 class TextConsole:
     """A stream that people read. It shows styles where it is a terminal that can, and never wraps or cuts a line.
 
-    NO_COLOR and FORCE_COLOR are heeded as they are elsewhere.
-    """
+    NO_COLOR and FORCE_COLOR are heeded as they are elsewhere."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
@@ -61,8 +59,7 @@ class TextConsole:
     def table(self, rows: Iterable[Sequence[Cell]], *, heads: Sequence[str] = ()) -> None:
         """Rows: on a terminal their columns stand below each other, elsewhere a tab is between them.
 
-        A line ends with its last text, without padding. The text of a cell is put into one line.
-        """
+        A line ends with its last text, without padding. The text of a cell is put into one line."""
         table = [[_cell(cell) for cell in row] for row in ([Styled(head, "dim") for head in heads], *rows) if row]
         columns = zip(*[[each.text for each in row] for row in table], strict=True)
         widths = [max(map(cells, column)) for column in columns]

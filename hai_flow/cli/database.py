@@ -49,8 +49,7 @@ def open_database(settings: Settings, *, interrupted: int = OK, make: bool = Tru
     is not there yet is made, unless `make` is false: StoreError then.
 
     Called on the main thread, outside any loop: a server ends with the thread that started it. A signal in here ends
-    the process as one later does (`live`).
-    """
+    the process as one later does (`live`)."""
     if settings.database_url is not None:
         yield RunDatabase(
             settings.database_url, _place_of_url(settings.database_url), direct=settings.database_direct_url

@@ -1,8 +1,7 @@
 """The changes of workflow files against a commit of Git, in Markdown, for the review of a pull request.
 
 People come first: the questions that they are asked, who decides, how many, and how long they have. Then the other
-changes; and, of a server, the runs that wait at a step which is gone.
-"""
+changes; and, of a server, the runs that wait at a step which is gone."""
 
 from __future__ import annotations
 

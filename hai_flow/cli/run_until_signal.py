@@ -19,8 +19,7 @@ def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) ->
     """Run `work` until it ends or a signal cancels it. Returns the exit code for that.
 
     Ctrl-C gives `interrupted`, SIGTERM 143. `work` may take both signals over for a while, as the web server does.
-    A second signal does not wait for anything.
-    """
+    A second signal does not wait for anything."""
     received: list[int] = []
 
     async def main() -> int:

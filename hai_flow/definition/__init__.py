@@ -1,4 +1,3 @@
 """A workflow as written, and as run. Pure: no I/O, no clock.
 
-document (YAML with positions) -> outline (the shape) -> compiler (names, expressions) -> plan (frozen, hashed).
-"""
+document (YAML with positions) -> outline (the shape) -> compiler (names, expressions) -> plan (frozen, hashed)."""

@@ -63,8 +63,7 @@ def compile_workflow(
 
     `children` finds the workflows that it runs, where they are known, `modules` the Python modules of its tools, where
     they are looked at. `stored`: it was published, maybe before some of the rules were made; their refusals are
-    warnings.
-    """
+    warnings."""
     compiled, findings = read_workflow(source, file, children=children, modules=modules, stored=stored)
     if compiled is None:
         raise DefinitionError(findings)

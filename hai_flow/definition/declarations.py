@@ -63,8 +63,7 @@ class Declared(msgspec.Struct, frozen=True):
 
     `incomplete`: a file that the document uses, or a section of its own, could not be read; it may declare the names
     that are missing here.
-    `starts_alone`: the kind of the first trigger whose runs the system starts.
-    """
+    `starts_alone`: the kind of the first trigger whose runs the system starts."""
 
     name: Json
     version: Json

@@ -2,8 +2,7 @@
 
 Two plans are compared, not two texts: comments, line breaks and the order of keys are no change. A step is known by its
 id, by its path, or else by having exactly the same content. The steps inside of a step (in a block's lists, in a
-handler) are no part of it: they are compared for themselves.
-"""
+handler) are no part of it: they are compared for themselves."""
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ class ChangedKey(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """The change of one step. `path` is the new one (of a removed step the old one), `was` where it stood before.
 
-    `moved`: it stands elsewhere, or in another order; `parts` may have changed all the same.
-    """
+    `moved`: it stands elsewhere, or in another order; `parts` may have changed all the same."""
 
     kind: Literal["added", "removed", "moved", "changed"]
     path: str

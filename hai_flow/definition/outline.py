@@ -1,7 +1,6 @@
 """The outline of a document: every step with its shape, its path and its place, before any expression is read.
 
-Even if a step is wrong, it is in the outline and declares its id, so that no reference to it is reported as well.
-"""
+Even if a step is wrong, it is in the outline and declares its id, so that no reference to it is reported as well."""
 
 from __future__ import annotations
 

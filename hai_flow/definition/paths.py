@@ -14,8 +14,7 @@
 
 "" is the document. A *body* names one list of a step: a branch, a case, "~reject", "~catch/0", "~finally", "~undo". The
 step and the body together are the path of the list, and a step's path is its list's and its own name. Keys are escaped
-and hold no bracket, so the plan's path of an instance is found without looking anything up.
-"""
+and hold no bracket, so the plan's path of an instance is found without looking anything up."""
 
 from __future__ import annotations
 
@@ -237,8 +236,7 @@ def find_instance(path: str, reader: str, latest: Callable[[str], str]) -> str:
 def rename_path(path: str, paths: Mapping[str, str]) -> str:
     """The path of a step, or of a list, by the renaming of the longest part of the plan's path that has one.
 
-    A renaming keeps the loops around a step, so the keys of the iterations stay in their order.
-    """
+    A renaming keeps the loops around a step, so the keys of the iterations stay in their order."""
     original = plan_path(path)
     part = original
     while part and part not in paths:

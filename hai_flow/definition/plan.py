@@ -133,8 +133,7 @@ class PythonTool(msgspec.Struct, frozen=True):
 class McpServer(msgspec.Struct, frozen=True):
     """How a server of the Model Context Protocol is reached: exactly one of `use`, `url` and `command` is there.
 
-    `use` names one of the deployment's. The templates name nothing but secrets: a server is the same for every run.
-    """
+    `use` names one of the deployment's. The templates name nothing but secrets: a server is the same for every run."""
 
     use: str | None = None
     url: str | None = None
@@ -245,8 +244,7 @@ class FrontendTool(msgspec.Struct, frozen=True):
     """A tool of the client. Not `answered`: its call is shown, and the run does not wait for an answer.
 
     `predict`: (state variable, argument) pairs: while a call streams, a client may take the argument for the variable.
-    `effect` None: it concerns the client's user alone, and nothing holds it or asks before it.
-    """
+    `effect` None: it concerns the client's user alone, and nothing holds it or asks before it."""
 
     name: str
     description: str
@@ -281,8 +279,7 @@ class Model(msgspec.Struct, frozen=True):
 
     `key` is the name of a secret. `params` go to the model as they are, `quirks` are those that differ from the
     provider's (docs/language.md#models). `total` and `idle` are in milliseconds: of a whole answer, and of silence
-    within it. `price` is by kind of token, in US dollars for a million. `fallback`: other names of `models`.
-    """
+    within it. `price` is by kind of token, in US dollars for a million. `fallback`: other names of `models`."""
 
     name: str
     provider: str = ""
@@ -340,8 +337,7 @@ class Policy(msgspec.Struct, frozen=True):
     `expiry`. `reasons`: the options whose answer must say why. `veto` renders to the selectors of those whose rejection
     alone decides; `confirm`: a page asks once more before it sends an answer. `withdraw_when`: the event, or the
     condition over the state, that takes the question back. `rules`: whether a standing rule may approve; None: unless
-    the effect is irreversible. `pick`: so many of those who are asked decide; None: all of them.
-    """
+    the effect is irreversible. `pick`: so many of those who are asked decide; None: all of them."""
 
     from_: Template
     deadline: Duration
@@ -483,8 +479,7 @@ class Callback(msgspec.Struct, frozen=True):
 class Call(Verb, frozen=True):
     """`call: tool.fn` + `with`. `function` is "" where the declaration names it (`pkg.mod:fn`) or has none.
 
-    `into`: the texts that the tool yields are no message but the argument of that call.
-    """
+    `into`: the texts that the tool yields are no message but the argument of that call."""
 
     tool: Tool
     function: str
@@ -536,8 +531,7 @@ class Agent(Verb, frozen=True):
 
     `arguments` are as those of `Llm`, `tools` are `tool`, `tool.fn` or `tool.*`. `iteration` is the path of the body
     (`research[]`): an `AgentTurn`, then its `AgentCalls`. `stop_when` is asked behind the calls of an answer;
-    with `output` one more answer follows where it is true, which makes no calls.
-    """
+    with `output` one more answer follows where it is true, which makes no calls."""
 
     model: str
     arguments: Template
@@ -594,8 +588,7 @@ class Run(Verb, frozen=True):
 class Say(Verb, frozen=True):
     """One message. Kinds "text" and "thinking" render to text (thinking also to an object), "fold" and "output" to one.
 
-    For `fold` the content renders to `{title, fold, position}`, for `output` to `{type, data|content}`.
-    """
+    For `fold` the content renders to `{title, fold, position}`, for `output` to `{type, data|content}`."""
 
     kind: Literal["text", "thinking", "fold", "output"]
     content: Template
@@ -729,8 +722,7 @@ class Subscription(msgspec.Struct, frozen=True):
 class WaitFor(Verb, frozen=True):
     """`mode` one: the only subscription; any: the first of them to be met; all: each of them, in any order.
 
-    `expiry` is `fail` or `default`.
-    """
+    `expiry` is `fail` or `default`."""
 
     mode: Literal["one", "any", "all"]
     subscriptions: tuple[Subscription, ...]
@@ -787,8 +779,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     `next` is the path of the following step of the same list (None = the list ends here); `parent` the path of the
     step whose list this is ("" = the document), `body` names which of the parent's lists: a branch name, a case
     number, "~reject" (or another option), "~catch/0", "~finally", "~undo", "[]" (an iteration of a loop), or "" (the
-    one list of a try, of an iteration, of the document). `handlers` are the lists of `on_decision` by option.
-    """
+    one list of a try, of an iteration, of the document). `handlers` are the lists of `on_decision` by option."""
 
     path: str
     id: str
@@ -854,8 +845,7 @@ class StateVariable(msgspec.Struct, frozen=True):
     """One name of the top-level `state`. `default` is its value at the start of a run (None where not given).
 
     `client`: clients that post for the thread may write it. `kept`: a run begins with the value that the run before it
-    in its thread had. `shown`: of a child run, it is in the state of its thread.
-    """
+    in its thread had. `shown`: of a child run, it is in the state of its thread."""
 
     name: str
     schema: Schema

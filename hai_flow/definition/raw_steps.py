@@ -19,8 +19,7 @@ from hai_flow.values import Json
 class Enclosure(msgspec.Struct, frozen=True, eq=False):
     """One list of steps around a place. `owner` None: the document. `body` says which of the owner's lists it is.
 
-    `parent` is the path of the plan's step that has the list; for the body of a loop that is `rollout[]`.
-    """
+    `parent` is the path of the plan's step that has the list; for the body of a loop that is `rollout[]`."""
 
     owner: StepDraft | None
     body: str
@@ -48,8 +47,7 @@ class StepDraft:
     """A step as it stands in the document: its sound fields, where it is, and the lists inside it.
 
     `verb` is "" for a step that is too wrong to be compiled. `order` is the step's number in document order, where a
-    handler comes behind the step that it handles; `body_end` is the first number behind the lists of a block.
-    """
+    handler comes behind the step that it handles; `body_end` is the first number behind the lists of a block."""
 
     verb: str
     fields: dict[str, Json]

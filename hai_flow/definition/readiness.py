@@ -52,8 +52,7 @@ def list_missing_runners(plan: Plan, known: frozenset[str], file: str = "<workfl
     """A finding for each step that needs a runner the server does not have, in document order.
 
     `known` has the kinds of effects that it performs: `python`, `mcp`, `http_tool` and `a2a` (calls of such tools),
-    `http`, `llm` (the verb, and the model of an agent). Frontend tools and child runs need no runner.
-    """
+    `http`, `llm` (the verb, and the model of an agent). Frontend tools and child runs need no runner."""
     findings: dict[str, Finding] = {}
     for step in plan.steps.values():
         for kind, what in _iter_needed_runners(plan, step):

@@ -1,8 +1,7 @@
 """Everything that may be asked of a run. Imperative; the same door for people, workers, timers and schedules.
 
 A command may be refused (`Rejected`), answered "already so", or decided. `by` is the caller: a principal's id
-(`user:local` where a server knows no callers). Ids of new things reach the engine as arguments.
-"""
+(`user:local` where a server knows no callers). Ids of new things reach the engine as arguments."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class Principal(msgspec.Struct, frozen=True):
     who entered the absences; behind them, as selectors, their roles and groups, and those of all keys of the
     principal itself. None of them may be excluded. `issuer`
     is the API key that alone vouches for who they are, without being made for that: no role, group or name asks them,
-    and all for whom it vouches have one vote.
-    """
+    and all for whom it vouches have one vote."""
 
     id: str
     roles: tuple[str, ...] = ()
@@ -180,8 +178,7 @@ class StepLost(Command, frozen=True):
     """The process that performed the attempt is gone, or its answer was lost; how far it came is unknown.
 
     `reason` is a sentence on that; None: the process is gone. `held`: a freeze holds the attempt, and nothing of it has
-    happened.
-    """
+    happened."""
 
     path: str
     attempt: int
@@ -195,8 +192,7 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     A frontend's ToolMessage fills `content` (its text, uninterpreted) or `error`; REST fills `result`, or `decision`
     with `reason`, `values` and `edits`, or `values` alone. Which of them fits depends on the pending's kind. `digest`,
     if given, must be the pending's. `superseded`: it stands in the client's history beside a newer answer to the same
-    question, and if it doesn't fit the question it is an attempt that was refused.
-    """
+    question, and if it doesn't fit the question it is an attempt that was refused."""
 
     id: str
     content: str | None = None
@@ -306,8 +302,7 @@ class Signal(Command, frozen=True):
 
     `by` is the person that sent it, if one did. `place` numbers the stored signals of a type in the order in which they
     became visible, those for everybody and those for one run (`own`) each for themselves; 0: unknown. `offered` is how
-    far others had been offered before it.
-    """
+    far others had been offered before it."""
 
     id: str
     name: str
@@ -353,8 +348,7 @@ class ChildTold(Command, frozen=True):
     outermost run; `state` is the state that came with it. `streamed` are the messages that have grown over several
     commits, before the others, `growing` those that have grown and do so yet, `calls` the calls of frontends' tools
     that the child shows. No decision reads streamed text, so the texts are missing: delivery puts them in, as far as
-    they have come. `used`, `tool_calls` and `senders` as in `ChildMoved`.
-    """
+    they have come. `used`, `tool_calls` and `senders` as in `ChildMoved`."""
 
     path: str
     attempt: int

@@ -4,8 +4,7 @@ Everything that does not *start* anything is drawn at once, up to the end of the
 noted in `ready`, which `go_on` takes up within the bounds of a decision (docs/design/engine.md#bounds). So a pause, a
 bound and a crash leave the same state. Before the command, all that is due at `now` is decided as of the instant at
 which it was due, so it makes no difference how late a timer fires (docs/decisions/0018). `now` is in ms since 1970, a
-lower bound of the database's clock. Streamed text is never read here (docs/design/store.md#decisions-and-chunks).
-"""
+lower bound of the database's clock. Streamed text is never read here (docs/design/store.md#decisions-and-chunks)."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ def decide(
 
 def as_of(plan: Plan, state: RunState, now: int, limits: Bounds = DEFAULT_BOUNDS) -> RunState:
     """The run as whatever is decided at `now` finds it, with all that is due by itself. For readers of open questions:
-    an answer is late even where no timer has fired yet. Nothing of it is committed, so show no more of it than that.
-    """
+    an answer is late even where no timer has fired yet. Nothing of it is committed, so show no more of it than that."""
     done = False
     while not done:
         draft = Draft(plan, state, max(now, state.at), limits)

@@ -23,8 +23,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     `cut` tells that an attempt was closed by someone other than its performer, which must be fenced off. `outcome` is
     the answer to the command (JSON), which the same command id gets again. `already`: nothing new, events are empty.
-    `undecided`: so much was due before the command that it is for a decision of its own. Commit this, and ask again.
-    """
+    `undecided`: so much was due before the command that it is for a decision of its own. Commit this, and ask again."""
 
     events: tuple[e.Event, ...]
     state: RunState

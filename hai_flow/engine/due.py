@@ -43,8 +43,7 @@ def pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = True
     happened: not if the bounds are reached before.
 
     `attempts`: their time-outs, too. Those are for the performer of the run: if that process is gone, they are lost,
-    not late.
-    """
+    not late."""
     passed = False
     while is_due(draft.state, until, attempts=attempts):
         take_up(draft)

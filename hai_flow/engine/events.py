@@ -7,8 +7,7 @@ assigned by the commit and never part of the stored bytes (docs/design/engine.md
 Rules that every reader may rely on: `at` (milliseconds since 1970, UTC) never decreases within a run; whatever is
 started (message, tool call) is ended before its turn ends; a terminal event (`run_finished`, `run_failed`,
 `run_stopped`) is last unless `run_retried` follows it. `ready` lists the paths that may begin because of the event
-("" is the end of the run); `evolve` keeps them until a later event takes each one up.
-"""
+("" is the end of the run); `evolve` keeps them until a later event takes each one up."""
 
 from __future__ import annotations
 
@@ -129,8 +128,7 @@ class RunStarted(Event, frozen=True):
     start; of a child that of the run above it. `scheduled_at`: the instant that a schedule started it for (ms); None
     where none did, and before ABI 12. `instigators`: the people behind it beside its `requester`
     (`engine/state/instigators`). `allowance`: reserved by the run above for this one. `trace`: the trace
-    context of the caller that started it (`engine/state/tracing`).
-    """
+    context of the caller that started it (`engine/state/tracing`)."""
 
     workflow: str
     version: int
@@ -253,8 +251,7 @@ class RunRetried(Event, frozen=True):
 
     `redo` are the undone steps that the flow will come by again; `branches` says of each reopened parallel step how
     many of its branches have something left to do; `handling` are the steps that go on in a `catch`, with its name.
-    `awaited`: the run above was retried, and waits for this one again.
-    """
+    `awaited`: the run above was retried, and waits for this one again."""
 
     by: str
     reopened: tuple[str, ...] = ()
@@ -270,8 +267,7 @@ class Migrated(Event, frozen=True):
 
     `paths`: steps of the plan that are called otherwise now, old -> new; steps inside them go with them.
     `input` and `state` are there where the version's defaults add to them; `pins` are those of further children. Open
-    questions follow: `pending_restamped`.
-    """
+    questions follow: `pending_restamped`."""
 
     by: str
     version: int
@@ -290,8 +286,7 @@ class Forked(Event, frozen=True):
     that of the other run, as before ABI 12.
 
     No vote counts any more that was cast on an open question, for that was a question of the other run. Whatever runs
-    on a clock has as long to go as it had there: the time since then does not count.
-    """
+    on a clock has as long to go as it had there: the time since then does not count."""
 
     of: str
     copied: int
@@ -335,8 +330,7 @@ class StepStarted(Event, frozen=True):
     `attempt_started`. `key` is the idempotency key where it is not `run.id/path`. `timeout` is in milliseconds of
     working time. `branches` counts those of a parallel step, `case` is the one a switch took. A `for_each` has its
     `items` and their `keys`, evaluated once. `reading`: the attempt performs nothing, it finds out what people are
-    shown before they are asked.
-    """
+    shown before they are asked."""
 
     path: str
     verb: str
@@ -393,8 +387,7 @@ class StepFailed(Event, frozen=True):
     behind.
 
     Path "" is the document. A step fails once more for every handler that follows, and for an error that a handler
-    raises in place of the first.
-    """
+    raises in place of the first."""
 
     path: str
     error: Error
@@ -408,8 +401,7 @@ class StepEnding(Event, frozen=True):
     have to run, effects that were asked to cancel. Nothing else inside it begins. Path "" is the document.
 
     `outcome` "next" ends an iteration, whose rest is skipped, "left" the loop around it as well; "abandoned" is
-    stopped without undo: a branch that lost its race, or a step that was open when the run returned.
-    """
+    stopped without undo: a branch that lost its race, or a step that was open when the run returned."""
 
     path: str
     outcome: Literal["finished", "failed", "stopped", "abandoned", "next", "left"]
@@ -563,8 +555,7 @@ class ToolCallResolved(Event, frozen=True):
 class Inquiry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The end of an attempt whose tool asks a person: the next attempt makes the same call with the answer.
 
-    `attempt` is the one that ended. The tool gave `state` and the `keys` of its questions, and gets them back.
-    """
+    `attempt` is the one that ended. The tool gave `state` and the `keys` of its questions, and gets them back."""
 
     attempt: int
     state: str | None = None
@@ -596,8 +587,7 @@ class PendingOpened(Event, frozen=True):
     class of the call behind a gate (definition/tools/effects). `source` (hex): the digest of the code, or of the
     description, of a gate's tool; `anew`: the gate is asked once more, and `evidence` has the difference. `policy` is a
     `Rules` as JSON: the deciders, how votes add up, and each escalation, with holes filled. `deadline` is that of this
-    stage.
-    """
+    stage."""
 
     id: str
     path: str
@@ -638,8 +628,7 @@ class VoteCast(Event, frozen=True):
 
     `matched` are the selectors of the policy (of all its stages) that this person matched then, `barred` those of its
     exclusions. `edited`: the vote came with an edit of the arguments. `answer_sha` recognises the same vote again.
-    `rule`: a standing rule cast it; `by` is who had approved the rule, or `rule:ID` where it says `never`.
-    """
+    `rule`: a standing rule cast it; `by` is who had approved the rule, or `rule:ID` where it says `never`."""
 
     id: str
     by: str
@@ -726,8 +715,7 @@ class PendingDecided(Event, frozen=True):
     `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
     tool's result, the form's values, or the approval envelope. `ready`: the gated step, whose effect may begin.
     `by` gave the answer, for `on_behalf_of` if that is there; `aliases`, `lent_aliases`, `issuer` and `through`
-    as of a vote.
-    """
+    as of a vote."""
 
     id: str
     outcome: str
@@ -811,8 +799,7 @@ class SignalReceived(Event, frozen=True):
     `subscription` is the place of the one it fits in the step's list, from 0; `awaits` are the types still waited for.
     `place` is the signal's own among the stored ones of its type (0: unknown), `own` says that it was for this run
     alone; `heard` how far the run has heard that type from now on, with those newly left.
-    `by` is the person that sent it, if one did.
-    """
+    `by` is the person that sent it, if one did."""
 
     id: str
     name: str
@@ -937,8 +924,7 @@ class ModelUse(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     `model` is its name in the workflow, `served` its name at the `provider`. `cached` tokens are part of the `input`,
     `reasoning` ones of the `output`. `estimated`: they were not counted. `repair`: the model was asked once more,
-    because its answer did not fit. `calls`: of so many answers, where they are those of a child run.
-    """
+    because its answer did not fit. `calls`: of so many answers, where they are those of a child run."""
 
     model: str
     provider: str = ""

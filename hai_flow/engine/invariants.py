@@ -2,8 +2,7 @@
 
 Pure, and another opinion than that of `decide`: these rules look at the log alone and know no plan. Each has a name,
 under which `hai-flow verify` reports faults. A rule says nothing where it does not apply; `Watch.reached` counts how
-often each one did, so that a campaign can say that its rules were exercised at all.
-"""
+often each one did, so that a campaign can say that its rules were exercised at all."""
 
 from __future__ import annotations
 

@@ -98,8 +98,7 @@ def choose(
     None: it is not known.
 
     A `never` goes first, always; of several, the first by its id. Of those that allow, one that names the workflow goes
-    before one that does not, then the first by its id. Where the condition of one can't be evaluated, none applies.
-    """
+    before one that does not, then the first by its id. Where the condition of one can't be evaluated, none applies."""
     of_call = [
         rule
         for rule in sorted(rules, key=lambda each: (each.kind != "never", each.workflow is None, each.id))

@@ -2,8 +2,7 @@
 right.
 
 Two passes. A `Figure` first measures itself (its size, and the x of the line that the flow runs along), then is placed.
-No font is at hand, so the width of a text is estimated, generously.
-"""
+No font is at hand, so the width of a text is estimated, generously."""
 
 from __future__ import annotations
 

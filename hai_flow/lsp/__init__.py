@@ -2,5 +2,4 @@
 workflow files, for editors.
 
 `analysis` has the findings of a text, which are those of `validate`; `places` says where in a document a cursor is;
-`features` answers the questions of editors, pure; `server` speaks the protocol, by pygls.
-"""
+`features` answers the questions of editors, pure; `server` speaks the protocol, by pygls."""

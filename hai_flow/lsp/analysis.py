@@ -1,8 +1,7 @@
 """The analysis of a text that is being edited: its findings, which are those of `validate`, and its steps and names.
 
 While it is typed a text is often no document at all. So the last one that could be read is kept beside it, for
-completion, outlines and pictures.
-"""
+completion, outlines and pictures."""
 
 from __future__ import annotations
 

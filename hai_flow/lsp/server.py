@@ -1,8 +1,7 @@
 """The protocol of editors (LSP 3.17, over standard input and output), by pygls.
 
 A text is analysed in a thread beside the loop, a moment after its last change; a newer text takes the place of one that
-waits. Nothing of a document ends the server: a text that can't be read has a finding, and the one before it is kept.
-"""
+waits. Nothing of a document ends the server: a text that can't be read has a finding, and the one before it is kept."""
 
 from __future__ import annotations
 

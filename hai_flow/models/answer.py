@@ -1,8 +1,7 @@
 """One answer while it comes, for the readers of all protocols. Pure.
 
 A reader translates events into the methods here: text, thinking, calls, a reason, a mark of the end. Between two events
-this keeps half a character, a call that may be a repetition, and how far the answer is (`ends`).
-"""
+this keeps half a character, a call that may be a repetition, and how far the answer is (`ends`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Chat Completions: a request as its body, and a stream of its chunks as pieces.
 
 The chunks are read as servers write them, which is not always as OpenAI does: thinking comes under two names or inside
-the text, tokens are reported in every chunk, and the whole message stands behind its pieces, or in place of them.
-"""
+the text, tokens are reported in every chunk, and the whole message stands behind its pieces, or in place of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The body of a model's answer: from its bytes to the events of its protocol, and from these to pieces. Pure.
 
 Most servers stream Server-Sent Events, though not all as the standard has them; some answer with one JSON document,
-with a JSON document a line, with a page in HTML, or with a plain sentence.
-"""
+with a JSON document a line, with a page in HTML, or with a plain sentence."""
 
 from __future__ import annotations
 

@@ -34,8 +34,7 @@ async def ask(
 
     `listen` gets each piece of it. `spent` is called once for each answer that has begun, also for one that broke off.
     Without `may_be_empty` an answer without a word, a call or a file is a failure, and another model is asked where
-    nothing of it was shown. Raises StepError.
-    """
+    nothing of it was shown. Raises StepError."""
     for others, endpoint in zip(range(len(endpoints) - 1, -1, -1), endpoints, strict=True):
         turn, has_begun, is_shown = Turn(), False, False
         try:

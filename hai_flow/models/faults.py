@@ -1,8 +1,7 @@
 """Failures of models as errors of steps: from a server's answer, or from the way in which a stream ended.
 
 Servers report a fault in many forms: with a status or with 200, as text, an object, a list, an event of a stream or a
-page. The text, the kind of the fault and the wait reach the reader of the error.
-"""
+page. The text, the kind of the fault and the wait reach the reader of the error."""
 
 from __future__ import annotations
 

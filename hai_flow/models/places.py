@@ -1,8 +1,7 @@
 """The order of an answer's parts: thinking that a provider wants back stands between texts and calls. Pure.
 
 `Finish.opaque` is a list of items that only the provider understands. Between them stand places for the texts and the
-calls of the message: these are kept once, in the message itself.
-"""
+calls of the message: these are kept once, in the message itself."""
 
 from __future__ import annotations
 

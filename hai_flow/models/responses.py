@@ -1,7 +1,6 @@
 """OpenAI's Responses: a request as its body, and a stream of its events as pieces.
 
-Nothing is kept at the provider (`store: false`): the model's thinking comes encrypted, and goes back as it came.
-"""
+Nothing is kept at the provider (`store: false`): the model's thinking comes encrypted, and goes back as it came."""
 
 from __future__ import annotations
 
@@ -123,8 +122,7 @@ class ResponsesReader:
     """Reads the events of one answer. `names` are those of the functions that were offered, `reasoning` as in `Quirks`.
 
     Every part is said up to four times: piece by piece, as `...done`, as an item that is done, and in the response that
-    is completed. What came first counts, and what is said again has to agree with it.
-    """
+    is completed. What came first counts, and what is said again has to agree with it."""
 
     def __init__(self, names: Collection[str] = (), reasoning: str = "") -> None:
         self.answer = Answer(names, tags_of(reasoning))

@@ -1,8 +1,7 @@
 """How many tokens a text has, more or less: as many as its script needs. Pure.
 
 A token is about four characters of Latin script, two of most other alphabets and of signs, and one of Chinese,
-Japanese and Korean.
-"""
+Japanese and Korean."""
 
 from __future__ import annotations
 

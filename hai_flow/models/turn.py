@@ -118,8 +118,7 @@ class Turn:
     def call_faults(self, schemas: Mapping[str, Schema]) -> dict[str, str]:
         """The faults of the calls, by the calls' ids; `schemas` are those of the tools that were offered.
 
-        If there is one, or `fault` returns an error, no call of this answer may be made.
-        """
+        If there is one, or `fault` returns an error, no call of this answer may be made."""
         return {call.id: fault for call in self.calls if (fault := _call_fault(call, schemas))}
 
     def spent(self, prompt: int) -> tuple[Usage, bool]:

@@ -1,8 +1,7 @@
 """Requests to models, and the pieces of their answers: the contract between us and the providers of models.
 
 A package offers models of its own kind by an entry point of the group `hai_flow.models`: its name is the `provider` of
-`models:`, its value makes a `ModelProvider`.
-"""
+`models:`, its value makes a `ModelProvider`."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class Quirks(msgspec.Struct, frozen=True):
     schema stands in the prompt (`json_object`), or by the `prompt` alone. `strict_tools`: whether it takes `strict`.
     `tool_choice_required`: whether it takes that word. `max_tokens`: the name of that parameter. `usage`: whether it
     reports tokens when a stream asks for it (`last`), or does not know the question (`none`). `alternate`: whether
-    neighbours of one role are joined, because the model's template wants the user and the assistant in turn.
-    """
+    neighbours of one role are joined, because the model's template wants the user and the assistant in turn."""
 
     reasoning: str = "reasoning_content"
     send_back: Literal["never", "tool_turns"] = "never"
@@ -61,8 +59,7 @@ class Endpoint:
 
     `name` is that in the workflow. `key` is the `secret` of that name itself: it is shown nowhere. `ours`: the
     deployment's catalogue says it all. `total` and `idle` are in seconds:
-    of a whole answer, and of silence within it. `context`: how many tokens it takes, if that is known.
-    """
+    of a whole answer, and of silence within it. `context`: how many tokens it takes, if that is known."""
 
     name: str
     provider: str
@@ -107,8 +104,7 @@ class Message(msgspec.Struct, frozen=True):
 
     `content` is text, or parts: `{type: text, text}` and `{type: image | audio | document, source: {type: data | url,
     value, mimeType}}`. An assistant's may have `calls` and `thinking`, a tool's names the call that it answers.
-    `opaque`: data that the provider gave with it and gets back unchanged (`Finish`).
-    """
+    `opaque`: data that the provider gave with it and gets back unchanged (`Finish`)."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str | list[Json]

@@ -17,8 +17,7 @@ belong to the tenant `default`; those of others stand below `tenants`, by name: 
 channels and people only.
 
 Pure: `recipients` gives the receivers of a question. Addresses come from this file alone, never from a workflow or a
-request.
-"""
+request."""
 
 from __future__ import annotations
 
@@ -240,8 +239,7 @@ def recipients(
     have connected an account, by channel.
 
     A channel that is not in the file, or reaches nobody, has a receiver without a person: it can't be sent to, which is
-    recorded.
-    """
+    recorded."""
     receivers: dict[Recipient, None] = {}
     for text in notify:
         name, _, whom = text.partition(":")

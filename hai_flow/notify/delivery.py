@@ -1,7 +1,6 @@
 """Bringing a notification to its receiver: SMTP, signed webhooks, Slack. Each try ends in time, well or not.
 
-Webhooks go to addresses that the guard of `http` steps has judged, and follow no redirect.
-"""
+Webhooks go to addresses that the guard of `http` steps has judged, and follow no redirect."""
 
 from __future__ import annotations
 

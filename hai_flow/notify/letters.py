@@ -1,8 +1,7 @@
 """The text of a notification: plain, so that no words of a workflow or a model can pass for ours.
 
 Their words stand behind `> ` in lines of their own, without control characters and without anything that a mail client
-makes a link of. So a title can't forge a header, a line of this letter, or the address at which one decides. Pure.
-"""
+makes a link of. So a title can't forge a header, a line of this letter, or the address at which one decides. Pure."""
 
 from __future__ import annotations
 

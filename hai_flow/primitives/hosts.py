@@ -29,8 +29,7 @@ def host_and_port(text: str) -> tuple[str, int] | None:
 def place_fault(url: str) -> str | None:
     """The fault of the hosts and ports of `url`; None: there is none.
 
-    The text repeats no part of them, because a password with a bare `/` looks like a port.
-    """
+    The text repeats no part of them, because a password with a bare `/` looks like a port."""
     try:
         hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")  # PostgreSQL's may have several
     except ValueError:  # a bracket without the other

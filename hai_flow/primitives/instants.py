@@ -39,8 +39,7 @@ def read_rfc3339(text: str) -> int:
     """The instant that a text names, as milliseconds since 1970, rounded down. RFC 3339, which allows `t` and `z` in
     small letters and a leap second; the offset may lack its colon, as `%z` of `format_time` writes it.
 
-    Raises ValueError for anything else: without an offset, with a space for the `T`, or on a day that never comes.
-    """
+    Raises ValueError for anything else: without an offset, with a space for the `T`, or on a day that never comes."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError("expected an instant as RFC 3339 has it")

@@ -1,7 +1,6 @@
 """Regular expressions that are compiled when something is first matched with them. Pure.
 
-For those that take milliseconds, with large classes or many words, in modules that every process imports.
-"""
+For those that take milliseconds, with large classes or many words, in modules that every process imports."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A screen finds the clumsy and the copied, and proves nothing of the rest: the harm of an injected text is bounded by
 tools and gates. So nothing is taken away: a model reads the findings, and marks that would pass for a part of the
-conversation are broken.
-"""
+conversation are broken."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The title of a question, as people read it on every surface. Pure.
 
-The console has the same `humanise` (console/src/text/names.ts).
-"""
+The console has the same `humanise` (console/src/text/names.ts)."""
 
 from __future__ import annotations
 

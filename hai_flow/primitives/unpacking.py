@@ -1,8 +1,7 @@
 """Bodies that servers compress without being asked: the result of a request that was performed is read all the same.
 
 The content comes out in pieces of a bounded size, so that a caller that counts them can stop at any of them: a kilobyte
-may hold a megabyte.
-"""
+may hold a megabyte."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ class Cells(Service):
     """`home` is started with it, and must be there; each of `others` as soon as it can be reached.
 
     `performs`: whether the others perform effects; None: as home does. `observers`: makes the observers of a further
-    cell.
-    """
+    cell."""
 
     def __init__(
         self,

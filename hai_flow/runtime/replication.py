@@ -1,8 +1,7 @@
 """Copies between the cells of a large tenant: its seat passes an event on to each cell, and the others repeat the
 seat's workflows and delegations (`store/cells/replication`).
 
-A process does so right away; where a cell was away, any process does it when the cell is back.
-"""
+A process does so right away; where a cell was away, any process does it when the cell is back."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The question of one answer of an agent, and the answer as it is recorded. Pure: `llm` sends it to a model.
 
 Models take names of functions without dots: `mail.send` is shown as `mail_send`, and a call of `mail_send` is
-translated back by the functions that were offered.
-"""
+translated back by the functions that were offered."""
 
 from __future__ import annotations
 

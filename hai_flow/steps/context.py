@@ -106,8 +106,7 @@ class ToolSecrets:
     async def get(self, name: str, *, host: str = "") -> str:
         """The value of a secret. `host`: where it will be sent, which the deployment may have bound it to.
 
-        Raises StepError: `secret.missing`, or `secret.refused`.
-        """
+        Raises StepError: `secret.missing`, or `secret.refused`."""
         from hai_flow.steps.secrets import Use
 
         if self._host is None:
@@ -164,8 +163,7 @@ class Context:
     """The attempt that runs a tool, for the tool.
 
     `idempotency_key` is the same for every attempt of the step: hand it to services that can recognise a repetition.
-    `traceparent` is its place in a trace, as W3C writes it, for services that record one; None: there is none.
-    """
+    `traceparent` is its place in a trace, as W3C writes it, for services that record one; None: there is none."""
 
     run_id: str
     path: str
@@ -204,8 +202,7 @@ class Context:
         `async with` it in an `async def`, and there is a connection of asyncpg; `with` it in a `def`, and there is one
         with its methods `execute`, `executemany`, `fetch`, `fetchrow` and `fetchval`. A block that raises rolls back
         its own statements. A further block belongs to the same transaction. Raises StepError `tool.unavailable` where
-        no connection is to be had.
-        """
+        no connection is to be had."""
         return TransactionBlock(self._host)
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:

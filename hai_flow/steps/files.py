@@ -75,8 +75,7 @@ def kind_of(media_type: str) -> Kind:
 async def with_files(messages: Sequence[Message], files: RunFiles) -> tuple[Message, ...]:
     """The messages as they are sent to a model: parts that refer to a file hold its bytes, or its text if it is one.
 
-    Raises StepError as `RunFiles.read`; `step.file_too_large` for more than `PROMPT_BYTES_MAX` in all.
-    """
+    Raises StepError as `RunFiles.read`; `step.file_too_large` for more than `PROMPT_BYTES_MAX` in all."""
     bytes_left = PROMPT_BYTES_MAX
     result: list[Message] = []
     for message in messages:

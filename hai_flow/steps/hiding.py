@@ -2,8 +2,7 @@
 
 A text is looked through once, whatever the number of values: every value has six characters or more, so it is enough
 to look up four characters at every third place. Nothing is compiled, so that a new value costs only its own forms.
-Long texts are looked through beside the loop, while values are added on it: each look is one call on what there is.
-"""
+Long texts are looked through beside the loop, while values are added on it: each look is one call on what there is."""
 
 from __future__ import annotations
 

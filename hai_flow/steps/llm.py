@@ -2,8 +2,7 @@
 schema that it was asked for.
 
 A partial answer never gets into a prompt and is never an output: the attempt fails with the code of the cause, and the
-run decides whether to ask again.
-"""
+run decides whether to ask again."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ _ABSENT: Final = frozenset({"llm.not_configured", "secret.missing"})
 class LlmRunner(Runner):
     """Performs `llm` with the models of `catalogue`, which `providers` serve; their keys are among `secrets`.
 
-    `stand_in` answers workflows of this disk if the model is not there, or its key; None: the step fails then.
-    """
+    `stand_in` answers workflows of this disk if the model is not there, or its key; None: the step fails then."""
 
     def __init__(
         self, catalogue: Catalogue, providers: Providers, secrets: Secrets, stand_in: StandIn | None = None

@@ -17,8 +17,7 @@ class OfferedFunction(msgspec.Struct, frozen=True):
 
     `name` is as in `call:` and `agent.tools`: `shop.refund`, or `pick` for a tool that is one function. `parameters` is
     the JSON Schema of an object. `effect` is taken from the declaration, else from a trusted source, else it is
-    `write`.
-    """
+    `write`."""
 
     name: str
     description: str

@@ -1,8 +1,7 @@
 """Pins: digests of the descriptions that functions of servers had when a workflow was published.
 
 A server may change the description of a function at any time, also after people have reviewed it, and models trust
-descriptions. So a workflow remembers a digest of each, and does not call a function whose description differs.
-"""
+descriptions. So a workflow remembers a digest of each, and does not call a function whose description differs."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ class Stream(Protocol):
 
     `await stream(text)` appends to the attempt's message; a text of another `kind` begins another message. A piece may
     end within a character, as half a surrogate pair, or as bytes that are escaped (`surrogateescape`): the next piece
-    brings the rest.
-    """
+    brings the rest."""
 
     async def __call__(self, text: str, kind: Kind = "text") -> None: ...
 
@@ -129,8 +128,7 @@ async def _begin() -> None:
 class Answer(msgspec.Struct, frozen=True):
     """The answer of a person to the question with which the attempt before this one ended (`AsksPerson`).
 
-    `action`: accept (with the `values` of the form), decline or cancel. `state` and `keys` are the tool's own.
-    """
+    `action`: accept (with the `values` of the form), decline or cancel. `state` and `keys` are the tool's own."""
 
     action: Literal["accept", "decline", "cancel"]
     values: Json
@@ -156,8 +154,7 @@ class Attempt(msgspec.Struct, frozen=True):
     `receive` takes a function that gives what has come so far of the answer: the `data` of the error if the step's time
     ends before the answer does. `begin` is awaited before an effect that a lost attempt turns out not to have begun: it
     raises where that may not begin any more. `rest` sleeps for so many seconds, in which other attempts have the place
-    of this one.
-    """
+    of this one."""
 
     run_id: str
     path: str
@@ -198,8 +195,7 @@ class Runner(Protocol):
         """The output, as plain JSON. Text on the way goes to `stream`, if the step streams.
 
         Raises StepError, or AsksPerson. A cancellation is the order to stop: clean up within the grace period and let
-        it pass on.
-        """
+        it pass on."""
         ...
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:

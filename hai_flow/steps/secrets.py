@@ -17,8 +17,7 @@ A secret is for workflows of the tenant `default`, unless the file names others:
 own, so without this rule an author in another tenant could publish a workflow of the name that a secret is bound to.
 
 A workflow that came over the network may send a secret only to hosts that the file names for it. One that was read from
-a disk of this machine may send any to any host: a user that can write there can read the environment as well.
-"""
+a disk of this machine may send any to any host: a user that can write there can read the environment as well."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A tool is an `async def` (runs on the loop), a `def` (runs in a thread), or a generator of either kind (streams: yielded
 strings are message chunks, its last other value is the output). Its parameters are the call's `with`; one annotated
-`Context` receives the runtime's facts about the attempt.
-"""
+`Context` receives the runtime's facts about the attempt."""
 
 from __future__ import annotations
 
@@ -123,8 +122,7 @@ def tool(function_or_name: Any, /) -> Any:
     """Let workflows call a function under its own name (`@tool`) or another (`@tool("shop.refund")`).
 
     It counts where the deployment takes tools from the function's module (`Toolbox`). Raises ValueError if another
-    function of the module has that name already.
-    """
+    function of the module has that name already."""
     if isinstance(function_or_name, str):
         return lambda function: _register(function_or_name, function)
     return _register(function_or_name.__name__, function_or_name)

@@ -2,8 +2,7 @@
 
 They are plain fields without a lock: everything is counted on the event loop, where a step must not pay for being
 watched (docs/decisions/0066). Their memory is bounded: a family has at most `most` series (`SERIES_MAX`), and further
-ones count under `OTHER`.
-"""
+ones count under `OTHER`."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ class Sum:
 class Distribution:
     """How many observations were at most so large: for each series the counts between the bounds, and the sum.
 
-    An observation is only noted; notes are counted at each look, and when there are `NOTED_MAX` of them.
-    """
+    An observation is only noted; notes are counted at each look, and when there are `NOTED_MAX` of them."""
 
     __slots__ = ("_noted", "bounds", "kind", "meaning", "most", "name", "names", "series", "sums")
 

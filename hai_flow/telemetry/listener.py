@@ -2,8 +2,7 @@
 
 A port of its own, because a worker has no other; because a scraper need not reach the API, nor have a right there; and
 because a deployment that is full must still say so. The names of workflows are all that a stranger could learn from it,
-and still it takes a token to listen where other machines reach it (`HAI_FLOW_METRICS_TOKEN`).
-"""
+and still it takes a token to listen where other machines reach it (`HAI_FLOW_METRICS_TOKEN`)."""
 
 from __future__ import annotations
 

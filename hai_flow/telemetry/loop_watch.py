@@ -1,7 +1,6 @@
 """How long the event loop stands still: nothing else of a process is answered meanwhile.
 
-A beat is due every 20 ms; by how much it is late is how long something held the loop up, or the interpreter's lock.
-"""
+A beat is due every 20 ms; by how much it is late is how long something held the loop up, or the interpreter's lock."""
 
 from __future__ import annotations
 

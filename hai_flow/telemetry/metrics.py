@@ -1,8 +1,7 @@
 """The metrics of a process, and the meaning of each (docs/operations.md says how to act on them).
 
 Commits and attempts are counted when the runtime calls its listeners; values that it has anyway, like the size of the
-cache, are read at each look. Names of workflows and models are those of runs that have started, never of requests.
-"""
+cache, are read at each look. Names of workflows and models are those of runs that have started, never of requests."""
 
 from __future__ import annotations
 

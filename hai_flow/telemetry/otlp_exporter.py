@@ -2,8 +2,7 @@
 
 The event loop only puts a span into a queue. Once a second all of them are made into spans of the SDK and sent, in a
 thread; once every fifteen seconds so are the metrics. A collector that is away costs spans, which are counted, and
-nothing else.
-"""
+nothing else."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ request.
 
 A span is recorded when it has ended, by the process whose commit ended it; nothing is kept open meanwhile. Its id is
 computed from its turn, step or attempt (`engine/state/tracing`). No span has words of people, models or tools, nor any
-input or output.
-"""
+input or output."""
 
 from __future__ import annotations
 

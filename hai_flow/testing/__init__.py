@@ -5,5 +5,4 @@
 
 The real engine, in memory, on a virtual clock, with everything outside it mocked: no database, no network, no waiting.
 
-Nothing is imported here: pytest loads `plugin` wherever HAI Flow is installed, also where there is no test of ours.
-"""
+Nothing is imported here: pytest loads `plugin` wherever HAI Flow is installed, also where there is no test of ours."""

@@ -1,8 +1,7 @@
 """Recorded answers of services and models, which tests are played with in place of mocks (docs/testing.md#cassettes).
 
 A cassette holds exchanges: a request as the log has it (secrets only by name), and how the attempt ended. An exchange
-belongs to a case; the same request again, in the same case, is the next one that was recorded of it.
-"""
+belongs to a case; the same request again, in the same case, is the next one that was recorded of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Test documents found, read, and held against the workflows that they name. The room that reads files.
 
-Compiled plans are kept by the bytes they come from, so a thousand tests of one workflow compile it once.
-"""
+Compiled plans are kept by the bytes they come from, so a thousand tests of one workflow compile it once."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ class LoadedDocument(msgspec.Struct, frozen=True):
 def find_suites(place: Path) -> Iterator[Path]:
     """The test files at `place`: itself, or those in the folder and below; not in hidden folders, nor behind links.
 
-    Raises `OSError` for a folder that can't be read.
-    """
+    Raises `OSError` for a folder that can't be read."""
     if not place.is_dir():
         yield place
         return

@@ -1,8 +1,7 @@
 """A stand-in for the world: the effects of a run answered from a test's `mock` (docs/testing.md).
 
 An effect that is not mocked, and a list of behaviours that has come to its end, fail the case: a test must never reach
-out, nor invent an answer.
-"""
+out, nor invent an answer."""
 
 from __future__ import annotations
 

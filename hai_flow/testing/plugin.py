@@ -1,7 +1,6 @@
 """For pytest: every case of a `*.test.yaml` file is a test. Found by pytest where HAI Flow is installed.
 
-`-p no:hai_flow.testing.plugin` turns it off. Workflows named by version are read from no server here: give files.
-"""
+`-p no:hai_flow.testing.plugin` turns it off. Workflows named by version are read from no server here: give files."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Both are programs by strangers, and a test may go on for a long time. So the process has limits: of time, of memory, and
 of the bytes that it answers with. It has no secrets: nothing of the server's environment. It works as a script, too:
-`python -m hai_flow.testing.sandbox` reads a line of JSON and writes one.
-"""
+`python -m hai_flow.testing.sandbox` reads a line of JSON and writes one."""
 
 from __future__ import annotations
 

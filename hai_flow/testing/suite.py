@@ -45,8 +45,7 @@ class MockError(msgspec.Struct, frozen=True):
 class Behaviour(msgspec.Struct, frozen=True):
     """The outcome of one call of an effect: an output, an error, or, of a model, the tools that it calls first.
 
-    With `tool_calls` alone the model has not answered yet: its next turn is the next behaviour of the list.
-    """
+    With `tool_calls` alone the model has not answered yet: its next turn is the next behaviour of the list."""
 
     at: Path
     output: Json = ABSENT

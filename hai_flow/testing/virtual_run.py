@@ -1,8 +1,7 @@
 """One run without a database: commands go to the real engine, effects to the mocks, and time passes on command.
 
 The work of a worker, a committer and a clock is a loop here: decide, take over the decision, perform its jobs, until
-nothing moves by itself any more. Pauses between retries do pass by themselves: a test does not wait for those.
-"""
+nothing moves by itself any more. Pauses between retries do pass by themselves: a test does not wait for those."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Only `threadId` and `runId` are required; any other field may be left out, and null means the same. The server ignores
 `context` and the content of system, assistant and other messages. It does not check them either: a client's history is
-not evidence, so a fault in it does no harm. Everything that is kept must be plain JSON within the limits.
-"""
+not evidence, so a fault in it does no harm. Everything that is kept must be plain JSON within the limits."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
     """A RunAgentInput, checked. `forwarded` is `forwardedProps`; `history` names each message as (id, role).
 
     `state` is the client's copy of the shared state; {} if it sent no object. Only AG-UI has `resume`,
-    `protocol_version` and `parent_run_id`.
-    """
+    `protocol_version` and `parent_run_id`."""
 
     thread_id: str
     run_id: str

@@ -35,8 +35,7 @@ def read(body: bytes, limits: Limits, fresh: str) -> AgentRequest:
 
     `fresh` is text that no other request has. It is the id of the session and of the request if the client gave none,
     and a part of the ids of unnamed messages. A client that wants to repeat its request safely must give the request an
-    `id`, or name its session and all of its messages.
-    """
+    `id`, or name its session and all of its messages."""
     document = posted_json.load(body, limits)
     return _RequestReader(limits, fresh).read(document, sha256(body).hexdigest())
 

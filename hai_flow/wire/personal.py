@@ -3,8 +3,7 @@
 They are hidden from everybody except the run's requester and the people that its questions ask; these see the personal
 values of their own questions, and no others. Texts, arguments and values are masked; the fact that something happened,
 and its time, is shown. Digests of masked values are hidden, too: with a digest somebody could try out a short list of
-names or amounts.
-"""
+names or amounts."""
 
 from __future__ import annotations
 

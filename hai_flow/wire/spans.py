@@ -2,8 +2,7 @@
 
 A fold of the log beside the engine's: a state has no times, and a run that waits for two days has worked for a moment.
 So the waits stand apart from the work (people, time, signals, a retry, a child), each with its own times. A step that a
-Retry begins anew is another span of the same path.
-"""
+Retry begins anew is another span of the same path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Server-Sent Events and other framings of streams: frames to bytes, and cursors, which name a place in a stream.
 
 docs/design/protocols.md#http-exchange. LF only: a CR makes every AG-UI client throw. One `data:` line per event,
-with the space that older clients need.
-"""
+with the space that older clients need."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def _field(name: str, value: str | None) -> bytes:
 
 class Framing(msgspec.Struct, frozen=True):
     """`render(data, name, id)` gives the bytes of one frame: `data` is its JSON, `name` its event type, `id` its place
-    in the stream (None: it has none). `keep_alive` is sent while no event comes; it is empty if the format has none.
-    """
+    in the stream (None: it has none). `keep_alive` is sent while no event comes; it is empty if the format has none."""
 
     content_type: str
     render: Callable[[bytes, str, str | None], bytes]

@@ -9,8 +9,7 @@ There are four schemes, because senders use these already:
 * `token`    the secret itself, as `Authorization: Bearer` or in a header of its own
 
 The signature covers the bytes as they arrived, so nothing is parsed before it is checked. A comparison takes the same
-time wherever two signatures differ. A signed time is valid for five minutes, before and after.
-"""
+time wherever two signatures differ. A signed time is valid for five minutes, before and after."""
 
 from __future__ import annotations
 

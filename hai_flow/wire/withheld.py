@@ -3,8 +3,7 @@
 `Profile.redaction` names these parts. `EVIDENCE`: the evidence and the digest of questions that do not ask the reader;
 only readers of the log as it is have this one, because dialects always leave these out. `CONVERSATION`: everything
 except the questions that ask the reader or that they have voted on, with their evidence, and the beginnings and ends of
-turns.
-"""
+turns."""
 
 from __future__ import annotations
 

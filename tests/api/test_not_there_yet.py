@@ -1,7 +1,6 @@
 """README's table of what is not there yet: each row is looked for in a server, and must really be absent.
 
-Who builds one of these makes its test fail, and takes the row out of the table.
-"""
+Who builds one of these makes its test fail, and takes the row out of the table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """OpenAPI's operation ids come from the names of functions, and generated clients call them: what is pinned here stays.
 
-`python -m tests.api.test_operation_ids` writes the file anew, with the operations that have come since.
-"""
+`python -m tests.api.test_operation_ids` writes the file anew, with the operations that have come since."""
 
 from __future__ import annotations
 

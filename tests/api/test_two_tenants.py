@@ -2,8 +2,7 @@
 gets the answers that the other gets, and nothing of the other is in any of them.
 
 The tenants' people choose the same names for everything that clients name. What the server names (runs, questions,
-keys, files, cursors) is made up for each; of those names none is ever told to both.
-"""
+keys, files, cursors) is made up for each; of those names none is ever told to both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The classes of attacks around a gate, the tests that try each, and where its rule is told.
 
-`docs/attacks_page.py` counts the attempts, each a test with one set of parameters, and prints them.
-"""
+`docs/attacks_page.py` counts the attempts, each a test with one set of parameters, and prints them."""
 
 from __future__ import annotations
 

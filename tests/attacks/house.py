@@ -1,8 +1,7 @@
 """The house that is broken into: a server that believes keys and two issuers, its people, and what waits for them.
 
 A workflow asks two bosses before it pays. What waits stays as it is as long as no attack succeeds, so all attacks have
-the same ones before them.
-"""
+the same ones before them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """All attacks on a question that waits: each is of a kind, goes through a door, and gets the status that it must get.
 
 The kinds are those of which somebody would ask who has to trust a gate. `docs/attacks_page.py` prints how many there
-are of each kind over each door.
-"""
+are of each kind over each door."""
 
 from __future__ import annotations
 

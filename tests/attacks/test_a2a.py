@@ -1,7 +1,6 @@
 """Attacks on the A2A server: tasks, contexts and messages of others, votes, bombs, and addresses to be called.
 
-Each is refused with its code, and leaves nothing in the database.
-"""
+Each is refused with its code, and leaves nothing in the database."""
 
 from __future__ import annotations
 

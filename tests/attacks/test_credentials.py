@@ -1,8 +1,7 @@
 """Forged, doubled, smuggled and oversized credentials: each is refused with the right status, and nothing is stored.
 
 Forged tokens of issuers are in tests/api/test_tokens_of_issuers.py, tokens and tickets of ours in
-tests/api/test_frontend_tokens.py.
-"""
+tests/api/test_frontend_tokens.py."""
 
 from __future__ import annotations
 

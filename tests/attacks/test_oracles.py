@@ -1,7 +1,6 @@
 """What is somebody else's, and what is not there, is told apart by nothing: the same answer after the same statements.
 
-Statements are counted, not seconds: each is a trip to the database, which is what a clock would see.
-"""
+Statements are counted, not seconds: each is a trip to the database, which is what a clock would see."""
 
 from __future__ import annotations
 

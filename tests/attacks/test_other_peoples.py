@@ -1,8 +1,7 @@
 """Runs, threads, questions and files of other people and other tenants, tried by every id and over every way in.
 
 Each attacker has a run of their own, so that something of theirs can stand beside what is not theirs. No try leaves an
-event in the victim's run, shows a word of it, or is answered otherwise than if the victim were not there.
-"""
+event in the victim's run, shows a word of it, or is answered otherwise than if the victim were not there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """One's own request, approved by oneself: as a delegate, by a delegate, in a fork, by a child run, twice, too late.
 
-Each try gets the refusal that says why, and leaves no event.
-"""
+Each try gets the refusal that says why, and leaves no event."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 people who could do it, and nothing is paid.
 
 The tables of docs/passing.md try the engine; here are its doors, with real children, forks of forks, and a server that
-has to find out by itself what is asked below.
-"""
+has to find out by itself what is asked below."""
 
 from __future__ import annotations
 

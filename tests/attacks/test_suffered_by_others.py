@@ -1,8 +1,7 @@
 """Weaknesses that other systems have had, each by its number: what did it there does nothing here.
 
 Those of reaching what is another's are in test_other_peoples.py (`SUFFERED`), those of routes, roles and pages in
-test_web.py. docs/design/threats.md lists all of them, and those that can't be here.
-"""
+test_web.py. docs/design/threats.md lists all of them, and those that can't be here."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 it.
 
 Each cause is tried with each way of deciding: all are refused with the rule, none leaves a vote, and somebody else can
-decide afterwards.
-"""
+decide afterwards."""
 
 from __future__ import annotations
 

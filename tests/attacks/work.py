@@ -1,7 +1,6 @@
 """All attempts to make a process work for long on what is short: schemas, documents and expressions.
 
-Each is of a kind and goes in at a place of a document, or is one. `docs/attacks_page.py` prints how many there are.
-"""
+Each is of a kind and goes in at a place of a document, or is one. `docs/attacks_page.py` prints how many there are."""
 
 from __future__ import annotations
 

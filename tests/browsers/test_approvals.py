@@ -1,8 +1,7 @@
 """What was started elsewhere is approved in a browser, on pages of frontends that we did not write.
 
 assistant-ui talks AG-UI to a workflow's URL, CopilotKit talks to our server as to its own runtime. Their packages are
-as published; the pages (`*.jsx`) use them as their documentation says.
-"""
+as published; the pages (`*.jsx`) use them as their documentation says."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A browser's own EventSource on a thread's events: whatever becomes of its connection, it sees each event once.
 
 The page (`event_source.html`) is plain: `new EventSource(url)` and a listener for each name. It is the browser that
-comes back, with Last-Event-ID; between it and the server is a proxy whose connections are cut.
-"""
+comes back, with Last-Event-ID; between it and the server is a proxy whose connections are cut."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 What is asked stays open, whatever the frontend makes of it: the rule is 409 `thread_waiting` with what is open
 (docs/design/protocols.md#one-active-run). Only a frontend's own tool is declined by assistant-ui, which reports it as
-an error.
-"""
+an error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Cells that Citus keeps, each whole on one of its nodes: `make test-citus` (`HAI_FLOW_TEST_CITUS`: the coordinator).
 
 `HAI_FLOW_TEST_CITUS_NODE`: a command with `{port}` in it, behind which comes `stop` (at once) or `start`; without it no
-node is killed. `HAI_FLOW_TEST_CITUS_RUNS`: how many runs, 500 if it is not set.
-"""
+node is killed. `HAI_FLOW_TEST_CITUS_RUNS`: how many runs, 500 if it is not set."""
 
 from __future__ import annotations
 

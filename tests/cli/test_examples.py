@@ -1,8 +1,7 @@
 """The examples end to end: a development server over a real database, tools of one's own, people by header and `--as`.
 
 Each story is told with the server killed between any two things that happen; each night undisturbed, too. What comes
-out is the same.
-"""
+out is the same."""
 
 from __future__ import annotations
 

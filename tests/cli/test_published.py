@@ -1,8 +1,7 @@
 """The three workflows that the language was first shown with, in one `dev`: its tools are MCP servers over HTTP and
 stdio, services over HTTP, Python and models, all behind real sockets and in real processes.
 
-Each story is told with `dev` killed while a person decides; each night undisturbed, too. What comes out is the same.
-"""
+Each story is told with `dev` killed while a person decides; each night undisturbed, too. What comes out is the same."""
 
 from __future__ import annotations
 

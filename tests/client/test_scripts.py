@@ -23,8 +23,7 @@ RUN = "00000000-0000-4000-8000-000000000001"
 class World:
     """Answers a script's effects: requests by `answers`, reads by the chunks of the stream that was opened last.
 
-    An answer is an `Answer`, a `Lost`, or the chunks of a stream, whose end may be a `Lost`.
-    """
+    An answer is an `Answer`, a `Lost`, or the chunks of a stream, whose end may be a `Lost`."""
 
     def __init__(self, answers: Iterable[Any] | Callable[[Request], Any], patience: Patience | None = None) -> None:
         given = iter(() if callable(answers) else answers)

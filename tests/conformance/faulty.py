@@ -1,7 +1,6 @@
 """A small AG-UI agent over HTTP that is right in everything but the one fault it is given.
 
-It says something, calls `confirmAction`, and says what became of it when it is answered.
-"""
+It says something, calls `confirmAction`, and says what became of it when it is answered."""
 
 from __future__ import annotations
 

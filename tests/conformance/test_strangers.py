@@ -1,7 +1,6 @@
 """Addresses where nobody speaks the protocols, or nobody at all: the report says what is there, and does not take long.
 
-Most people meet the kit with a wrong address first.
-"""
+Most people meet the kit with a wrong address first."""
 
 from __future__ import annotations
 

@@ -2,5 +2,4 @@
 
 Each file holds the runs of one ABI of the log: the document, the events of each commit as the log stores them, and what
 they folded to then, told in REST's words, which do not change with our own. A release with another ABI adds a file with
-`tests.corpus.recorder`, and changes none.
-"""
+`tests.corpus.recorder`, and changes none."""

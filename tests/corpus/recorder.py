@@ -5,8 +5,7 @@
     python -m tests.corpus.recorder again                                  runs of an unreleased ABI that go otherwise
 
 Of all runs the fewest are kept that have every kind of event with every combination of its fields, every command, and
-every two kinds of events that follow each other, at least once.
-"""
+every two kinds of events that follow each other, at least once."""
 
 from __future__ import annotations
 

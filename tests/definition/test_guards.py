@@ -2,8 +2,7 @@
 
 Random programs of steps with conditions, switches, groups, races, loops, failures and returns are checked, and played
 for every input by a small interpreter. A read that meets an absent output in any play must have been warned of, and one
-that the page calls proven must not.
-"""
+that the page calls proven must not."""
 
 from __future__ import annotations
 

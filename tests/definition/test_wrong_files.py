@@ -2,8 +2,7 @@
 """Wrong files: one mistake each, of the kind that authors and language models make, and what is said about it.
 
 `«` stands where the finding has to point; it is taken out before the file is read. A case that begins with `hai:` is a
-whole file; any other follows BASE.
-"""
+whole file; any other follows BASE."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Ways around a question, the kinds of questions, and the people that try: what becomes of each (docs/passing.md).
 
-`TABLE` says it, a letter for each of `PEOPLE`; `attempt` tries one cell on a run.
-"""
+`TABLE` says it, a letter for each of `PEOPLE`; `attempt` tries one cell on a run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Random policies and votes, against the rules of docs/language.md#people said once more, slowly.
 
-The oracle knows everybody and tries every seating; it shares no code with the engine.
-"""
+The oracle knows everybody and tries every seating; it shares no code with the engine."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A knot is a strongly connected part of the graph of functions, in which an edge is the name of a function in the body of
 another one (so a table of functions that a body names counts, too). What goes round by data is no knot: a consequence
-that a rule returns, an event that is folded.
-"""
+that a rule returns, an event that is folded."""
 
 from __future__ import annotations
 

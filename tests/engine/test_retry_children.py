@@ -32,8 +32,7 @@ class Tree:
     """A run and all runs below it, with what they want of each other, delivered as `runtime.delivery` does.
 
     `done` counts the recorded successes of each effect, by its place below the outermost run; `keys` are the
-    idempotency keys under which it was performed.
-    """
+    idempotency keys under which it was performed."""
 
     def __init__(self, **workflows: str) -> None:
         self.plans = {name: plan_of(body) for name, body in workflows.items()}

@@ -1,8 +1,7 @@
 """The vocabulary of the log and the shape of the state, held against the ABIs under which they are stored.
 
 After a change of either: raise its ABI (`engine/events.py`, `engine/state/snapshot.py`) if the release before can't
-read what is written now, then write both down anew: `python -m tests.engine.test_vocabulary`.
-"""
+read what is written now, then write both down anew: `python -m tests.engine.test_vocabulary`."""
 
 from __future__ import annotations
 

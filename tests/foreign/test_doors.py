@@ -1,8 +1,7 @@
 """Which test holds which rule of the border (docs/design/border.md) at which door.
 
 A cell names a test, or says why there is nothing to hold. So a new door, or a new rule, has every cell to fill, and a
-test that is renamed or taken out leaves a hole that is seen.
-"""
+test that is renamed or taken out leaves a hole that is seen."""
 
 from __future__ import annotations
 

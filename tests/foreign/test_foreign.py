@@ -1,7 +1,6 @@
 """Every answer of the corpus is read as it is meant, however its bytes are cut, and performs nothing if it is cut off.
 
-`make chaos` cuts them at random 10,000 times (TEST_CUTS, by TEST_SEED); here it is 200 times.
-"""
+`make chaos` cuts them at random 10,000 times (TEST_CUTS, by TEST_SEED); here it is 200 times."""
 
 from __future__ import annotations
 

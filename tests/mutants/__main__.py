@@ -8,8 +8,7 @@
     python3 -m tests.mutants --survivors       those that no test notices, and why
 
 Ends with 0 if exactly the listed mutants survive and at least 95 of 100 are killed; with 1 if not, or if a test fails
-without a mutant, too; with 2 if a mutant does not fit the source.
-"""
+without a mutant, too; with 2 if a mutant does not fit the source."""
 
 from __future__ import annotations
 

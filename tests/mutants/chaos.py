@@ -6,8 +6,7 @@
 
 Servers and workers run a copy of the project with the bug in it. The campaign itself, `verify` and its engine are those
 of the checkout, so a bug can't hide itself. A campaign ends at the first violation; one that sees none is repeated with
-another seed before its mutant counts as a survivor.
-"""
+another seed before its mutant counts as a survivor."""
 
 from __future__ import annotations
 

@@ -22,8 +22,7 @@ class Mutant:
     """`name` says what goes wrong. `edits` are pairs (old, new) in `file`: each old text stands there exactly once.
 
     `tests` are what pytest is given: files, or `file::name`; the first that fails ends the run, so the test that is
-    meant to notice comes first.
-    """
+    meant to notice comes first."""
 
     name: str
     file: str

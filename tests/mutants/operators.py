@@ -9,8 +9,7 @@
     min max any all  the other one
     a statement      a call, a change in place, `continue`, `break` or `raise` is left out
 
-The text is changed where the syntax tree says that something stands; the rest of the file stays as it is.
-"""
+The text is changed where the syntax tree says that something stands; the rest of the file stays as it is."""
 
 from __future__ import annotations
 

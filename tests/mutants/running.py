@@ -6,8 +6,7 @@ a fixture that fails, a test that fails without the bug, too) proves nothing, an
 
 A process is forked for each mutant, so that what all tests import of others is imported once. PostgreSQL is that of
 one test session, whose template of a database serves all mutants. Chance is the same in each run: what survived once
-survives again.
-"""
+survives again."""
 
 from __future__ import annotations
 
@@ -249,8 +248,7 @@ class Cache:
     """Results by what they depend on most: the mutant, the source of its file, and the tests.
 
     Kept in a file, for the next run. A change elsewhere (of another module, of fixtures and builders) is not noticed:
-    `--fresh` runs all anew.
-    """
+    `--fresh` runs all anew."""
 
     def __init__(self, path: Path, root: Path = ROOT, *, fresh: bool = False) -> None:
         self._path = path

@@ -16,8 +16,7 @@ _DEVIATIONS: Final = 1.96  # within which 95 of 100 samples lie
 def shuffle(mutants: Sequence[Mutant], seed: int) -> list[Mutant]:
     """Put the mutants into an order of which each beginning is a sample with the same share of every file.
 
-    The order within a file depends on nothing but the seed and the file's own mutants.
-    """
+    The order within a file depends on nothing but the seed and the file's own mutants."""
     by_file: defaultdict[str, list[Mutant]] = defaultdict(list)
     for mutant in mutants:
         by_file[mutant.file].append(mutant)
@@ -32,8 +31,7 @@ def shuffle(mutants: Sequence[Mutant], seed: int) -> list[Mutant]:
 def estimate(killed: int, tried: int, all_: int) -> tuple[float, float, float]:
     """Return the share of those tried that are killed, and the bounds of the share of all: Wilson's interval of 95 %.
 
-    It is that of a simple sample, and so a little wider than one of equal shares of the files needs.
-    """
+    It is that of a simple sample, and so a little wider than one of equal shares of the files needs."""
     if not tried:
         return 1.0, 0.0, 1.0
     share = killed / tried

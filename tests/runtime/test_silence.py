@@ -1,8 +1,7 @@
 """What a process does whose database does not answer: over one line, over all of them, or only with refusals.
 
 Real sockets and the real PostgreSQL, with a proxy between that loses what is sent. Leases and deadlines are short; how
-long something takes fails no test, unless it never ends.
-"""
+long something takes fails no test, unless it never ends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A real model, small enough for a laptop: whole runs with it. Optional (`make test-model`).
 
-What a model of this size says is nobody's business; that it streams, is counted, obeys a schema and ends is.
-"""
+What a model of this size says is nobody's business; that it streams, is counted, obeys a schema and ends is."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 One move is one command or one thing that happens to the world. Each example draws at most three kinds of fault, begins
 with an honest stretch, and is biased to progress; at the end the faults stop and the run must come to its end.
-What the engine claims is compared with what the world itself has seen.
-"""
+What the engine claims is compared with what the world itself has seen."""
 
 from __future__ import annotations
 

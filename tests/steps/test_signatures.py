@@ -67,8 +67,7 @@ class Receipt(pydantic.BaseModel):
 def order(item: Item, size: Size, on: date, express: bool = False) -> Receipt:
     """Order an item.
 
-    It comes when it comes.
-    """
+    It comes when it comes."""
     ran.append((type(item), size, on, express))
     return Receipt(id=item.name, on=on)
 

@@ -1,8 +1,7 @@
 """The second wall through a real PgBouncer in transaction mode: the tenant that one caller's transaction was set to is
 never that of the next one, though both have the same session of the server.
 
-HAI Flow itself takes on no role behind a pooler (docs/pooler.md), so here a role does that always acts as `hai_api`.
-"""
+HAI Flow itself takes on no role behind a pooler (docs/pooler.md), so here a role does that always acts as `hai_api`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Lines that break, and lines that only go silent: everything that asks the database ends, in bounded time.
 
 Real sockets, the real PostgreSQL, and between them a proxy that does to a line what networks do. The deadlines are
-short here; a test that hangs is the fault that it looks for.
-"""
+short here; a test that hangs is the fault that it looks for."""
 
 from __future__ import annotations
 

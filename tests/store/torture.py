@@ -6,8 +6,7 @@ Each process runs a very small engine (a run is a row of attempts, one open at a
 `hai_flow.store.commit.commits` and writes down what it was told: acknowledgements, what it performed, which fences it
 saw. Meanwhile backends are terminated in mid-commit, clients hang up before the answer comes, and processes are stopped
 for longer than their lease and wake up believing that they still hold their runs. Afterwards the oracle compares the
-tables with the histories. `test_torture.py` proves of every check that it rejects a hand-made violation.
-"""
+tables with the histories. `test_torture.py` proves of every check that it rejects a hand-made violation."""
 
 from __future__ import annotations
 
@@ -849,8 +848,7 @@ async def alone(connection: asyncpg.Connection) -> bool:
 async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
     """Read all tables as of one moment, after somebody has asked for all slots: that frees those of ended runs.
 
-    A commit whose client hung up goes on in the server, and may outlive the process that sent it: wait for the last.
-    """
+    A commit whose client hung up goes on in the server, and may outlive the process that sent it: wait for the last."""
     connection = await asyncpg.connect(dsn)
     try:
         await until(lambda: alone(connection))

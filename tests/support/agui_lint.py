@@ -3,8 +3,7 @@
 `lint` returns one sentence per fault. It shares no code with the encoders; brackets and line ends are `wire_lint`'s.
 The models keep unknown properties, fill in defaults and convert types. So a frame must also be equal to the text that
 its model writes of it, and have no property that the model does not know: a 1.0 client removes unknown ones with a
-warning, and fails on a null.
-"""
+warning, and fails on a null."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A real browser, driven without anything that has to be installed for it: over Chromium's own protocol.
 
 For short tests of the normal suite, which are left out where there is no Chromium. Frontends that others wrote are in
-tests/browsers, with Playwright.
-"""
+tests/browsers, with Playwright."""
 
 from __future__ import annotations
 

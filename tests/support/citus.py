@@ -1,7 +1,6 @@
 """Schemas of a Citus cluster in the place of databases, for `make test-citus` (`HAI_FLOW_TEST_CITUS`: its coordinator).
 
-Making one takes many seconds there, so one that was used is emptied and used again.
-"""
+Making one takes many seconds there, so one that was used is emptied and used again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Commands as processes: without a terminal, in the checkout, with no settings but those that are given.
 
-They are forked (`tests.support.forking`), but for those with settings of Python's own: these start anew.
-"""
+They are forked (`tests.support.forking`), but for those with settings of Python's own: these start anew."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The services of a company, on real sockets: MCP servers for its web, its books and its notes, and the health of its
-machines. They record their actions in the file `LEDGER`. The notes are a program: `python -m tests.support.company`.
-"""
+machines. They record their actions in the file `LEDGER`. The notes are a program: `python -m tests.support.company`."""
 
 from __future__ import annotations
 

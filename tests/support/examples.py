@@ -2,8 +2,7 @@
 
 Of tables the suite tries some rows, the next ones each day, so that every row has its turn: `TEST_SEED` repeats
 a day's, `TEST_ROWS=all` tries all. A module draws them with `sample`; `tests/conftest.py` draws those of tables over
-a database (`draw`), and some of the costly tests of each folder, unless somebody has named files.
-"""
+a database (`draw`), and some of the costly tests of each folder, unless somebody has named files."""
 
 from __future__ import annotations
 

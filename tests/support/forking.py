@@ -4,8 +4,7 @@ All processes of pytest-xdist share it.
     with piped("tests.support.server", dsn, stderr=log.fileno()) as process: ...
 
 The process behaves like `python -m MODULE`, except for the imports. Where a test is about these (how a command starts,
-which modules it loads), start a real one.
-"""
+which modules it loads), start a real one."""
 
 from __future__ import annotations
 

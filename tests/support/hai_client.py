@@ -194,8 +194,7 @@ class DemoPage:
     document.
 
     `outputs` are the documents of all messages, one after the other; `items` are the tasks that agents handed over,
-    patched by STATE_DELTA (it takes no snapshot of the state); `calls` are those of frontend tools.
-    """
+    patched by STATE_DELTA (it takes no snapshot of the state); `calls` are those of frontend tools."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, str] = {}

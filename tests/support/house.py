@@ -2,8 +2,7 @@
 
 Of all functions and methods (properties and dunders left out): the share that begins with a verb, with a participle, or
 with a function word. Of all variables: how many have a name that says how a thing was got, and not what it is. Of class
-names: how many stand for several classes.
-"""
+names: how many stand for several classes."""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ class Held(Generic[First, Second]):
 
     A statement that the act sends several times is one place. `sessions`: the connections of the process of `first`.
     `counts`: whether a statement with these values belongs to it; what a process does beside it (sweeps, heartbeats)
-    does not.
-    """
+    does not."""
 
     def __init__(
         self,

@@ -4,8 +4,7 @@ r"""Servers of the Model Context Protocol that send messages that no SDK would s
 answers with one JSON text or with a stream of events. A stream may stay `open` behind the answers to a call, or give
 its last answer where it is `resumed`. In an answer `ID` stands for the id of the call, `TOKEN` for the
 token of its progress, `TRACEPARENT` for its place in a trace. `\udcff` is a byte that is no text (0xff), as
-`surrogateescape` has it.
-"""
+`surrogateescape` has it."""
 
 from __future__ import annotations
 

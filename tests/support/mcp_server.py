@@ -1,6 +1,5 @@
 """A server of the Model Context Protocol, made with the official SDK: a program (`python -m tests.support.mcp_server`),
-or over HTTP (`http_server`). Its functions are made for tests. It records its actions in the file `LEDGER`.
-"""
+or over HTTP (`http_server`). Its functions are made for tests. It records its actions in the file `LEDGER`."""
 
 from __future__ import annotations
 

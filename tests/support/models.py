@@ -2,8 +2,7 @@
 
 `FakeModels.answers` are taken one after the other, the last one stays. An answer is a list of acts: `Said` is an event
 of a stream, `Raw` bytes of it as they are, `Status` an answer that is none, and `END`, `CUT` or `STALL` how it ends: in
-order, with a connection that breaks, or not at all, until the client hangs up.
-"""
+order, with a connection that breaks, or not at all, until the client hangs up."""
 
 from __future__ import annotations
 

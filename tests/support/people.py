@@ -1,8 +1,7 @@
 """One step that asks people, without the rest of a run: plans made by hand, and votes on them.
 
 `Asked` begins the step and sends it answers, deadlines and reminders, as the commands of a run would. The state of the
-step is also folded from its log, so that a fact that is in no event is noticed.
-"""
+step is also folded from its log, so that a fact that is in no event is noticed."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ emptied, and the next test has it under another name, unless more than its rows 
 
 The server belongs to a *keeper*, a small process that lives exactly as long as any pytest process uses the
 server: each holds a shared flock on `tests`, and the keeper waits for the exclusive one. So a killed worker
-neither takes the server along nor leaves one behind, and it does not matter which worker ends last.
-"""
+neither takes the server along nor leaves one behind, and it does not matter which worker ends last."""
 
 from __future__ import annotations
 
@@ -251,8 +250,7 @@ END_SECONDS_MAX: Final = 1200
 @contextmanager
 def serve(session: str, prefix: str, dsn: str | None = None) -> Iterator[Server]:
     """The server of the test run `session`, as the pytest process `prefix` uses it; `dsn` names one that runs
-    already.
-    """
+    already."""
     directory = Path(tempfile.gettempdir()) / f"hai-flow-tests-{os.getuid()}-{session}"
     directory.mkdir(mode=0o700, exist_ok=True)
     users = os.open(directory / "tests", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

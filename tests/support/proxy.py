@@ -6,8 +6,7 @@
             line.swallow()
 
 Beside being swallowed or cut, a line can be held: its bytes come late. A line has the application name that its client
-gave, by which a test chooses the lines that it breaks.
-"""
+gave, by which a test chooses the lines that it breaks."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ class Line(proxy.Line):
         nothing.
 
         A fault of new lines is done to this one, too, if it was taken before the fault and sends its first message only
-        now: it had no name until now, by which the fault could have found it.
-        """
+        now: it had no name until now, by which the fault could have found it."""
         self.begun.set()
         self._fatal = self._taken_by.fatal
         if self._taken_by.silent:
@@ -114,8 +112,7 @@ class Proxy(proxy.Proxy[Line]):
     """The proxy in front of the server of `dsn`. `silent`: whether it accepts new connections and sends nothing.
 
     `pooler`: it refuses settings from its clients, as PgBouncer does. `fatal`: new lines are swallowed when these bytes
-    come, as in a network that loses large packets and nothing else.
-    """
+    come, as in a network that loses large packets and nothing else."""
 
     def __init__(self, dsn: str, *, pooler: bool = False) -> None:
         self._server_of = Upstream(dsn)

@@ -3,8 +3,7 @@ imported what the module needs and forks a process for it (`tests.support.forkin
 
     python -I -S relay.py SOCKET MODULE
 
-Where there is no nursery it becomes the module itself. Standard library only.
-"""
+Where there is no nursery it becomes the module itself. Standard library only."""
 
 import json
 import os

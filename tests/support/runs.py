@@ -1,8 +1,7 @@
 """One run without a database: documents become plans, a `Play` sends commands to the pure engine on a virtual clock.
 
 In every test, each decision is checked by the rules that hold for any run (`check_decision`). A test asserts only the
-facts that are special to it.
-"""
+facts that are special to it."""
 
 from __future__ import annotations
 
@@ -586,8 +585,7 @@ def _check_timers(state: RunState) -> None:
 def _check_nothing_forgotten(state: RunState) -> None:
     """Every open step is moved by something: an attempt, a pending, a timer, its turn to begin; or a step inside is.
 
-    In a stopping run a block may wait for the cleanup instead.
-    """
+    In a stopping run a block may wait for the cleanup instead."""
     moved = _moved(state)
     if state.status == "stopping":
         assert moved, "a stop waits for nothing"

@@ -1,8 +1,7 @@
 """Where tests write: in memory, where there is room for it.
 
 Databases are emptied file by file, thousands of times, and each new file of a disk's file system passes over those that
-were just deleted: two thirds of the processor's time that a TRUNCATE took.
-"""
+were just deleted: two thirds of the processor's time that a TRUNCATE took."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A PostgreSQL of a test's own whose clock the test sets, as a wrong NTP server or a restored machine would.
 
 No setting of PostgreSQL moves `now()`. So a few lines of C (in hai-flow-chaos) stand between the server and the
-C library, and nothing that is tested knows of them.
-"""
+C library, and nothing that is tested knows of them."""
 
 from __future__ import annotations
 

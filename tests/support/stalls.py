@@ -1,8 +1,7 @@
 """Whether the event loop was given back in time: by the processor time of what ran on it in one go.
 
 Not by the clock: a machine that does much else makes everything late. Passes of the garbage collector do not count:
-the process of the tests holds all that the tests have imported, and one pass over it takes up to 0.1 s.
-"""
+the process of the tests holds all that the tests have imported, and one pass over it takes up to 0.1 s."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ the encoders either. Here are the rules for our own server alone: how it frames 
 one of its clients takes, the threads' streams, the log, the Agent API.
 
 Each function returns one sentence per fault, which begins with the rule that is broken. `faults_of` recognises the
-dialect of a stream, so that a client of the tests need not know it.
-"""
+dialect of a stream, so that a client of the tests need not know it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Once per release, before its schema changes again. Recorded databases are never made anew.
 
-`dev --demo` with a run of each example: one that has ended, and those that wait for people.
-"""
+`dev --demo` with a run of each example: one that has ended, and those that wait for people."""
 
 from __future__ import annotations
 

@@ -142,8 +142,7 @@ def check(value: Any) -> Any:
 
     Refused: NaN and infinities, integers beyond 2^53 - 1, NUL and lone surrogates in strings, keys that are not
     strings, nesting deeper than 64, and every Python type that JSON does not have (tuples become lists on the way).
-    Raises `TooExtreme` for more than 500 numbers at the ends of what a float can be.
-    """
+    Raises `TooExtreme` for more than 500 numbers at the ends of what a float can be."""
     _check(value, "", 0, [])
     return value
 

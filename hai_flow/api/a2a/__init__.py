@@ -2,8 +2,7 @@
 
 `/a2a` is one agent with a skill for each workflow that the caller may start; `/workflows/{name}/a2a` is the agent of
 one workflow. A task is a run, and any process answers any request; all that is stored for A2A are the addresses that
-clients leave to be called at.
-"""
+clients leave to be called at."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 token that a key has signed, or a token of an issuer that is believed; on streams also by a ticket, and in browsers by a
 session.
 
-A refusal says whether the credential is missing, expired or wrong, and nothing that helps to forge one.
-"""
+A refusal says whether the credential is missing, expired or wrong, and nothing that helps to forge one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The identity of a request's caller.
 
 Without configured identity there is one person, `user:local`, and the server listens on loopback only (`local`). With
-`HAI_FLOW_IDENTITY` every request has a credential, or it is refused (`known`); there is no identity to fall back to.
-"""
+`HAI_FLOW_IDENTITY` every request has a credential, or it is refused (`known`); there is no identity to fall back to."""
 
 from __future__ import annotations
 

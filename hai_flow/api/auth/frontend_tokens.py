@@ -2,8 +2,7 @@
 
 The key that signs a token is derived from the API key's secret; the database has only the key that verifies it. So a
 token can be made only during a call with the API key: reading the database is not enough. And the token ends when its
-API key is revoked or expires.
-"""
+API key is revoked or expires."""
 
 from __future__ import annotations
 

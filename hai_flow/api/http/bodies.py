@@ -1,8 +1,7 @@
 """Request bodies: read within a limit, and JSON by one strict reader (docs/design/threats.md).
 
 A body that two readers could understand differently (a key twice, NaN, digits that get lost) is refused, on every route
-alike.
-"""
+alike."""
 
 from __future__ import annotations
 
@@ -137,8 +136,7 @@ def demand_media_type(request: Request, body: bytes, wanted: Collection[str]) ->
     """Raises Rejected 415 unless the body is declared as one of `wanted`. The error names the first one as expected.
 
     `wanted` must not contain a form, plain text or no type: browsers let a page of another origin send these without a
-    preflight.
-    """
+    preflight."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and media_type not in wanted:
         expected, *others = wanted

@@ -36,8 +36,7 @@ class Protocol(HttpToolsProtocol):
 
     A client may send data that is no head. An empty line stops uvicorn's clock for idle connections, and so does the
     rest of a body that was answered early. So we have a clock of our own: any data without a complete request starts
-    it, and only a complete head stops it.
-    """
+    it, and only a complete head stops it."""
 
     # Beyond 30 attributes the dictionary of an instance costs 1.2 KiB more, and there is one for each connection.
     __slots__ = ("_beside_bytes", "_clock", "_done", "_head_bytes", "_in_body", "_in_head", "outlet")

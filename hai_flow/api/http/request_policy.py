@@ -34,8 +34,7 @@ class RequestPolicy:
     The Host must be one of ours. An attacker can let a name of theirs point here (DNS rebinding); the browser then
     sends that name both as Host and in Origin, so to compare these two with each other would prove nothing. A request
     that another site's page makes must come from an allowed origin (CSRF): browsers name the origin in Origin, or mark
-    the request in Sec-Fetch-Site. Following a link is allowed. Only allowed origins get CORS headers.
-    """
+    the request in Sec-Fetch-Site. Following a link is allowed. Only allowed origins get CORS headers."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app

@@ -76,8 +76,7 @@ async def serve(
     """Serve until SIGINT or SIGTERM; return that signal. `started` gets the base URL once the port is open, and
     `stopping` the number of requests in progress once it shuts. What `stopping` makes of both signals stays.
 
-    Raises HaiFlowError when the port can't be opened.
-    """
+    Raises HaiFlowError when the port can't be opened."""
     config = Config(
         app,
         host=settings.host,

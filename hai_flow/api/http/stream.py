@@ -88,8 +88,7 @@ class EventStream(Response):
     A client that takes nothing for `stall_seconds` is cut off: it holds memory here, and comes back with its cursor. A
     client that goes away ends the stream; it never ends the run. If the pieces break off before their end, or the
     `term` of the client's credential is over, the last bytes are a `farewell`: a stream that just ends would look
-    complete. `closed` is called once.
-    """
+    complete. `closed` is called once."""
 
     def __init__(
         self,
@@ -206,8 +205,7 @@ class Outlet:
     """A stream after its request: from a place in a ring to a connection, without a task.
 
     It writes when the ring has news and the connection takes bytes. Now and then it looks whether silence asks for a
-    keep-alive, and whether any of the bytes that are kept for the client has been taken.
-    """
+    keep-alive, and whether any of the bytes that are kept for the client has been taken."""
 
     __slots__ = (
         "_closed", "_connection", "_farewell", "_flow", "_keep_alive", "_keepalive_seconds", "_loop", "_moved_at",

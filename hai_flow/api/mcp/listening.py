@@ -1,8 +1,7 @@
 """`subscriptions/listen`: a client hears that a task or a resource of its caller has changed.
 
 The stream carries no state: it says that there is news, and for a task how it stands now. It ends when the client
-hangs up, when its credential ends, or when the server closes; the client then listens again.
-"""
+hangs up, when its credential ends, or when the server closes; the client then listens again."""
 
 from __future__ import annotations
 

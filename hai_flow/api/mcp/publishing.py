@@ -1,8 +1,7 @@
 """The tool with which an agent has a workflow published: a person who may publish decides over the exact document.
 
 The question is an approval as any other (docs/approvals.md), which the server consumes itself. So a repeated call asks
-once, publishes once, and what is published is what was shown.
-"""
+once, publishes once, and what is published is what was shown."""
 
 from __future__ import annotations
 

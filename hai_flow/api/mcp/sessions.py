@@ -2,8 +2,7 @@
 
 The id of a session says it, sealed for its caller: no process keeps a session, so any of them goes on with it, and
 nobody else can take it over. The server's questions have the ids of the run's questions, so any process takes an
-answer; the call that waits hears of it from the run.
-"""
+answer; the call that waits hears of it from the run."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class McpSessions:
     """Begins and resumes sessions with the keys that all processes of a deployment have.
 
     One fact is known to this process alone: the level of log messages that a session wants, without which it gets
-    none. That a person has put off a question is told to the others, whose calls wait to their end without it.
-    """
+    none. That a person has put off a question is told to the others, whose calls wait to their end without it."""
 
     def __init__(self, keys: StateKeys) -> None:
         self._keys = keys

@@ -2,8 +2,7 @@
 credential opens.
 
 A route stands here with the way in which it asks for the credential's threads and workflows, or as refused. A route
-that does not stand here is refused (403 `credential_limited`), so a new one opens nothing until somebody has looked.
-"""
+that does not stand here is refused (403 `credential_limited`), so a new one opens nothing until somebody has looked."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The caller of a request, and the right that its route demands.
 
 The identity (`api/auth`) finds the caller: it is one object, made from the settings. Nothing else reads a
-credential.
-"""
+credential."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class Principal:
     does, or when the roles of the session's person change (`session_version` counts these changes). `keep` is called
     now and then while a stream of theirs is open. `people`: whose ids are one person's in their tenant.
     `behind`: the people for whom an agent acts, who are behind the runs that it starts; `speaks_for`: the patterns of
-    those whom it may name. `accounts`: by channel, the accounts in chats that their issuer names.
-    """
+    those whom it may name. `accounts`: by channel, the accounts in chats that their issuer names."""
 
     who: c.Principal
     tenant: UUID

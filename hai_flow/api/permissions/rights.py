@@ -2,8 +2,7 @@
 
 A route names the rights of which its caller needs one (`principals.requires`); which runs and threads they then see is
 decided where those are loaded. A role that is not listed here belongs to the workflows (`role:controller`): it opens no
-route.
-"""
+route."""
 
 from __future__ import annotations
 

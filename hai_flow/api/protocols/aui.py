@@ -2,8 +2,7 @@
 
 A session is a thread, a stream type is the name of a workflow. The protocol's own types `interactive` and `interrupt`
 mean the workflow of the session's last run, else the server's default. An input is a command of the run: it is
-committed before it is acknowledged, and the process that holds the run goes on with it.
-"""
+committed before it is acknowledged, and the process that holds the run goes on with it."""
 
 from __future__ import annotations
 
@@ -251,8 +250,7 @@ class _AuiConnection:
         """Raises `_AuiStalled` if the client takes nothing for too long: it comes back and gets snapshots.
 
         Raises WebSocketDisconnect if the socket is closed already, for example after a malformed frame: the socket
-        reports that to the sender as a RuntimeError.
-        """
+        reports that to the sender as a RuntimeError."""
         try:
             async with self._sending, asyncio.timeout(self.access.settings.follower_stall_seconds):
                 await self._socket.send_text(data.decode())

@@ -227,8 +227,7 @@ class Conversation:
 
         A history repeats answers that were given long ago, so an answer to a decided pending counts only if nothing is
         new, and only the newest one. The client that repeats it gets the first outcome again. A client that changes it
-        is refused, and the refusal names the first answer.
-        """
+        is refused, and the refusal names the first answer."""
         posted = self.posted
         ours = call_answers(self.posted)
         if not ours and not posted.resume:

@@ -2,8 +2,7 @@
 (docs/design/protocols.md#copilotkit).
 
 An agent is a workflow; `default` is the server's default workflow, or the one that the thread runs already. Each route
-has its own path, or all of them are one: `POST /cpk` with `{method, params, body}`.
-"""
+has its own path, or all of them are one: `POST /cpk` with `{method, params, body}`."""
 
 from __future__ import annotations
 

@@ -22,8 +22,7 @@ def open_answers(posted: Posted, state: RunState, *, stale: bool = False) -> tup
     """The answers to the questions that are open in `state`; `stale` as in `_read_answers_of_resume`.
 
     A client keeps a ToolMessage that was refused in its history, so one that would be refused doesn't count beside an
-    answer of `resume` to the same question.
-    """
+    answer of `resume` to the same question."""
     resumed = _read_answers_of_resume(posted, state, stale=stale) or []
     resumed_ids = {each.id for each in resumed}
     open_questions = {each.opened.id: each for each in state.open_questions}
@@ -53,8 +52,7 @@ def _read_answers_of_resume(posted: Posted, state: RunState, *, stale: bool) -> 
     """The answers of `resume` to open questions; if there are none and `stale`, those to decided ones.
 
     An entry that names no question of this run is ignored, with a line in the server's log. None: there is no
-    `resume`.
-    """
+    `resume`."""
     entries = posted.resume
     if not entries:
         return None

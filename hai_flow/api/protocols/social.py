@@ -1,8 +1,7 @@
 """`/api/v1/agent/runs/{thread_id}`: a thread as one stream of Server-Sent Events, and its history.
 
 The dialect is `wire/dialects/social.py`. It has no way up: runs are started and questions answered over REST, or in
-any other dialect.
-"""
+any other dialect."""
 
 from __future__ import annotations
 

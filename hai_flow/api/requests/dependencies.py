@@ -102,8 +102,7 @@ async def refuse_unknown_parameters(request: HTTPConnection) -> None:
     """Refuse query parameters that an operation under `/v1/` does not have: if a misspelt one were ignored, the client
     would get an answer to another question. Raises Rejected 422.
 
-    Routes of protocols are not as strict: their clients may send more than they need.
-    """
+    Routes of protocols are not as strict: their clients may send more than they need."""
     if not request.scope["query_string"] or not request.url.path.startswith("/v1/"):
         return
     names = sorted(_list_query_names(request.scope["route"]))

@@ -84,8 +84,7 @@ class Run(Shape):
     forked from. `frozen`: whether a freeze holds steps of it.
 
     `queued_for` (of a queued run), `paused` (of a paused one) and, for who sees all runs, `held_by` (the worker that
-    performs it) are told where one run is asked for, not in lists.
-    """
+    performs it) are told where one run is asked for, not in lists."""
 
     id: str
     thread_id: str
@@ -1253,8 +1252,7 @@ class Worker(Shape):
     those that no other has taken over yet.
 
     As of its last sign of life (`beat_at`): it `held` so many runs, performed `attempts` of at most `places` at once,
-    and `waiting` ones had no place. Null: a worker of an older release does not report it.
-    """
+    and `waiting` ones had no place. Null: a worker of an older release does not report it."""
 
     id: int
     name: str

@@ -2,8 +2,7 @@
 
 A wheel has them built, in `hai_flow/_console`. A checkout has their sources; `dev` builds them there when a page is
 first asked for, so that nothing waits for Node where no page is wanted. Until they are built, a page explains how to
-get them.
-"""
+get them."""
 
 from __future__ import annotations
 

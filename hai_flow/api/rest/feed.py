@@ -1,7 +1,6 @@
 """`/v1/feed`: the lists of a page, live over one connection: runs, the inbox, workflows, schedules.
 
-A browser has six connections to a server for all of its tabs, so a page can't have a stream for each of its lists.
-"""
+A browser has six connections to a server for all of its tabs, so a page can't have a stream for each of its lists."""
 
 from __future__ import annotations
 

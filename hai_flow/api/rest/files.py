@@ -1,8 +1,7 @@
 """`/v1/files`: files go in as they are, and come out as downloads (docs/client.md#files).
 
 An upload is the bytes themselves, with their media type as Content-Type: nothing has to be parsed, and nothing but a
-piece is in memory. A download is never shown by a browser as a page of this server, whatever the uploader called it.
-"""
+piece is in memory. A download is never shown by a browser as a page of this server, whatever the uploader called it."""
 
 from __future__ import annotations
 
@@ -112,8 +111,7 @@ async def upload_file(
 async def download_file(file: str, request: Request, access: CurrentAccess) -> Response:
     """The content of a file, by its id or its sha256, as a download; a range of it where `Range` asks for one.
 
-    404 unless you have uploaded it, or may see a run that refers to it.
-    """
+    404 unless you have uploaded it, or may see a run that refers to it."""
     digest = sha256_of_file(file if file.startswith("file_") else f"file_{file}")
     answer = await ask_all_cells(access, lambda cell: _find(cell, digest))
     access, stored = next(((cell, file) for cell, file in answer.by_cell if file is not None), (access, None))

@@ -61,8 +61,7 @@ async def publish_workflow(
     """Publish the YAML document in the body. Published is immutable: other bytes under its name and version are 409.
 
     403 where this server takes no workflows over the network. 409 `rehearsal_required` where the deployment demands a
-    rehearsal of this text on the workflow's runs (`POST /v1/workflows/{name}/backtest?keep=true`).
-    """
+    rehearsal of this text on the workflow's runs (`POST /v1/workflows/{name}/backtest?keep=true`)."""
     access.require_publishing()
     if unrehearsed is not None and not access.principal.may(Right.MANAGE_KEYS):
         raise reject_missing_right((Right.MANAGE_KEYS,))

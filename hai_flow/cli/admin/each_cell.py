@@ -1,8 +1,7 @@
 """Going through the cells, one after the other, for commands that look at the databases themselves.
 
 If there is one cell, an error ends the command, as if there were no cells. If there are several, one that is away or
-that refuses is named, and the others are looked at all the same.
-"""
+that refuses is named, and the others are looked at all the same."""
 
 from __future__ import annotations
 

@@ -60,8 +60,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a key. It is printed this once, and can't be read again. `--role owner` gives what a first administrator
-    needs: admin, operator, decider and publisher.
-    """
+    needs: admin, operator, decider and publisher."""
     from hai_flow.primitives.signs import compose, has_invisible
     from hai_flow.store.identity import keys as store
     from hai_flow.store.postgres.database import read_clock

@@ -39,8 +39,7 @@ def recover(
 
     If one has, no server and no worker starts. --confirm pauses each run that may repeat an effect which is not
     declared safe to repeat, and the schedules that are overdue; then processes start again, and you review the paused
-    runs and schedules. Exits with 1 while the database is held. Connect as the owner of the tables.
-    """
+    runs and schedules. Exits with 1 while the database is held. Connect as the owner of the tables."""
     if confirm and nothing_lost:
         raise UsageError("expected one of --confirm and --nothing-lost.")
     with places(load_settings(data_dir=data_dir), cell) as chosen:

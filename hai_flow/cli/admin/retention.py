@@ -66,8 +66,7 @@ def prune(
     to.
 
     It goes through all cells, and exits with 1 where one could not be looked at. It may be repeated, and stopped at any
-    time: the rest is done the next time. Run it by a timer.
-    """
+    time: the rest is done the next time. Run it by a timer."""
     _prune(retention, to, tenant, cell, data_dir, as_json, dry_run=dry_run, rest=_share(rest))
 
 

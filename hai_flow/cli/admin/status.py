@@ -20,8 +20,7 @@ LISTED_MAX: Final = 20  # servers, and workers
 def status(cell: CellOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Show the state of the deployment: database, servers, workers, queue, open runs, questions, messages, cells.
 
-    Exits with 1 if anything needs a person; these faults are listed at the end.
-    """
+    Exits with 1 if anything needs a person; these faults are listed at the end."""
     with places(load_settings(data_dir=data_dir), cell) as chosen:
         report = _report(asyncio.run(through(chosen, _collect_cell_status, alone=len(chosen) == 1)))
     if as_json:

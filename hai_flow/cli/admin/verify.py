@@ -45,8 +45,7 @@ def verify(
     above and below. Names the run, the event and the rule of each violation. Exits with 1 if
     any is broken, or a cell could not be looked at.
 
-    It reads the databases themselves, a page of runs at a time, and changes nothing; runs go on meanwhile.
-    """
+    It reads the databases themselves, a page of runs at a time, and changes nothing; runs go on meanwhile."""
     seconds, runs_a_second, run_id = _number(late, "--late"), _number(pace, "--pace"), _id(run)
 
     async def work(place: CellDatabase, connection: Connection) -> VerifiedRuns | None:

@@ -177,8 +177,7 @@ def diff(
     """The changes of a version: steps that were added, removed, moved or edited. Files are compared here.
 
     With --against, those of all workflows in a folder, for a pull request; --server: and the runs there that wait at a
-    step that is gone.
-    """
+    step that is gone."""
     if against is not None:
         _review([Path(each) for each in (old, new) if each is not None], against, remote.server)
         return

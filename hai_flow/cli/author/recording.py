@@ -1,8 +1,7 @@
 """`test --record`: services and models are called as a worker would call them, one attempt after the other.
 
 The catalogue of models, secrets, hosts and proxies come from the settings of the environment. Everything else of a
-worker is missing: there is no database, so a run has no files, and its thread has no earlier messages.
-"""
+worker is missing: there is no database, so a run has no files, and its thread has no earlier messages."""
 
 from __future__ import annotations
 

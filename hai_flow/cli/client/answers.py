@@ -1,8 +1,7 @@
 """A person answers at the terminal: prompts by the kind of the question and the schema of its form.
 
 Lines are read without a thread, so that a question can be taken back when somebody else answers it, and so that a
-worker in this process goes on giving signs of life.
-"""
+worker in this process goes on giving signs of life."""
 
 from __future__ import annotations
 

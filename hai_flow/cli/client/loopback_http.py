@@ -1,8 +1,7 @@
 """The client of a server on this machine: HTTP over a plain connection, by hand.
 
 Without TLS and proxies a request is a page of code. The library that can do all of it takes longer to load than a
-command takes to do everything else.
-"""
+command takes to do everything else."""
 
 from __future__ import annotations
 

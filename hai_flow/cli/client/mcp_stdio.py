@@ -50,8 +50,7 @@ def mcp(
 ) -> None:
     """The MCP server over standard input and output, for clients that start one (docs/protocols/mcp.md).
 
-    It is the server's own /mcp, reached with HAI_FLOW_KEY, or without a key where `dev` runs.
-    """
+    It is the server's own /mcp, reached with HAI_FLOW_KEY, or without a key where `dev` runs."""
     from hai_flow_client.link import Link
 
     from hai_flow.cli.client.rest import refuse_link, server_url
@@ -72,8 +71,7 @@ class Bridge:
     """Sends the lines of standard input to the server, and writes what it answers to standard output.
 
     A request that finds no server is sent again for `patience` seconds: every call of a tool has an idempotency key, so
-    that it starts one run. A cancelled request is given up; the run that it started goes on.
-    """
+    that it starts one run. A cancelled request is given up; the run that it started goes on."""
 
     def __init__(self, link: Link, patience: float) -> None:
         self._link = link

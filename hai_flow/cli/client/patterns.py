@@ -2,8 +2,7 @@
 
 Read by a small grammar of our own, from left to right, once: an alternative is its first one, a repetition as short as
 it may be. What the grammar does not have (lookaround, references, properties of Unicode) gives no text. Whether the
-text matches is asked of the schema, so a pattern that is read in another sense costs a sample and nothing else.
-"""
+text matches is asked of the schema, so a pattern that is read in another sense costs a sample and nothing else."""
 
 from __future__ import annotations
 

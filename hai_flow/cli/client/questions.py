@@ -74,8 +74,7 @@ def question_of(pending: dict[str, Json]) -> str:
 def answer_example(pending: dict[str, Json], *, act_as: str | None = None) -> str:
     """The arguments after `decide` that answer `pending`, as an example that works: a first option, sample values.
 
-    `act_as`: the value of `--as`, if not everybody may answer.
-    """
+    `act_as`: the value of `--as`, if not everybody may answer."""
     from hai_flow.cli.client.samples import sample_of
 
     words = ["decide", pending["id"]]

@@ -34,8 +34,7 @@ def oversight(
 ) -> None:
     """How people decide approvals: how long they take, and what is approved, refused, edited or expired.
 
-    Figures of workflows and tools are for auditors, those of --mine for every decider.
-    """
+    Figures of workflows and tools are for auditors, those of --mine for every decider."""
     if sum((mine, person is not None, by is not None)) > 1:
         raise UsageError("--mine, --person and --by each ask for other figures: give one of them.")
 

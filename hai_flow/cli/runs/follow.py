@@ -31,8 +31,7 @@ _SILENT: Final = frozenset(
 class Narrator:
     """Writes each event as it comes. `show` never raises for an event it does not know: it names it.
 
-    `stamps`: lines begin with the event's seq and its time.
-    """
+    `stamps`: lines begin with the event's seq and its time."""
 
     def __init__(self, console: TextConsole, *, stamps: bool = False) -> None:
         self._console = console

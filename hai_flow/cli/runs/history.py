@@ -69,8 +69,7 @@ def build_lines(
 
     `statuses`: the current status of each step, by path; it overrides the events, and so do `ends`: until when each
     step waits, in words. `words`: the workflow's steps as written, by path; a step without them is named by its path.
-    `now`: until when attempts that are under way have taken so far; "": they say no time.
-    """
+    `now`: until when attempts that are under way have taken so far; "": they say no time."""
     entries = _entries(events)
     for path, entry in entries.items():
         entry.status = statuses.get(path, entry.status)

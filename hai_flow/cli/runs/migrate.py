@@ -33,8 +33,7 @@ def migrate(
 ) -> None:
     """Move runs of a workflow to another version of it, from the step at which they stand.
 
-    Without --run that is every active run of the version. Exits with 1 if a run can't move.
-    """
+    Without --run that is every active run of the version. Exits with 1 if a run can't move."""
     if old is None or new is None:
         raise UsageError(f"expected both versions: runs migrate {name} --from 1 --to 2.")
     body: dict[str, Json] = {"from": old, "to": new, "map": _mapping(mapping or []), "dry_run": dry_run}

@@ -119,8 +119,7 @@ class Remote:
 
         A file is started by its digest, and published only where the server does not have it: `dev` publishes the files
         of its own folder, and accepts more in them than over the network, tools of the project, for example. No version
-        is read for that, as who may start runs need not have the right to read workflows.
-        """
+        is read for that, as who may start runs need not have the right to read workflows."""
         if wanted.source is None:
             return await self._start_by_name(wanted.name, input, thread_id)
         from hai_flow.definition.compiler import compile_workflow

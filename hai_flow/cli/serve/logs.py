@@ -18,8 +18,7 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
     """Structured logs on standard error: as text or as JSON lines; `auto`: as text on a terminal.
 
     `heard`: warnings that a command tells in words of its own, whatever the level, by the name of their event. They are
-    not written to the log.
-    """
+    not written to the log."""
     import logging
 
     structlog = _load_structlog()
@@ -120,8 +119,7 @@ def _without_secrets(_logger: Any, _method: str, line: Any) -> Any:
 def _escape_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Values of a log may come from a client: on a terminal they must not control it, nor begin a line of their own.
 
-    Values that are not text are shown by their `repr`, which escapes control characters.
-    """
+    Values that are not text are shown by their `repr`, which escapes control characters."""
     return {name: join_lines(value) if isinstance(value, str) else value for name, value in entry.items()}
 
 

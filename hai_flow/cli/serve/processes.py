@@ -1,8 +1,7 @@
 """The processes over a database: `serve` and `worker`.
 
 A life, top to bottom: settings (`options`) -> a database that answers (`database`) -> runtimes (`running`) -> work
-until a signal (`living`) -> hand everything back. `dev` and `run` go the same way.
-"""
+until a signal (`living`) -> hand everything back. `dev` and `run` go the same way."""
 
 from __future__ import annotations
 

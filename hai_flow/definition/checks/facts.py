@@ -2,8 +2,7 @@
 
 A fact is a condition in one spelling, and whether it was true. It stands among the guards of a place (`Guards`), where
 its first element, None, tells it from a path. Facts are kept only of values that stay as they are once they are there:
-the input, the outputs of steps that have ended, the variable of the loop around.
-"""
+the input, the outputs of steps that have ended, the variable of the loop around."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """How a question stands in a plan: whether the flow comes by it, and the steps that are performed without it.
 
 Two versions of a workflow ask people alike if a question has the same guards in both, and nothing is performed without
-it in the one that it stands in front of in the other. See `engine/pendings/passing`.
-"""
+it in the one that it stands in front of in the other. See `engine/pendings/passing`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Findings about steps together: steps that can't be reached, writes at once, waits in cleaning up.
 
-Everything here reads the outline alone; each rule looks at a list, a block or a step.
-"""
+Everything here reads the outline alone; each rule looks at a list, a block or a step."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 its leading zeros.
 
 Both are right YAML, so they are doubts. Hardly a document has one: a look at the text decides whether the nodes are
-walked at all.
-"""
+walked at all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The syntax tree of a CEL expression, read back from the protobuf bytes that the library serializes.
 
 The library shows its tree in no other way, and does not bring protobuf's Python classes; cel.expr.ParsedExpr is small
-enough to be read by hand. Offsets count characters from the beginning of the source.
-"""
+enough to be read by hand. Offsets count characters from the beginning of the source."""
 
 from __future__ import annotations
 

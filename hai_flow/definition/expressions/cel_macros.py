@@ -1,8 +1,7 @@
 """`sort_by` and `group_by` as CEL can read them.
 
 `rows.sort_by(r, r.name)` is read as the loop `rows.map(r, [r.name, r])` with a function behind it, and so is
-`group_by`: their places stay those of the source, and they count as loops.
-"""
+`group_by`: their places stay those of the source, and they count as loops."""
 
 from __future__ import annotations
 

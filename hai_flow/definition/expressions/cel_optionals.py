@@ -33,8 +33,7 @@ def check_optionals(tree: Tree, *, taken: bool) -> Iterator[ExpressionFault]:
     optional.
 
     The library has no form of an optional for the functions that are written in Python: one that comes to them, itself
-    or inside a list or a map, ends the process. So an optional ends where it began, in `orValue` and the like.
-    """
+    or inside a list or a map, ends the process. So an optional ends where it began, in `orValue` and the like."""
     if not taken and _is_optional(tree):
         if any(isinstance(part, Name) and part.name == "secrets" for part in walk(tree)):
             yield ExpressionFault(tree.offset, "expression.secret", f"{HOW_SECRETS_ARE_NAMED}: {NO_DEFAULT}")

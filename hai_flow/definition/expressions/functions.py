@@ -1,8 +1,7 @@
 """Functions beside those of CEL: `sum`, `sort_by`, `group_by` and `format_time`.
 
 All four are functions of their arguments alone: no locale, no clock; time zones come from the IANA database, as those
-of triggers do. Here they are computed; how `sort_by(r, r.name)` becomes CEL is in `cel_macros`.
-"""
+of triggers do. Here they are computed; how `sort_by(r, r.name)` becomes CEL is in `cel_macros`."""
 
 from __future__ import annotations
 

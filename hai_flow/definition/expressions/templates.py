@@ -184,8 +184,7 @@ Reporter: TypeAlias = Callable[[Path, ExpressionFault], None]  # path inside the
 def compile_template(value: Json, names: Names, report: Reporter, *, text: bool = False) -> CompiledTemplate:
     """`value` with its holes compiled. With `text` a single hole becomes text as well, where it else keeps its type.
 
-    Faults (and doubts: see DOUBTS) go to `report`, by the path inside `value`; a faulty hole is null.
-    """
+    Faults (and doubts: see DOUBTS) go to `report`, by the path inside `value`; a faulty hole is null."""
     compiler = _TemplateCompiler(names, report)
     part = compiler.part(value, ())
     if not text or isinstance(part, _Literal):

@@ -1,8 +1,7 @@
 """The forms of names, and the findings about others (docs/language.md#notation).
 
 Two kinds. An *identifier* stands in expressions and paths: ids of steps, branches, options, loop variables, state. A
-*handle* stands in addresses, on command lines and in files: workflows, tools, models, roles; it may have hyphens.
-"""
+*handle* stands in addresses, on command lines and in files: workflows, tools, models, roles; it may have hyphens."""
 
 from __future__ import annotations
 

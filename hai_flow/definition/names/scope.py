@@ -28,8 +28,7 @@ class Visibility(Mapping[str, str]):
     and why the output, error or approval of a visible one may be absent (`get("id.output")`).
 
     `own`: the step whose own keys these are. `at_end`: the place is behind all steps of the list around it, as `until`
-    is. `before`: it is asked before each iteration of that loop, as `while` is.
-    """
+    is. `before`: it is asked before each iteration of that loop, as `while` is."""
 
     def __init__(
         self,

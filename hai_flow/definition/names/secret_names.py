@@ -1,8 +1,7 @@
 """Secrets in values: documents, logs and pages have only a secret's name; the runner puts its value in as it sends.
 
 `${{ secrets.NAME }}` renders to itself. No other part of a value may look like that: otherwise the input of a run could
-have a secret put in where the author of the workflow wanted none.
-"""
+have a secret put in where the author of the workflow wanted none."""
 
 from __future__ import annotations
 

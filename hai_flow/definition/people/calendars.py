@@ -10,8 +10,7 @@
         until: 2026-12-31                          # up to here the holidays are known; without it, the last of them
 
 A document names one of them with `calendar:`, or a timezone, whose Mondays to Fridays are working days then. Without
-that it is the calendar `default`, or Monday to Friday in UTC. Pure.
-"""
+that it is the calendar `default`, or Monday to Friday in UTC. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Conditions of a standing rule over the arguments of a call: a CEL expression, a table of bounds, or both.
 
 The table is written as CEL and evaluated like every expression, within the same bounds: there is one meaning of a
-comparison, and what is absent or of another type can't be evaluated.
-"""
+comparison, and what is absent or of another type can't be evaluated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Whether anybody can decide: the people of `from`, as far as a document lists them, held against what it asks of them.
 
-Findings only: nothing of this is in the plan.
-"""
+Findings only: nothing of this is in the plan."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Refuses, when a workflow is published, personal values in places that can't be masked.
 
 Every reader of a run sees these: the keys of iterations, which are in paths; the people that may decide, which are in
-lists of questions; and the input of a child run, which is masked only as far as the child's own schema marks it.
-"""
+lists of questions; and the input of a child run, which is masked only as far as the child's own schema marks it."""
 
 from __future__ import annotations
 

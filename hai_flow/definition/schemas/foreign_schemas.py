@@ -2,8 +2,7 @@
 
 Servers write as the library of their language does: draft 4 to 2019-09, the types of that language, references to
 definitions that are not there. Each form has one meaning in 2020-12, or none at all, and then it does not bind. So a
-schema that is read here refuses no value for a reason that the server did not give. Pure.
-"""
+schema that is read here refuses no value for a reason that the server did not give. Pure."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ _DEPTH_MAX: Final = 60
 def read_schema(raw: Any) -> dict[str, Json]:
     """The schema that a server has written, as one of 2020-12; of an object that may hold anything, where it is none.
 
-    Raises NotJson where it holds a value that no run can hold.
-    """
+    Raises NotJson where it holds a value that no run can hold."""
     if not isinstance(raw, Mapping):
         return dict(NOTHING)
     return dict(_SchemaReader(raw).schema(raw, 0)) if raw else dict(NOTHING)

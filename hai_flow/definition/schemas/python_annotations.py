@@ -1,8 +1,7 @@
 """The JSON Schemas that annotations of Python mean, read from the source of a module without running it.
 
 They say what pydantic would say where only words of Python's own, of `typing`, and simple classes of the module itself
-(enumerations, data classes, typed dictionaries, models) occur. Of everything else nothing is said: None.
-"""
+(enumerations, data classes, typed dictionaries, models) occur. Of everything else nothing is said: None."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A call of a workflow is held against them: its function, the names and types of its arguments, and what others read of
 its result, as far as annotations show it (`python_annotations`). What only running the module could show is not judged:
-`unsure`.
-"""
+`unsure`."""
 
 from __future__ import annotations
 

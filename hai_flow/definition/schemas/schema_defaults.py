@@ -1,8 +1,7 @@
 """Defaults of a JSON Schema, put where a value has nothing. Pure.
 
 The schemas that a part of a value is held against are taken together, each once, so that a schema which is referred to
-often makes no more work than one.
-"""
+often makes no more work than one."""
 
 from __future__ import annotations
 

@@ -314,8 +314,7 @@ _CLASS_STATES: Final = 40  # of a class of Unicode, which has hundreds of ranges
 def measure_pattern(pattern: str) -> tuple[int, int]:
     """The states of a pattern, repetitions written out, and its units of work for each character of a text.
 
-    The library's automaton is made while it reads; where it grows too large, all states are tried at each character.
-    """
+    The library's automaton is made while it reads; where it grows too large, all states are tried at each character."""
     return count_states(pattern, _CLASS_STATES), _measure(pattern, 1)[1]
 
 
@@ -484,8 +483,7 @@ def _sort_here(nodes: list[_Node], circles: list[TooLarge]) -> list[int]:
     """The place of each schema in an order in which those that hold the same part of a value against others come first.
 
     A schema that leads back to itself without taking a part is noted in `circles`, and the way back is cut. Raises
-    `TooLarge` for it where there are several ways around: the library would try all of them.
-    """
+    `TooLarge` for it where there are several ways around: the library would try all of them."""
     places = [0] * len(nodes)
     done: list[int] = []
     for begin in range(len(nodes)):

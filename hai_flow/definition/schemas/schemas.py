@@ -86,8 +86,7 @@ class JsonSchema:
     """plan.Schema over jsonschema-rs. Build it with `compile_schema`, or directly from a schema known to be sane.
 
     Raises `TooLarge`, a ValueError, for a schema that would make too much work, and what the library raises for others
-    that are none.
-    """
+    that are none."""
 
     __slots__ = ("_defaults", "_looking", "_validator", "_work", "raw")
 

@@ -22,8 +22,7 @@ def effect_of_hints(read_only: bool | None, destructive: bool | None) -> Effect:
     """The class that a trusted MCP server gives a function by its hints; None: it says nothing.
 
     What is not destructive adds something, which need not be something that can be taken back: so no hint makes a
-    function `reversible`, and it still asks.
-    """
+    function `reversible`, and it still asks."""
     if read_only is True:
         return "read"
     return "write" if destructive is None else "irreversible" if destructive else "external"

@@ -40,8 +40,7 @@ class CatalogueServer(msgspec.Struct, frozen=True):
 def read_server(parts: Parts, name: str, fields: Mapping[str, Json], at: Path) -> plan.McpServer | None:
     """The server of the tool `name` with these `fields`. None after a finding.
 
-    It is a mapping, or a text (an address or a command) that has `auth`, `headers` and `env` beside it.
-    """
+    It is a mapping, or a text (an address or a command) that has `auth`, `headers` and `env` beside it."""
     declaration, where = fields["mcp"], (*at, "mcp")
     beside = {key: fields[key] for key in _SETTINGS if key in fields}
     if isinstance(declaration, Mapping):

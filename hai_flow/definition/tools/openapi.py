@@ -1,8 +1,7 @@
 """Documents of OpenAPI 3: which operations a service has, which arguments each takes, and where in a request they go.
 
 An operation is a function: its arguments are its parameters by their names, and `body`. Nothing is read but the
-document itself: references to other files or addresses make an operation unusable, and leave the others usable.
-"""
+document itself: references to other files or addresses make an operation unusable, and leave the others usable."""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ class VerbRules(msgspec.Struct, frozen=True):
     belong to it. `gives`: the JSON Schema of its output, `{}` where nothing is known. `read`: the type that the reader
     takes, where the compiler has a better sentence for some values that are not of `type`. `lists`: reads the steps
     inside of a block. `timeout`: of an attempt, in milliseconds, unless the document has one. `cleans`: whether it may
-    stand in `undo` and `finally`, which have to end. `aka`: its names in other languages.
-    """
+    stand in `undo` and `finally`, which have to end. `aka`: its names in other languages."""
 
     name: str
     type: Type

@@ -1,8 +1,7 @@
 """YAML read into a value in which every key and every value knows its line and column (docs/language.md#notation).
 
 Only the *events* of PyYAML's C parser are used: its `compose` recurses in C and dies of `'[' * 50000`. Everything that
-YAML would quietly drop, merge, guess or expand without bound is a finding here. Absent on purpose: any meaning.
-"""
+YAML would quietly drop, merge, guess or expand without bound is a finding here. Absent on purpose: any meaning."""
 
 from __future__ import annotations
 
@@ -116,8 +115,7 @@ class Document(msgspec.Struct, frozen=True):
     def locate(self, path: Path, offset: int) -> tuple[int, int]:
         """(line, column) of the character `offset` of the text at `path`, found in the file as it was written.
 
-        Indentation and folding are looked through word by word; where escapes hide the place, the text's beginning.
-        """
+        Indentation and folding are looked through word by word; where escapes hide the place, the text's beginning."""
         node = self._node(path)
         if node is None or not isinstance(node.value, str):
             return self.position(path)
@@ -176,8 +174,7 @@ class _Stop(Exception):
 def parse(source: bytes, file: str = "<workflow>", *, strict: bool = False) -> Document:
     """Read `source`. Never raises: whatever is wrong is in `.findings` (docs/language.md#notation).
 
-    An unquoted hole is read as it is meant (see holes.py); with `strict`, as YAML reads it.
-    """
+    An unquoted hole is read as it is meant (see holes.py); with `strict`, as YAML reads it."""
     builder = _Builder(file)
     text = builder.decode(source)
     root = None
@@ -212,8 +209,7 @@ def _mend(builder: _Builder, file: str, text: str) -> Document | None:
     """The document without the lines that YAML can't read, so that one of them hides no other finding; None if there
     are too many.
 
-    A filler of the same length replaces the value of each, so that everything else keeps its place.
-    """
+    A filler of the same length replaces the value of each, so that everything else keeps its place."""
     findings_before: list[Finding] = []
     lines = builder.hidden.text.split("\n")
     broken: dict[int, int] = {}  # line -> how often it was in the way

@@ -2,8 +2,7 @@
 
 Where a message says "did you mean `x`?", x replaces the very word that the finding points at; so does "write `x`" of a
 name and of a line that YAML can't read. Only this module knows that, so no rule has to write its remedy twice. A
-replacement for a key that is not misspelt becomes no edit: the value under the key would have to change as well.
-"""
+replacement for a key that is not misspelt becomes no edit: the value under the key would have to change as well."""
 
 from __future__ import annotations
 

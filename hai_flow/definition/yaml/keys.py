@@ -1,8 +1,7 @@
 """How a mapping is described: its keys, each with the kind of its values. Pure data.
 
 `reference` and the verbs describe the language with these, and files of a deployment (identities, secrets) their own
-mappings; `reader` holds what is written against them.
-"""
+mappings; `reader` holds what is written against them."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ class Type(msgspec.Struct, frozen=True):
 
     `parts`: the members of an `either`, or the one of a `list` or `map`; `values` those of an `enum`; `shape` names one
     of the language; `minimum` and `maximum` bound a number, or the length of a text, a list or a map; `above`: a number
-    has to be more than the minimum; `keys` is the kind of the keys of a `map`.
-    """
+    has to be more than the minimum; `keys` is the kind of the keys of a `map`."""
 
     kind: Kind
     word: str
@@ -46,8 +44,7 @@ class Key:
 
     `read`: the type that the reader takes, where the compiler has a better sentence for some values that are not of
     `type`. `needed_by`: it must be there where that key is. `instead`: the key that may stand in its place, where it is
-    required.
-    """
+    required."""
 
     name: str
     type: Type

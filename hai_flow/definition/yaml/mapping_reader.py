@@ -1,8 +1,7 @@
 """Mappings of a document, read by the table of keys: the sound keys, and a finding for every other one.
 
 The compiler reads nested mappings one by one, so that an error always knows its key. One mistake is one
-finding, and the rest of the document is still checked.
-"""
+finding, and the rest of the document is still checked."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ class Reader:
     """Reads mappings of a document by their shapes and gathers findings.
 
     `stored`: the document was published, maybe before a rule was made. A refusal by that rule (`refuse`) is then a
-    doubt, so that the workflow still runs.
-    """
+    doubt, so that the workflow still runs."""
 
     def __init__(self, document: Document, *, stored: bool = False) -> None:
         self.document = document
@@ -156,8 +154,7 @@ class Reader:
     def _add(self, severity: Literal["error", "warning"], place: tuple[int, int], code: str, message: str) -> None:
         """Raises `TooMany` behind the last error that is worth showing; warnings beyond the limit are dropped.
 
-        Where there is a finding already, another one would be its consequence, and is left out.
-        """
+        Where there is a finding already, another one would be its consequence, and is left out."""
         if self._wrong.setdefault(place, code) != code:
             return
         if self.document.broken and (place[0] in self.document.broken or code in _CONSEQUENCES):
@@ -191,8 +188,7 @@ class Reader:
         """The keys of `value` that are right, with their values; everything wrong has become a finding.
 
         `where` names the mapping in messages ("a `say` step", "`retry`"); `elsewhere` are keys of others of its kind;
-        `inside` says by key which keys its own mapping has.
-        """
+        `inside` says by key which keys its own mapping has."""
         if not isinstance(value, dict):
             codes = {finding.code for finding in self.document.findings}
             if not path and "yaml.syntax" in codes:  # which made it so

@@ -2,8 +2,7 @@
 
 Pure data, and the only list of keys: a verb brings its own mappings (verbs/), `language` has all of them. The reader
 checks mappings by it, the editor's JSON Schema, the grammar for language models and the tables of docs/language.md are
-made from it, and `fmt` sorts keys by its order.
-"""
+made from it, and `fmt` sorts keys by its order."""
 
 from __future__ import annotations
 

@@ -59,8 +59,7 @@ def _iter_holes(text: str) -> Iterator[tuple[int, int]]:
     """[begin, end) of every hole that ends on its own line. `$${{` is no hole.
 
     Behind one that does not end, none of that line is looked for: the document is wrong, and each further look would
-    read the line to its end.
-    """
+    read the line to its end."""
     at = 0
     while (begin := text.find("${{", at)) >= 0:
         at = begin + 3

@@ -1,8 +1,7 @@
 """The block verbs, one module each: how they begin, take an end inside them, resume and migrate.
 
 A module names its verb and its rules as `BLOCKS`; the modules of this package are found by themselves. So a new block
-is one file here. The rules that all blocks share are in `completion`.
-"""
+is one file here. The rules that all blocks share are in `completion`."""
 
 from __future__ import annotations
 

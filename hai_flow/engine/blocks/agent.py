@@ -2,8 +2,7 @@
 
 The model's answer is the output of an attempt, which is in the log. It names the calls; the plan says which effects
 each call may have. A call that fails is an answer for the model and no failure of the agent, unless the run itself may
-not go on.
-"""
+not go on."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ class BlockPlaces(msgspec.Struct, frozen=True):
     order.
 
     Each iteration comes with whether it is done; so many as `at_once` go on at the same time. `counted`: the block
-    counts how many of its lists go on.
-    """
+    counts how many of its lists go on."""
 
     lists: tuple[str, ...] = ()
     counted: bool = False
@@ -74,8 +73,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
                     end. None: nothing in it has begun, so that it begins anew
     may_move        why an open block can't go on as the step `now` of another version, or None
     undoes          whether an error that leaves it undoes the steps that finished inside it
-    undoes_items    of a loop: the same of one of its iterations
-    """
+    undoes_items    of a loop: the same of one of its iterations"""
 
     begin: Callable[[Draft, Step], Consequence | None]
     resume: Callable[[Step, StepState], BlockPlaces]

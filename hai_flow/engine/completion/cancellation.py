@@ -1,8 +1,7 @@
 """Ending a step before its time: open steps inside it are cut off first, and its `finally` lists run before its end.
 
 A `finally` or an `undo` that runs goes on. A step around one is `ending`: it ends as soon as nothing is open
-inside it any more.
-"""
+inside it any more."""
 
 from __future__ import annotations
 
@@ -88,8 +87,7 @@ def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), un
     pendings, timers, and the blocks around them. A `finally` or an `undo` that runs goes on; blocks that stand
     around one, and those whose `finally` runs now, end behind it.
 
-    `undone`: the items of a `for_each` that are cut off are undone, where it says so.
-    """
+    `undone`: the items of a `for_each` that are cut off are undone, where it says so."""
     leaves = [path for path in open_leaves(draft) if path == scope or is_inside(path, scope)]
     gone = [path for path in leaves if not is_in_cleanup(path, scope)]
     for path in gone:

@@ -2,8 +2,7 @@
 
 A consequence may concern the step itself (its `finally` begins), or the step around it (its list goes on, a branch has
 ended). A rule names it and returns; none calls another one's rule. So a chain of ends is no deeper than the loop that
-draws it, however deep the blocks stand in each other, and each rule can be read alone.
-"""
+draws it, however deep the blocks stand in each other, and each rule can be read alone."""
 
 from __future__ import annotations
 
@@ -83,8 +82,7 @@ class UndoOver(msgspec.Struct, frozen=True, gc=False):
 class End(msgspec.Struct, frozen=True, gc=False):
     """The step is to end as `ending` says. Open steps inside it are cut off first; its `finally` lists run before.
 
-    `of`: a step inside that has ended itself, around which blocks are open with nothing left in them.
-    """
+    `of`: a step inside that has ended itself, around which blocks are open with nothing left in them."""
 
     step: Step
     ending: Ending

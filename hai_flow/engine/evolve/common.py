@@ -1,8 +1,7 @@
 """Shared by several folds: parts of the next state, each as it is behind an event.
 
 The folds of every step name all fields that they change in one `replace`: to hand maps of changes on costs much of a
-decision's time.
-"""
+decision's time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`evolve`: the state after an event, the only thing that changes one.
 
 It looks nothing up, refuses nothing and computes nothing that the event does not say; whatever the plan had to be asked
-for is in the event. So any process of any release can fold a log.
-"""
+for is in the event. So any process of any release can fold a log."""
 
 from __future__ import annotations
 

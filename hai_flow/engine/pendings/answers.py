@@ -1,8 +1,7 @@
 """Questions to people, and how their answers are read. docs/language.md#people.
 
 An answer's content gives the choice, the authenticated poster gives the authority. Whatever cannot be read without
-doubt is refused and the pending stays open.
-"""
+doubt is refused and the pending stays open."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A pending in time: reminders, deadlines, and the stages that follow each other until one decides.
 
-Each stage sets one timer for its deadline and one for the next reminder.
-"""
+Each stage sets one timer for its deadline and one for the next reminder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """May a principal answer a pending, and why not.
 
-The principal comes authenticated, with the roles and groups that they have at that moment.
-"""
+The principal comes authenticated, with the roles and groups that they have at that moment."""
 
 from __future__ import annotations
 

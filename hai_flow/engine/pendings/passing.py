@@ -3,8 +3,7 @@ it, or back in front of one that was answered with no. So what people decide is 
 never by the requester or the people behind the run where these may not, and never after a no. A run that failed behind
 an approval goes on by nobody's command once a fork has acted on it. The same holds for steps, input and variables that
 decide whether people are asked, or whom. An operator may pass what only the requester is asked. docs/passing.md has
-every case, and each is tried.
-"""
+every case, and each is tried."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A policy of the plan as the rules of one pending: every hole filled, once, at opening (docs/language.md#people).
 
-All stages of `on_deadline` are filled in together, so the question and its deciders cannot change meanwhile.
-"""
+All stages of `on_deadline` are filled in together, so the question and its deciders cannot change meanwhile."""
 
 from __future__ import annotations
 

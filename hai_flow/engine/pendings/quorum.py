@@ -2,8 +2,7 @@
 selectors that each of them matches.
 
 A quorum is a number of people, `all` of them, or seats: each selector with a count makes that many seats, and a person
-fills at most one, of a selector they match.
-"""
+fills at most one, of a selector they match."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ def find_free_seats(seats: Mapping[str, int], people: People) -> dict[str, int]:
     """The seats that stay free in the best seating, by selector: a maximum bipartite matching of people to seats.
 
     People sit down one after the other; where all of a person's seats are taken, somebody there moves on to another
-    seat of theirs, if that frees one. A round looks at each selector once, so it ends.
-    """
+    seat of theirs, if that frees one. A round looks at each selector once, so it ends."""
     seated: dict[str, list[str]] = {selector: [] for selector in seats}
     free = sum(seats.values())
     for person in people:

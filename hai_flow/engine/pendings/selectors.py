@@ -2,8 +2,7 @@
 (docs/language.md#people).
 
 A role that the document declares means exactly the people and groups it lists; any other role, and every group, comes
-with the principal. So its members cannot be listed, only recognised.
-"""
+with the principal. So its members cannot be listed, only recognised."""
 
 from __future__ import annotations
 
@@ -219,8 +218,7 @@ def expand_selectors(selectors: Iterable[str], world: World) -> tuple[str, ...]:
     """The same people in selectors that mean something without the run: `user:`, `role:`, `group:`, `anyone`.
 
     `requester` becomes the person's id, and a role that the document declares becomes its members. Each selector that
-    is left can be compared with `principal_selectors`: a principal that has one of them is asked.
-    """
+    is left can be compared with `principal_selectors`: a principal that has one of them is asked."""
     unique: dict[str, None] = {}
     for selector in selectors:
         kind, _, name = selector.partition(":")

@@ -46,8 +46,7 @@ def find_inquiry_to_answer(state: RunState, step: Step, attempt: int) -> Pending
     """The question of the step's tool whose answer the attempt has to bring: that of the attempt before it.
 
     A later attempt of a tool that may change something asks anew: the tool may have used the answer already. One that
-    resumes finds out whether it has.
-    """
+    resumes finds out whether it has."""
     step_state = state.steps[step.path]
     inquiry = pending_of(state, step.path, step_state.asked - 1) if step_state.asked else None
     if inquiry is None or inquiry.opened.inquiry is None or inquiry.status not in INQUIRY_ENDS:

@@ -46,8 +46,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     page asks once more before it sends an answer. `rules`: a standing rule may approve. `pick`: so many of those who
     are asked decide, `picked`, who are chosen behind the opening (None: not yet; nobody: all of them, and `pick_note`
     says why). `escalations` are the stages to
-    come, each with all that stays from the one before.
-    """
+    come, each with all that stays from the one before."""
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
     exclude: tuple[str, ...] = ()

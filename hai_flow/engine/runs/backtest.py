@@ -1,8 +1,7 @@
 """What would have become of a recorded run under another plan (`hai-flow backtest`). Pure.
 
 The verdict goes by what is certain first: the run would fail; it asks more people or fewer; it comes to an effect of
-which nothing is recorded, so nobody can tell; or it takes another path.
-"""
+which nothing is recorded, so nobody can tell; or it takes another path."""
 
 from __future__ import annotations
 

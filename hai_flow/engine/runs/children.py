@@ -27,8 +27,7 @@ The child notes the attempt that waits for it now. So what it has said to an att
 numbers (tokens, calls of tools) count since its birth: the parent subtracts what it has noted of them already.
 
 `timeout` bounds the child's working time, so it is the child that watches it: by a Stop of its own, which its parent
-knows by the reason.
-"""
+knows by the reason."""
 
 from __future__ import annotations
 
@@ -80,8 +79,7 @@ _QUIET: Final = (e.ChildStepped, e.ChildShared)  # these open no turn of a run t
 def build_command(kind: str, target: str, body: Json) -> c.Command | None:
     """The command that a message between parent and child is; None for a kind that is none of theirs.
 
-    Raises `msgspec.ValidationError` for a body that no release wrote.
-    """
+    Raises `msgspec.ValidationError` for a body that no release wrote."""
     match kind:
         case "start_child":
             born = msgspec.convert(body, _Born)
@@ -321,8 +319,7 @@ def apply_child_news(draft: Draft, command: c.ChildTold) -> None:
     """The child, or one below it, asks people something, was answered, or has written something.
 
     The turn for that is opened, if there is none: the author of an answer sees its consequences. But
-    steps alone open none where the run is held: work that was under way when it was paused ends in the child.
-    """
+    steps alone open none where the run is held: work that was under way when it was paused ends in the child."""
     step = _demand_awaited(draft, command.path, command.attempt)
     if draft.state.parent is not None:
         draft.posted = command.turn
@@ -449,8 +446,7 @@ def start_anew(draft: Draft) -> None:
 def pass_down(draft: Draft, what: str, by: str, reason: str = "") -> None:
     """Pass a control on to the children: "pause", "resume", "stop" or "terminate".
 
-    To be called before the parent's own end closes its steps. A stop spares those that clean up.
-    """
+    To be called before the parent's own end closes its steps. A stop spares those that clean up."""
     for path in sorted(draft.state.children):
         if what != "stop" or not is_in_cleanup(path):
             tell_child(draft, path, what, by, reason)

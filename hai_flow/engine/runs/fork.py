@@ -3,8 +3,7 @@ run's events, with pendings and tool calls under ids of its own; then comes `for
 digests stay behind, since people gave them to another run; clocks have as long to go as they had there; children are
 started anew. A run is forked where nothing is in flight and everything that followed was drawn: at the end of a commit,
 or in front of a step that began; not between a call's approval and its performance, nor behind an `approve`, but at the
-end of a turn where nothing is edited and no run has acted on the approval.
-"""
+end of a turn where nothing is edited and no run has acted on the approval."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 must be there under its path, or one that it is given, in the same blocks and with the same verb, and whatever people
 were shown must be as the new version shows it (docs/language.md#people). Where in doubt the answer is no. Values that
 were fixed at an opening stay: rules and deadline of a pending, a loop's items, arguments in flight. `withdraw_when` is
-the new version's.
-"""
+the new version's."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ def examine(
     """The changes with which a run of `old` in `state` goes on with `new`, or the obstacles.
 
     `mapping`: ids or paths of steps, old -> new, where they are called otherwise; steps inside go with them. `who`
-    moves it; None: that was judged before.
-    """
+    moves it; None: that was judged before."""
     obstacles = list(_run_obstacles(old, new, state))
     paths, unknown = _paths(old, new, mapping)
     obstacles += unknown

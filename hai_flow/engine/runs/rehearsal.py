@@ -341,8 +341,7 @@ class RunRehearsal:
     """One run under the new plan of the pairing. `recorded` is its trace under the old one, with the new paths.
 
     `state` is where it stands then. `refused` says of the steps whose recorded answer or result can't be used why not;
-    "" is the start.
-    """
+    "" is the start."""
 
     def __init__(
         self,

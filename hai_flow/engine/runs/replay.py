@@ -55,8 +55,7 @@ def decide_again(
     """Decide the commands again that have led from `state` to these events, one commit of a log.
 
     `known_at`: the time of the run behind its last decision. Text that was streamed since decides nothing, and the
-    process that decides may not have seen it. So its state has that earlier time.
-    """
+    process that decides may not have seen it. So its state has that earlier time."""
     names: list[str] = []
     last = done = 0
     try:

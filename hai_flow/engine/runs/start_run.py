@@ -1,7 +1,6 @@
 """How a run begins, before its first step: its input, and the concurrency key that it needs.
 
-The key is rendered before the run exists, because a slot must be found for it before it is stored.
-"""
+The key is rendered before the run exists, because a slot must be found for it before it is stored."""
 
 from __future__ import annotations
 
@@ -95,8 +94,7 @@ def key_of(plan: Plan, command: c.Start, now: int) -> str | None:
     """The concurrency key that the run would hold, `<workflow>:<key>`; None if its workflow says nothing of it, or the
     key is empty.
 
-    Raises `Rejected` 422 if the input does not fit, or if no key can be made of it.
-    """
+    Raises `Rejected` 422 if the input does not fit, or if no key can be made of it."""
     if plan.concurrency is None:
         return None
     draft = Draft(plan, RunState(str(command.run_id)), now, DEFAULT_BOUNDS)

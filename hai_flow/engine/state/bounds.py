@@ -16,8 +16,7 @@ class Bounds(msgspec.Struct, frozen=True):
     expressions, in microseconds, as it is estimated. `calendars`: those of working days, by name, which are read when a
     question opens.
 
-    `waits`, `run_events` and `run_bytes` are of a whole run: its waits at once, and its log (`run_size`).
-    """
+    `waits`, `run_events` and `run_bytes` are of a whole run: its waits at once, and its log (`run_size`)."""
 
     pure_steps: int = 100
     events: int = 256

@@ -2,8 +2,7 @@
 
 These names hold keys of loops, which come from the input of a run. So an id has 128 bits of its digest (that of a
 child, a UUID, 122, or 112 in another cell than home): no two steps of a run can be found whose questions are called the
-same.
-"""
+same."""
 
 from __future__ import annotations
 
@@ -105,8 +104,7 @@ def turn_of(id: str) -> tuple[UUID, int] | None:
 def tool_call_id(run_id: str, path: str, n: int, *, behind: str | None = None) -> str:
     """The id of an exposed server tool's call: of the same form as a pending's, but never one.
 
-    `behind`: the id of the gate that guards the call. A client has seen the call by then, under an id of that form.
-    """
+    `behind`: the id of the gate that guards the call. A client has seen the call by then, under an id of that form."""
     make = derive_short_pending_id if behind is not None and is_short(behind) else pending_id
     return make(run_id, path + "\x00call", n)
 

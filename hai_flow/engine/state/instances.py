@@ -1,8 +1,7 @@
 """Steps as they stand in a run: loops put the key of an iteration between the brackets of a plan's path.
 
 `rollout[]/deploy` is a step of the plan, `rollout[api]/deploy` one of its instances. How paths are
-written is in `definition/paths`.
-"""
+written is in `definition/paths`."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ RESOLVED_MAX: Final = 1024  # of one plan
 def resolve_step(plan: Plan, path: str) -> Step:
     """The step of the plan that stands at `path`, with all its paths as they are there.
 
-    A path that lies deeper, in the iterations of its own loops, keeps its empty brackets.
-    """
+    A path that lies deeper, in the iterations of its own loops, keeps its empty brackets."""
     if not is_in_loop(path):
         return plan.steps[path]
     resolved = plan.resolved.get(path)

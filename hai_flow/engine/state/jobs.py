@@ -75,8 +75,7 @@ def next_ready(state: RunState, left: Collection[str] = ()) -> str | None:
     """The first of `ready` that may begin now, or None. Those in `left` are left to another process.
 
     A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
-    its neighbours (docs/design/store.md#lost-attempts).
-    """
+    its neighbours (docs/design/store.md#lost-attempts)."""
     ready: Sequence[str] = state.ready
     if state.held or left:
         ready = [path for path in ready if path not in state.held and path not in left]
@@ -114,8 +113,7 @@ def next_timer(state: RunState) -> Timer | None:
 def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
     """The first thing that happens by itself, if nothing happens before; None: nothing ever does.
 
-    Without `attempts` the time-outs of attempts are left out.
-    """
+    Without `attempts` the time-outs of attempts are left out."""
     timer = next_timer(state)
     first = None if timer is None else Due(timer.due, timer.path, timer)
     if state.timeouts and state.running_since is not None:

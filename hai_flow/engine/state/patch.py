@@ -1,8 +1,7 @@
 """RFC 6902 patches on shared state: applied by copying only the path that changes.
 
 Given patches (a `set` in list form) are validated and applied by this too, so that the log, the fold and every client
-agree on one meaning. Operations: add, remove, replace, move, copy, test.
-"""
+agree on one meaning. Operations: add, remove, replace, move, copy, test."""
 
 from __future__ import annotations
 

@@ -67,8 +67,7 @@ def delay(
     """Milliseconds until the next attempt after `failures` failed ones before this, or None: no further attempt.
 
     `seed` = (run, path, attempt) makes the jitter the same for every decider. A server's Retry-After (`retry_after`)
-    is obeyed up to the policy's `max_delay`.
-    """
+    is obeyed up to the policy's `max_delay`."""
     if policy is None or failures >= policy.max:
         return None
     is_retried = retriable if policy.errors is None else any(matches(p, code) for p in policy.errors)

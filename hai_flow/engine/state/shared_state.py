@@ -2,8 +2,7 @@
 fork.
 
 A client posts all the state that it has, for it is the server's own back again. So variables that it may not write are
-not judged; the others are held against their schemas, and refused with every fault.
-"""
+not judged; the others are held against their schemas, and refused with every fault."""
 
 from __future__ import annotations
 

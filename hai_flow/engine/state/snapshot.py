@@ -1,7 +1,6 @@
 """A state as bytes and back. A snapshot is a cache of the fold and nothing more: deleting all changes nothing.
 
-`ABI` names the shape of `RunState`; a snapshot of another ABI is not read, the log is folded instead.
-"""
+`ABI` names the shape of `RunState`; a snapshot of another ABI is not read, the log is folded instead."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 `evolve` makes the next state of an event and shares all that it does not change; a speculative state that lost its
 commit is dropped for free (docs/design/store.md#snapshots). The indexes kept here (attempts, timers, timeouts, open
 pendings, ready) let decide work without ever looking at all steps. `seq` is the number of events folded; `snapshot at
-k` and `the fold of k events` are the same words.
-"""
+k` and `the fold of k events` are the same words."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     the number of its first iteration (not 0 if it was begun anew), `last` the one that `steps.X` means. An agent is as
     a `repeat`; `entries` are the messages and calls that its run had when it began; `closing`: `stop_when` was true,
     and its model only has to give the object that `output` describes. `since`: the first iteration that counts for
-    `max_turns`, where a Retry has gone on behind the last one of an agent that had failed.
-    """
+    `max_turns`, where a Retry has gone on behind the last one of an agent that had failed."""
 
     items: list[Json] = []
     keys: tuple[str, ...] = ()
@@ -124,8 +122,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     those of them that failed out of a race, `winners` those that finished, the first first. `received`: the signals
     that a `wait_for` has taken. `parts`: the files in answers of its model, as content parts. `spent`: the cost of the
     models of its attempts. `given`: a person has skipped it, and gave its `output`. `reading`: its attempt performs
-    nothing, and people are asked behind it.
-    """
+    nothing, and people are asked behind it."""
 
     phase: Phase
     started_at: int
@@ -227,8 +224,7 @@ class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, fo
 
     `status` is open, answered, declined, approve, reject (or another option), expired or voided. `since` is when its
     present stage began, `reminded` how often it was reminded of since then, `edits` the changes of people to the
-    arguments. `escalations` are as the envelope shows them: the demands of each stage, and when.
-    """
+    arguments. `escalations` are as the envelope shows them: the demands of each stage, and when."""
 
     opened: e.PendingOpened
     status: str = "open"
@@ -323,8 +319,7 @@ class LastChild(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     """The last child run of a step that has not finished. A Retry goes on with it, if the arguments are the same.
 
     `workflow` is its name, `args` a digest of the arguments, `rounds` that of the step when it started. `spent` (by
-    model) and `calls`: what it has reported so far, of all that it took since it was born.
-    """
+    model) and `calls`: what it has reported so far, of all that it took since it was born."""
 
     run_id: str
     workflow: str

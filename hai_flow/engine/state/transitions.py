@@ -1,8 +1,7 @@
 """The two tables that a run obeys: its statuses, and the phases and outcomes of its steps.
 
 A status changes only by a row of TRANSITIONS, the phase of a step by one of STEP_TRANSITIONS. A transition that the
-tables do not have is a bug: the folds assert it. `docs/run-states.md` is generated from them.
-"""
+tables do not have is a bug: the folds assert it. `docs/run-states.md` is generated from them."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 answer's attempt is `{text, calls: [{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?,
 read?}`, where `by` is the only provider that understands `opaque`, and `read` the tokens of the question; or, where the
 conversation had grown too long, `{summary, through}`, in place of the iterations before `through`. Results of calls are
-those of their steps.
-"""
+those of their steps."""
 
 from __future__ import annotations
 

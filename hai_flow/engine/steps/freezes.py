@@ -1,8 +1,7 @@
 """Freezes: the steps of a run that an operator lets nobody begin (docs/decisions/0099).
 
 A freeze holds what is about to *begin*: a step that is ready stays ready. An attempt that has begun is finished, and
-questions are answered as ever; only their consequences wait.
-"""
+questions are answered as ever; only their consequences wait."""
 
 from __future__ import annotations
 

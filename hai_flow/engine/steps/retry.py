@@ -2,8 +2,7 @@
 
 A list goes on at its first step that is not done. Steps that were undone are not done: they run again, and so does
 everything that failed or was cut off. Steps that finished and were not undone stay as they are
-(docs/language.md#failing).
-"""
+(docs/language.md#failing)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """How a step begins: for the first time, with a further attempt, behind its gate, or once more after a Retry.
 
-Its verb goes on in `verbs` and `blocks`. Not here: whether it may begin now (`decide`), performing.
-"""
+Its verb goes on in `verbs` and `blocks`. Not here: whether it may begin now (`decide`), performing."""
 
 from __future__ import annotations
 

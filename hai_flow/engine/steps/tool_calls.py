@@ -2,8 +2,7 @@
 
 A call of an agent is shown while its model writes it (`ToolCallStarted.writer`), before anybody knows whether it will
 be performed. Where its step begins, it goes on with that call (`model_call`); where it never will, the call ends as
-`ABORTED`. Each attempt of an answer writes calls of its own.
-"""
+`ABORTED`. Each attempt of an answer writes calls of its own."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 "subscribe" in the outbox, and delivery offers stored and later signals as the command Signal, which may come twice, too
 late, or not fit (docs/design/store.md#signals). Which signals a run has taken is known by places, not by ids for ever:
 up to the place in `Heard` it has taken each that is not left, for a later step. While a run is paused, signals are
-taken and their consequences wait.
-"""
+taken and their consequences wait."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ def derive_callback_type(path: str, known: StepState) -> str:
 
     It is the same for all attempts with the same arguments and the same key: a service that heard an earlier one, whose
     answer was lost, calls back for all of them. Behind an undo, and behind a gate that asked anew, the type is another
-    one, and late callbacks of the earlier requests answer nothing.
-    """
+    one, and late callbacks of the earlier requests answer nothing."""
     again = f"#{known.rounds}.{known.past}" if known.rounds or known.past else ""
     return f"{CALLBACK}{path}{again}"
 
@@ -120,8 +118,7 @@ def _subscribe(draft: Draft, path: str, types: tuple[str, ...]) -> None:
 def receive_signal(draft: Draft, command: c.Signal) -> Json:
     """Offer a signal to the steps that wait, first the one that has waited longest.
 
-    Returns `{"id", "taken", "awaits"}`: whether the run has it now, and the types that it waits for still.
-    """
+    Returns `{"id", "taken", "awaits"}`: whether the run has it now, and the types that it waits for still."""
     before, is_accepted = len(draft.events), is_taken(draft.state, command)
     if not is_accepted and (command.own or command.sent_at >= draft.state.started_at):  # its own can't be older than it
         is_accepted = any(_offer(draft, draft.step(path), command) for path in _waiting(draft, command.name))

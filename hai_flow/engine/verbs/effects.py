@@ -1,7 +1,6 @@
 """`call`, `http`, `llm`, `agent` and `run`: effects that are performed outside of the run, attempt by attempt.
 
-The order (docs/design/engine.md#effects): arguments rendered once, `approval.when`, the gate, attempts.
-"""
+The order (docs/design/engine.md#effects): arguments rendered once, `approval.when`, the gate, attempts."""
 
 from __future__ import annotations
 

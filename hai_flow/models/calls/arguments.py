@@ -49,8 +49,7 @@ class Arguments:
 
     A piece that begins with all that came before may be such a repetition, or an object of the same shape in the
     object (`{"a": ` and `{"a": 1}}`). Both can't be JSON, as a whole object inside another leaves that one open: so the
-    pieces wait, and `end` tells them apart.
-    """
+    pieces wait, and `end` tells them apart."""
 
     __slots__ = ("_behind", "_chars", "_depth", "_escaped", "_head", "_joiner", "_quoted", "_text", "_waiting", "stage")
 
@@ -90,8 +89,7 @@ class Arguments:
     def end(self) -> str:
         """The arguments as they stand, without placeholders and repetitions; "" for none. They may be no JSON.
 
-        Raises Contradiction where another object follows the whole one.
-        """
+        Raises Contradiction where another object follows the whole one."""
         rest = self._joiner.end()
         if self._waiting:
             return self._end_of_waiting(rest)

@@ -2,8 +2,7 @@
 
 A server names a call late, in parts or in every piece; gives an id late, none, the same one twice, or another one in
 each piece; writes several calls into one slot; and repeats a call, at another index or behind the answer. Here each
-call comes to be once: nothing is performed twice, and no call of which a part is missing (`Calls.end`).
-"""
+call comes to be once: nothing is performed twice, and no call of which a part is missing (`Calls.end`)."""
 
 from __future__ import annotations
 
@@ -116,8 +115,7 @@ class Calls:
         """The calls are over: the pieces that have not been shown. `is_certain`: the server gave a reason for its end.
         Without one a call needs arguments that are whole: missing ones may have been cut off.
 
-        Raises Contradiction for a call without a name, or one that has two forms.
-        """
+        Raises Contradiction for a call without a name, or one that has two forms."""
         complete: list[tuple[_Draft, str]] = []
         for draft in self._drafts:
             args = draft.args.end()

@@ -67,8 +67,7 @@ def _plain(text: str) -> str:
 class ThinkTags:
     """Divides text in which thinking stands between two of `_TAGS`, however it is cut into pieces.
 
-    `opened`: the model's template writes the first tag itself, so that the answer begins within the thinking.
-    """
+    `opened`: the model's template writes the first tag itself, so that the answer begins within the thinking."""
 
     def __init__(self, *, opened: bool = False) -> None:
         self._thinks = opened

@@ -1,7 +1,6 @@
 """A server's report of a fault, in any form: its sentence, its kind, when to ask again. Pure.
 
-Reports are text, objects or lists; one within another, also as JSON in the text of a gateway that passes it on.
-"""
+Reports are text, objects or lists; one within another, also as JSON in the text of a gateway that passes it on."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ The deployment has a catalogue, a file like
 
 Workflows name its models (`use: smart`), and give no address and no key. A workflow may also declare a model in full.
 If that workflow came over the network, its declaration is restricted: only the known addresses of its provider, and
-only keys that are bound to them. Otherwise it could send the deployment's keys to any address.
-"""
+only keys that are bound to them. Otherwise it could send the deployment's keys to any address."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ class Catalogue:
         """How the first of `models` is reached, then those that are asked where it does not answer: its own in the
         catalogue, then the others. `from_disk`: the workflow was read from a file of this machine.
 
-        Keys are only named (`Endpoint.secret`). Raises StepError `llm.not_configured`.
-        """
+        Keys are only named (`Endpoint.secret`). Raises StepError `llm.not_configured`."""
         by_name: dict[str, Endpoint] = {}
         for model in models:
             for each, is_ours in self._resolve_models(model):
@@ -81,8 +79,7 @@ class Catalogue:
     def _resolve_models(self, model: Model) -> list[tuple[Model, bool]]:
         """The models that a declaration stands for, each with whether it comes from the deployment's catalogue.
 
-        A full declaration stands for itself; one with `use` for the catalogue's model and its fallbacks.
-        """
+        A full declaration stands for itself; one with `use` for the catalogue's model and its fallbacks."""
         if model.use is None:
             return [(model, False)]
         first = self._models.get(model.use)

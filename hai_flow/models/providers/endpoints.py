@@ -1,7 +1,6 @@
 """Asking a model over the network by OpenAI's protocols, and the providers that packages add.
 
-Nothing is tried again here. The run decides whether and when, because it knows the cost so far.
-"""
+Nothing is tried again here. The run decides whether and when, because it knows the cost so far."""
 
 from __future__ import annotations
 
@@ -78,8 +77,7 @@ class OpenAIProvider:
         """See `ModelProvider`. Raises StepError. The caller notices if no piece comes, or none in time.
 
         A server that refuses the request because its template wants the user and the assistant in turn is asked once
-        more, with neighbours of one role joined: otherwise every later question of that thread would fail, too.
-        """
+        more, with neighbours of one role joined: otherwise every later question of that thread would fail, too."""
         try:
             async with contextlib.aclosing(self._pieces(request)) as pieces:
                 async for piece in pieces:

@@ -1,8 +1,7 @@
 """The stand-in for missing models in `dev` and `run`: a model if the environment has a key, else a script.
 
 The script understands nothing. It says that it is a script, repeats the question, calls each tool that the question
-names once, and makes the least object that fits a schema, so that a workflow can be tried without a key.
-"""
+names once, and makes the least object that fits a schema, so that a workflow can be tried without a key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The content of the card of a question. Pure.
 
-The arguments are shown as they are bound by the digest: their JSON text with line breaks, whole, or not at all.
-"""
+The arguments are shown as they are bound by the digest: their JSON text with line breaks, whole, or not at all."""
 
 from __future__ import annotations
 

@@ -156,8 +156,7 @@ class DialogLimits(msgspec.Struct, frozen=True):
     more is decided on its page: a value that a dialog cuts would come back as it was cut.
 
     `label`: of a field. `choices`: the number in one field, `choice`: of one's label, `choices_text`: of all of them in
-    one field, each written as `value: label`. `value`: the text in a field from the start.
-    """
+    one field, each written as `value: label`. `value`: the text in a field from the start."""
 
     fields: int
     label: int

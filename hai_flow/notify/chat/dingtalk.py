@@ -9,8 +9,7 @@ Neither signature covers the body. What it would protect is protected by other m
 TLS, and the tenant and template that each call has to name.
 
 The card's template has these variables: heading title message arguments facts result digest page, and b1 to b4 with
-t1 to t4: the labels and ids of its buttons; the buttons send `{"token": ...}` back.
-"""
+t1 to t4: the labels and ids of its buttons; the buttons send `{"token": ...}` back."""
 
 from __future__ import annotations
 

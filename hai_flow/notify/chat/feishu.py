@@ -2,8 +2,7 @@
 
 Facts: open.feishu.cn, "Encrypt Key" (AES-256-CBC under the SHA-256 of the key, the IV first; `X-Lark-Signature` is the
 SHA-256 of time, nonce, key and body), "Card callback" (an answer with a toast within 3 s), "Send message" (`uuid` makes
-a message once within an hour; 30 kB), "Update card" (`update_multi`, 14 days), "Verification Token".
-"""
+a message once within an hour; 30 kB), "Update card" (`update_multi`, 14 days), "Verification Token"."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Facts: docs.slack.dev, "Verifying requests from Slack" (`v0=` HMAC-SHA256 of `v0:<time>:<body>`, five minutes),
 "Handling user interaction" (an answer within 3 s), "Block Kit" (3,000 characters in a section, 50 blocks, 2,000 in a
 button's value), "Message metadata", "Web API" (methods that write take JSON, those that read a form), "Rate limits"
-(429 with Retry-After).
-"""
+(429 with Retry-After)."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ activity), "Universal Actions" (`adaptiveCard/action`, the answer is a message o
 with the connector". Cards are sent to the address in the settings, never to one that a call names.
 
 Its signature does not cover the body: TLS, the service's address in the token, the tenant in the activity and the 256
-random bits of a button do.
-"""
+random bits of a button do."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ time, nonce and ciphertext in order; AES-256-CBC under the EncodingAESKey, its f
 bytes: 16 random bytes, a length, the message, the receiver's id), "Template card" (six buttons; a task id is good
 once), "Update a template card" (`response_code`: 72 hours, once; a press brings a new one).
 
-A card is small: it has the digest of the arguments and a link, never a part of them.
-"""
+A card is small: it has the digest of the arguments and a link, never a part of them."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 `AuditActor` names the person that asks, and the way. Each command of a request has one. Commands of runs to each
 other, of timers and of workers have none, for no person gave them. A refused command, and
-one that changes nothing because it was carried out before, makes no record.
-"""
+one that changes nothing because it was carried out before, makes no record."""
 
 from __future__ import annotations
 

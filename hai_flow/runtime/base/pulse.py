@@ -3,8 +3,7 @@ have something to do.
 
 The poll is the truth, and hints only make it come sooner: this is the poll. It is one statement for all loops. Where
 its answer can't be had, each loop is woken and looks for itself: so a fault of one kind of rows keeps no other from its
-work. So it is on Citus, too, where nothing shows that a record of the audit has no seal yet.
-"""
+work. So it is on Citus, too, where nothing shows that a record of the audit has no seal yet."""
 
 from __future__ import annotations
 

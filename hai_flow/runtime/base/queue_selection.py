@@ -1,7 +1,6 @@
 """Whose runs a worker performs: those of its queues, and at most so many of each at a time (docs/operations.md#queues).
 
-The setting is a list of `NAME`, `NAME=N` (at most N attempts at once, in this process) and `*` (every queue).
-"""
+The setting is a list of `NAME`, `NAME=N` (at most N attempts at once, in this process) and `*` (every queue)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Rules, held by one stress test for every service: `start` returns when the service works, or raises and leaves nothing
 behind; `stop` returns when nothing of it runs any more; both may be called by several tasks, in any order, any number
-of times; a stopped service can be started again; a stop during a start waits for it and then stops.
-"""
+of times; a stopped service can be started again; a stop during a start waits for it and then stops."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ class Service(ABC):
     """Something that runs from `start` to `stop`.
 
     Subclasses write `_start` and `_stop`. They use `_keep` for tasks that must run as long as the service does, and
-    `_spawn` for those that end by themselves.
-    """
+    `_spawn` for those that end by themselves."""
 
     def __init__(self) -> None:
         self._life = asyncio.Lock()

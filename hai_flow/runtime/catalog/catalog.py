@@ -72,8 +72,7 @@ class Catalog:
     workflow that was published before, and where a version of it is retired or taken back into use; `on_published`
     behind it. `channels` gives the names of the channels over which people of a tenant, by its name, are notified;
     None: there is no file of them. `roles` gives the roles that people of a tenant are known to have. `is_on_disk`:
-    whether a document that came over the network is a file of this machine, whose tools it may use.
-    """
+    whether a document that came over the network is a file of this machine, whose tools it may use."""
 
     def __init__(
         self,
@@ -157,8 +156,7 @@ class Catalog:
 
         `latest_only`: the caller may name no version but the latest, or that of the moment `at`. Raises Rejected 404;
         403 `version_forbidden` for another version then; 409 `workflow_retired`; 409 `trigger_missing` where the
-        workflow is started by its schedules and events alone.
-        """
+        workflow is started by its schedules and events alone."""
         self._recent.pop((tenant, reference), None)
         if latest_only and "@" in reference:
             summary = await self._find_latest_as(tenant, reference, at)
@@ -219,8 +217,7 @@ class Catalog:
         changes nothing.
 
         Raises Rejected 404; 422 where no version is named; 409 `webhook_path_taken` where the version that is the
-        latest then has a webhook whose path another workflow has by now.
-        """
+        latest then has a webhook whose path another workflow has by now."""
         name, version, sha8 = parse_reference(reference)
         if not name or version is None or sha8 is not None:
             raise Rejected(422, "request.invalid", f"expected name@version, found {reference[:100]!r}.")
@@ -279,8 +276,7 @@ class Catalog:
         made it already. `unrehearsed`: why no rehearsal is demanded this time.
 
         Raises as `check` does; and Rejected 409 if other bytes have its name and version, or without a rehearsal that
-        is demanded. A dev copy needs none: where a version is published it is never the latest.
-        """
+        is demanded. A dev copy needs none: where a version is published it is never the latest."""
         if not from_disk and self.is_on_disk is not None:
             from_disk = await compiling.make(self.is_on_disk, source)
         plan, looked = await self._check(tenant, source, file, from_disk=from_disk, compiled=compiled)
@@ -371,8 +367,7 @@ class Catalog:
     async def check(self, tenant: UUID, source: bytes, file: str = "<workflow>", *, from_disk: bool = False) -> Plan:
         """The plan of a workflow that could be published as things are now.
 
-        Raises DefinitionError with every finding, also where this server has no way to perform a step.
-        """
+        Raises DefinitionError with every finding, also where this server has no way to perform a step."""
         return (await self._check(tenant, source, file, from_disk=from_disk))[0]
 
     async def _check(
@@ -453,8 +448,7 @@ class Catalog:
         lead to.
 
         `of_new_run`: runs are going to begin with them. Raises Rejected 404 where one does not exist, and then 409
-        `workflow_retired` where one is retired.
-        """
+        `workflow_retired` where one is retired."""
         pins = {}
         async for reference, stored, child in self._below(tenant, plan):
             if of_new_run and stored.retired_at is not None:
@@ -548,8 +542,7 @@ class Catalog:
         """Check the inputs that the plan gives to the workflows that it runs, and the outputs that it reads, where they
         are published.
 
-        Raises DefinitionError.
-        """
+        Raises DefinitionError."""
         children_by_run: dict[tuple[str, int | None], Child] = {}
         for run in dict.fromkeys((run.workflow, run.version) for run in self.runs_of(plan)):
             with suppress(Rejected, Unreadable):  # one that only another release can read is not looked into

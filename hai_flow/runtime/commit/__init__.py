@@ -47,5 +47,4 @@ refused for its data is halved until the culprit is alone (`recovery`).
 **What a second process sees.** The row before the statement or behind it, never between, because the statement is its
 transaction. If it decides on the row before, its own statement loses. It hears of the commit by a hint, which may be
 lost, or by a poll, which may not. It performs nothing of the run unless a statement of its own returned that it holds
-it: while the first process holds it, the second may decide, stop or answer it, but begins no attempt.
-"""
+it: while the first process holds it, the second may decide, stop or answer it, but begins no attempt."""

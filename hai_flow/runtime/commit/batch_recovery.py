@@ -1,8 +1,7 @@
 """How a batch, a load or a single run that failed is dealt with, so that the others go on.
 
 A batch that was refused for its data is halved until the culprit is alone; a run whose row is locked is taken alone;
-after an unknown outcome nothing is taken for granted and the runs are loaded.
-"""
+after an unknown outcome nothing is taken for granted and the runs are loaded."""
 
 from __future__ import annotations
 
@@ -101,8 +100,7 @@ class BatchRecovery:
         """A command that can't be carried out, for a fault of ours or of its data: the caller gets an error.
 
         Without a caller, the run needs attention, else the same would be tried for ever; and its attempt counts as
-        lost, so that a person's Retry performs it again.
-        """
+        lost, so that a person's Retry performs it again."""
         details = describe_error(run.plan, run.state, error)
         log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, **details)
         submission.leave()

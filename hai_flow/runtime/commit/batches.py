@@ -26,8 +26,7 @@ _EXPECTED: Final = frozenset({"timer_early"})
 class CommitEntry(msgspec.Struct, eq=False):
     """One entry in the making: the decisions on top of a run's state, and the answers to those that asked for them.
 
-    Its `row` is sent, and has `bytes` of events.
-    """
+    Its `row` is sent, and has `bytes` of events."""
 
     run: CachedRun
     state: RunState

@@ -68,8 +68,7 @@ class Committer(Service):
 
     `find_plan` gives the plan that a run is pinned to. `wants_ends` tells whether the ends of a workflow's runs start
     others, which then hear of them. Services that must hear of commits are among the `listeners`; other processes hear
-    of them by the `carrier` (None: NOTIFY).
-    """
+    of them by the `carrier` (None: NOTIFY)."""
 
     def __init__(
         self,
@@ -144,8 +143,7 @@ class Committer(Service):
         a run's first command, which `starts` completes. `seat` is the slot with which the run begins, or goes on:
         `SEAT_LOST` if it is not the run's any more. `asked`: the person who asks, for the audit. `active`: the command
         was made for a run that has not ended, `ENDED_SINCE` if it has. `carrier`: the transaction that both are
-        committed in; an error of it is raised, and then neither was.
-        """
+        committed in; an error of it is raised, and then neither was."""
         if self._closing or not self.running:
             raise Rejected(503, "closing", "the server is shutting down; send the request again.")
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -181,8 +179,7 @@ class Committer(Service):
     def report(self, run: CachedRun, command: c.Command, carrier: CommitCarrier | None = None) -> None:
         """The same door for commands that need no answer: results, timers. A refusal is logged and dropped.
 
-        `carrier`: the transaction of the tool whose result it is. Both are committed together, or neither.
-        """
+        `carrier`: the transaction of the tool whose result it is. Both are committed together, or neither."""
         submission = Submission(command, time.monotonic(), carrier=carrier)
         if not self.running:
             submission.leave()

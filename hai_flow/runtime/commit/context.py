@@ -37,8 +37,7 @@ class Clock:
     has been set back. An answer that is merely late proves nothing. So whatever the database's clock was once, this one
     is right again with the first reading after it is. Within a run time never goes back: `engine.evolve` sees to it.
 
-    All times are milliseconds since 1970, all monotonic ones seconds.
-    """
+    All times are milliseconds since 1970, all monotonic ones seconds."""
 
     def __init__(self) -> None:
         self._read_at = 0.0

@@ -1,8 +1,7 @@
 """Lanes: the commands for runs are decided and committed, up to 256 runs in one statement.
 
 The next batch starts when the statement of the one before returns, so back-pressure needs no timer. A batch holds at
-most one entry per run, and a run is in at most one batch in flight.
-"""
+most one entry per run, and a run is in at most one batch in flight."""
 
 from __future__ import annotations
 

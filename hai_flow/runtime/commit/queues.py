@@ -76,8 +76,7 @@ class Queue:
 
     `hand` are the runs that were taken and are not dealt with yet, `entries` their entries. `since`: when the queue
     last got shorter, or ceased to be empty (monotonic). `failed` are those whose commits got no answer since: they are
-    loaded again, and that they come back from there is no new work.
-    """
+    loaded again, and that they come back from there is no new work."""
 
     def __init__(self) -> None:
         self.ready = asyncio.Event()

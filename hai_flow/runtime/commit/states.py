@@ -35,8 +35,7 @@ async def state_at(
     `reads`: the connections for reading; `history`: those for the log of this run, in their place. `known`: the run as
     far as this process knows it, of whose log only the rest is read, if it is the same run, and the database has it.
 
-    Raises `Unreadable`.
-    """
+    Raises `Unreadable`."""
     start, birth = RunState(str(run_id)), None
     if history is not None:
         loaded = await history.load_at(tenant, seq, ABI)

@@ -1,8 +1,7 @@
 """Where the bytes of files are: in PostgreSQL, or in any store that fsspec knows (a disk, S3, GCS, Azure ...).
 
 Both hold bytes at *places*, and know nothing of files. A place is written once, and seen only when a row refers to it
-(`store/runs/files`); so neither has to be atomic.
-"""
+(`store/runs/files`); so neither has to be atomic."""
 
 from __future__ import annotations
 
@@ -139,8 +138,7 @@ async def split_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 def open_file_system(url: str, named: str) -> tuple[Any, str]:
     """The file system of `url`, and the path in it, without a slash at its end. Its calls block.
 
-    Raises SettingsError where fsspec is not installed, or the URL can't be used; `named` is what the text calls it.
-    """
+    Raises SettingsError where fsspec is not installed, or the URL can't be used; `named` is what the text calls it."""
     try:
         import fsspec
 

@@ -1,8 +1,7 @@
 """Files: taken in, given out and cleared away; those of a run for its steps.
 
 A file is known by the sha256 of its bytes, and may be read by the principal that uploaded it and by people that may see
-a run that refers to it. Values (input, answers, messages, outputs) hold its id; the bytes never enter a log.
-"""
+a run that refers to it. Values (input, answers, messages, outputs) hold its id; the bytes never enter a log."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ BY_A_RUN: Final = "run:"  # the uploader of files that steps made
 class Files:
     """The files of this deployment. `elsewhere`: where the bytes of new ones go, None: into PostgreSQL.
 
-    `bytes_max`: of one file. `kept_for`: how long a file stays that no run refers to.
-    """
+    `bytes_max`: of one file. `kept_for`: how long a file stays that no run refers to."""
 
     def __init__(
         self,
@@ -91,8 +89,7 @@ class Files:
         """Store the pieces as a file of the principal's, or as one that the run `run_id` made.
 
         Raises Rejected 413 for more than `bytes_max`, 422 where `wanted` is not their sha256; and whatever `pieces`
-        raises. Nothing is stored then.
-        """
+        raises. Nothing is stored then."""
         contents = self._elsewhere or self._here
         place = contents.new_place()
         await files.record_leftover(self._database.api, tenant, place, ARRIVES_WITHIN)
@@ -117,8 +114,7 @@ class Files:
         """The JSON text `value`, which the principal sends, is about to enter the run. `viewer`: the principal, where
         they may not read all runs.
 
-        Raises Rejected 404 where it refers to a file that is not there, or that the principal may not read.
-        """
+        Raises Rejected 404 where it refers to a file that is not there, or that the principal may not read."""
         await self._use(tenant, principal, run_id, file_ids.files_in(value), viewer)
 
     async def _use(

@@ -1,7 +1,6 @@
 """Requests of services that were given an address to call back at: each becomes a signal of the run that waits.
 
-An address is good for one callback, of one step of one run, for as long as that step waits. No answer names the run.
-"""
+An address is good for one callback, of one step of one run, for as long as that step waits. No answer names the run."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ class Callbacks:
 
         Raises Rejected: 410 if nothing waits for it (any more), 409 if another one was taken, 422 if its body does not
         fit the step's schema, 404 if it names a file that the run does not refer to, 413 if it is too large for an
-        event.
-        """
+        event."""
         data = values.dumps(content)
         if len(data) > EVENT_BYTES_MAX:
             raise Rejected(413, "callback.too_large", f"a callback has at most {EVENT_BYTES_MAX} bytes.")

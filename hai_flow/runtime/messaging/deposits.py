@@ -1,8 +1,7 @@
 """Takes deposits: the starts and events that other programs have committed with transactions of their own.
 
 A deposit's run has the deposit's id, and its event an id made of it, so what is done twice because a process died
-between the effect and the removal of the row happens once.
-"""
+between the effect and the removal of the row happens once."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Which workflow a path belongs to is a row that publishing writes. A request proves that it may start one by a secret
 that the deployment keeps and the workflow only names; then its run's id is made from the workflow, the path and the
-request's dedupe key, so that a request which is sent again finds the run that is there.
-"""
+request's dedupe key, so that a request which is sent again finds the run that is there."""
 
 from __future__ import annotations
 
@@ -100,8 +99,7 @@ class Webhooks:
         """Start the run of a genuine request; None where `match` is false. The same dedupe key is the same run.
 
         Raises Rejected: 404 where it names a file, since a caller that proves a secret has no files here; 422 where an
-        expression fails or the input does not fit, 409 where its concurrency says so.
-        """
+        expression fails or the input does not fit, 409 where its concurrency says so."""
         if named := file_ids.files_in(values.dumps(content)):
             raise unknown(file_ids.file_id(min(named)))
         row, trigger = hook.row, hook.trigger

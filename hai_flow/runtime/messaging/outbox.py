@@ -2,8 +2,7 @@
 a message is a row of the sender's commit, and a signal a row before any run hears of it, so any process can deliver it
 again without harm. The process that wrote a row delivers it at once; the poll is for rows left behind. Only deliveries
 with an order wait for each other: of one sender to one target, and of one type of signal. A receiver that can't be
-reached is tried again by itself, ever more seldom, and given up in the end with an error in the log.
-"""
+reached is tried again by itself, ever more seldom, and given up in the end with an error in the log."""
 
 from __future__ import annotations
 
@@ -111,8 +110,7 @@ class Delivery(Service):
 
     `handlers`: how a message of some kind is delivered; a kind without one is a command for its target. A handler
     raises `Rejected` where the message will never be accepted; any other error, and it is delivered again later.
-    `listeners` hear of every signal that is for all, at least once, beside the runs that wait for it.
-    """
+    `listeners` hear of every signal that is for all, at least once, beside the runs that wait for it."""
 
     def __init__(
         self,
@@ -207,8 +205,7 @@ class Delivery(Service):
         """Bring a message to its receiver. It is removed once the receiver has taken it, or has refused it for good;
         else it is given out again after a while.
 
-        Returns whether another message of the same sender to the same receiver waits behind it.
-        """
+        Returns whether another message of the same sender to the same receiver waits behind it."""
         handle = self.handlers.get(message.kind, self._submit)
         try:
             await handle(message)
@@ -346,8 +343,7 @@ class Delivery(Service):
 
         Stored signals are offered twice, before the subscription is written and behind it: so old ones come before new
         ones, and none that was stored in between is missed. Where the run has heard all, nothing is read again; but for
-        those that it knows as left.
-        """
+        those that it knows as left."""
         subscription = msgspec.json.decode(message.body, type=_Subscription)
         readings = {type: _reading(subscription.heard.get(type)) for type in subscription.types}
         missed = [id for heard in subscription.heard.values() for id in heard.left]

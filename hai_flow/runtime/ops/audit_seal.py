@@ -1,7 +1,6 @@
 """Chains the records of the audit, about a second after they were written, one process at a time (`store/audit/audit`).
 
-Every process that performs runs has a sealer. One that dies leaves nothing half done, and the next one goes on.
-"""
+Every process that performs runs has a sealer. One that dies leaves nothing half done, and the next one goes on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Decides the recorded runs of a workflow again under another text, and counts what would have become of them.
 
 Nothing is performed and no row is written: runs are read in pages, each in a read-only snapshot (as `verify` does). A
-run whose plan or whose log can't be read whole is counted by the reason.
-"""
+run whose plan or whose log can't be read whole is counted by the reason."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The look at one database and at the place of a process, for `hai-flow doctor` and the console's overview.
 
-It opens connections of its own, as a process that begins would: what is wrong with the address is found here.
-"""
+It opens connections of its own, as a process that begins would: what is wrong with the address is found here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The last beat of each database, noted outside of it in one small file (`HAI_FLOW_WITNESS`).
 
 The place is a directory, or a URL that fsspec knows. Whichever process writes last is right: a beat that is
-a few seconds older proves nearly as much.
-"""
+a few seconds older proves nearly as much."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 It looks before anything else of the process starts, and every few seconds; a worker asks again before it registers. A
 database that went back is marked so in its era (`store/ops/database_history`): all processes refuse work, until a
-person has begun the next era.
-"""
+person has begun the next era."""
 
 from __future__ import annotations
 

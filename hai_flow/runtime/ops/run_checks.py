@@ -2,8 +2,7 @@
 events. Pure; `verifying` reads the rows.
 
 The log is the truth here as everywhere: it is folded, every row that was made from it is made once more, and each
-difference is a violation. Rules that look at the events alone are those of `engine/invariants`.
-"""
+difference is a violation. Rules that look at the events alone are those of `engine/invariants`."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ class RunCheck:
     worker runs. `limits`: those of the engine, by which decisions are made again; None: they are not. `since`: when
     the database got the vocabulary of this release; decisions from before are another release's, and may differ, as do
     those up to `older_seq` of the run.
-    A fault in the log's own order ends the fold, for nothing behind it can be trusted.
-    """
+    A fault in the log's own order ends the fold, for nothing behind it can be trusted."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """Checks the invariants of one run, or of all (docs/design/promises.md). Nothing is changed.
 
 Runs are read in pages, each in a snapshot of its own: a run is whole in it, so one that goes on meanwhile is looked at
-as far as it was. Of a log no more is in memory than some of its rows and the state that they make.
-"""
+as far as it was. Of a log no more is in memory than some of its rows and the state that they make."""
 
 from __future__ import annotations
 

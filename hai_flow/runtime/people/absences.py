@@ -1,8 +1,7 @@
 """Who holds the seat of somebody who is away: their delegate; or, where that one is away too, the delegate's.
 
 Pure, but for `list_voices`. A chain has at most `CHAIN_MAX` absences. One that is longer, goes round in a circle or
-ends with somebody who is away and has not named a delegate leaves the seat empty, and `Seat.why` says so.
-"""
+ends with somebody who is away and has not named a delegate leaves the seat empty, and `Seat.why` says so."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ def find_seat(person: str, away: Mapping[str, AbsenceRow], all_ids: AllIds) -> S
 def find_conflict(entered: AbsenceRow, others: Sequence[AbsenceRow], all_ids: AllIds) -> tuple[str, str] | None:
     """Why the absence can't stand beside the `others`, which are not over: a code and a sentence; None: it can.
 
-    Who is away changes only when an absence begins, so it is enough to look at these moments.
-    """
+    Who is away changes only when an absence begins, so it is enough to look at these moments."""
     person = all_ids(entered.person)[0]
     beside = [each for each in others if each.since < entered.until and entered.since < each.until]
     for each in beside:

@@ -2,8 +2,7 @@
 
 A delegation ends with the API key, the browser session and the issuer's token by which it was made, and its roles and
 groups are those that this key or session still stands for. That is looked up each time that a delegation is used or
-shown, in the database that has the credentials: so it holds in every process, whichever ended the key or session.
-"""
+shown, in the database that has the credentials: so it holds in every process, whichever ended the key or session."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The people of each tenant that have several ids: `people` of the identity file (docs/security.md#authentication).
 
-All processes read it: a server compares callers by it, and a worker picks, counts and notifies people by it.
-"""
+All processes read it: a server compares callers by it, and a worker picks, counts and notifies people by it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The index (`store/people/inbox`) finds the pendings that ask a person; the rules of each pending say whether they may
 decide it. Both are read in one statement, without any run's log. `tidy` writes the index for pendings of releases that
-had none.
-"""
+had none."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@
       acme: {remove: 1y, workflows: {chat: {remove: 7d}}}
 
 Times count from the end of the last run of a thread. The entry nearest to a run counts: of its workflow in its tenant,
-of its tenant, of its workflow, at the top. Without an entry nothing is removed, and logs are merged after a day.
-"""
+of its tenant, of its workflow, at the top. Without an entry nothing is removed, and logs are merged after a day."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Merges, archives and removes ended runs by the file of retention, a little at a time.
 
 After every batch it rests as long as it has worked: the runs that go on have the database for themselves at least half
-of the time.
-"""
+of the time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The steps of runs with their times, folded of their logs, and kept while a reader goes through their pages.
 
 Any page of steps needs the whole log, because a step of its beginning may end, or be undone, with its newest event. So
-each run's log is read once for its pages, and read on for later moments of the run.
-"""
+each run's log is read once for its pages, and read on for later moments of the run."""
 
 from __future__ import annotations
 

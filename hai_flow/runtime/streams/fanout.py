@@ -3,8 +3,7 @@
 or the poll says so; a feed has one *ring* for each profile, and a follower is a *place* in a ring, which the ring
 calls. A feed accepts only what begins right after its head; anything else makes it read, once for all. An encoder is a
 function of (state, event), so its bytes are shared. A ring forgets its oldest pieces; a slower follower is closed and
-comes back with its cursor.
-"""
+comes back with its cursor."""
 
 from __future__ import annotations
 
@@ -234,8 +233,7 @@ class Following:
     """A follower's pieces: an iterator of everything new at once, first out of the log, then from its place in a ring.
 
     A follower without a task reads the log with `catch_up` and goes on from the `place` by itself. It is left behind
-    when the pieces end, when an error does, and by `aclose`.
-    """
+    when the pieces end, when an error does, and by `aclose`."""
 
     __slots__ = ("__weakref__", "_before", "_reading", "place")
 
@@ -542,8 +540,7 @@ class Fanout(Service):
         """The pieces of the events after `start`, as they are committed, everything new at once, until a terminal one.
 
         `last` makes the piece that this follower gets of that one. When the server closes, the encoder's farewell is
-        the last piece. Raises `Lagging`.
-        """
+        the last piece. Raises `Lagging`."""
         return Following(lambda following: self._catch_up(following, run_id, dialect, profile, start, last))
 
     async def _catch_up(

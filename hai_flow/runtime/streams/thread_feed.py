@@ -1,8 +1,7 @@
 """Followers of a thread wait here for its next run.
 
 A run has a feed (`fanout`); a thread has none, for it has no row of its own. So one query asks for all threads that
-have waiting followers: soon after a hint that something was committed, and every `poll_seconds` in case none came.
-"""
+have waiting followers: soon after a hint that something was committed, and every `poll_seconds` in case none came."""
 
 from __future__ import annotations
 

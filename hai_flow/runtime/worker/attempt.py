@@ -87,8 +87,7 @@ class Reporting(Protocol):
 class AttemptContext:
     """The part that all attempts of a process share. Times in seconds, as in `WorkerConfig`.
 
-    `closing`: the process stops, so attempts that are cancelled are to be declared lost and report nothing.
-    """
+    `closing`: the process stops, so attempts that are cancelled are to be declared lost and report nothing."""
 
     committer: Reporting
     database: Database
@@ -145,8 +144,7 @@ class RunningAttempt:
     """An attempt that this process deals with: `task` performs it, or is None while it is only being reported as over.
 
     `begun`: whether the task has its place and the effect may have happened; `rests`: it has given its place back for
-    as long as `rest` takes. For its runner it is the stream.
-    """
+    as long as `rest` takes. For its runner it is the stream."""
 
     __slots__ = (
         "_ended",
@@ -220,8 +218,7 @@ class RunningAttempt:
         """Call the runner; the report of the outcome. Raises CancelledError if there is nothing to report. Call `cease`
         behind it in any case.
 
-        The tool's transaction is still open after a success, if it has begun one (`transaction`).
-        """
+        The tool's transaction is still open after a success, if it has begun one (`transaction`)."""
         run, path, registry = self.run, self.path, self._stage.registry
         try:
             assert run.plan is not None
@@ -446,8 +443,7 @@ class _StreamedText:
     committer in chunks of bounded size.
 
     Text goes into the message `number` of the attempt, or, where it makes the argument of a call grow (`stream: {to}`),
-    into that call.
-    """
+    into that call."""
 
     def __init__(self, stage: AttemptContext, of: RunningAttempt) -> None:
         self._stage = stage

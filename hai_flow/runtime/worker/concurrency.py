@@ -11,8 +11,7 @@ from collections.abc import Mapping
 class Limiter:
     """So many places; when all are taken, they go to those that wait, in their order.
 
-    Like a semaphore, but a free place is taken without awaiting anything.
-    """
+    Like a semaphore, but a free place is taken without awaiting anything."""
 
     def __init__(self, count: int) -> None:
         self._free = count

@@ -1,8 +1,7 @@
 """Looks at the gate in front of an effect, in the attempt that is to begin it: is what people approved so yet?
 
 Whatever keeps it from being told (a tool that fails, does not answer, or asks itself; an expression that fails) is a
-finding like any other: people are asked, and nothing is performed.
-"""
+finding like any other: people are asked, and nothing is performed."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ class HeartbeatLoop:
     since which monotonic time something has been waiting to be done, or that it is now if nothing has; `load` the
     process's load, for people to see.
 
-    It beats from its making to `stop`. `registered` is the monotonic time at which the lease was asked for.
-    """
+    It beats from its making to `stop`. `registered` is the monotonic time at which the lease was asked for."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """Cancels the tasks at agents of others that no step waits for any more (`engine/steps/remote_tasks`).
 
 The message stays in the outbox until the agent has answered, so it outlives every process; a second delivery finds the
-task cancelled and asks for nothing.
-"""
+task cancelled and asks for nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Finds the work that no commit announces: runs that are due, runs of dead workers, rows left behind.
 
-The poll (`pulse`) is the truth; a hint only makes it come sooner. Messages between runs are not here: `delivery`.
-"""
+The poll (`pulse`) is the truth; a hint only makes it come sooner. Messages between runs are not here: `delivery`."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ WAIT_SECONDS_MIN: Final = 0.01  # a run that is due but can't be taken (its row 
 class SweeperConfig(msgspec.Struct, frozen=True):
     """`poll_seconds`: how often it is asked what is due. `claims_max`: runs taken by one claim.
 
-    `held_max`: claim no more while this many are held. `tidy_seconds`: how often old rows are cleared away.
-    """
+    `held_max`: claim no more while this many are held. `tidy_seconds`: how often old rows are cleared away."""
 
     poll_seconds: float = 1.0
     claims_max: int = 50
@@ -112,8 +110,7 @@ class Sweeper(Service):
 
         It claims no more runs than there are places for: a run that waits for a place here could be performed
         elsewhere. Nor does it claim more before half of the last claim is loaded: many that are due at once leave time
-        to those that go on. The queues take turns, so that a full one keeps no other from being looked at.
-        """
+        to those that go on. The queues take turns, so that a full one keeps no other from being looked at."""
         worker, served = self.worker, self.worker.config.served
         ahead = self.config.claims_max if worker.coming <= self.config.claims_max // 2 else 0
         limit = min(ahead, worker.room)

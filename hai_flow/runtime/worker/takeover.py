@@ -1,8 +1,7 @@
 """Taking over at once from workers that are proven dead, where a lease would have to run out else.
 
 A lease is all that is known of a worker on another machine. One over an embedded PostgreSQL is a process of this one: a
-process that started the server while no other used it, and sees no process of the worker's, knows that it has ended.
-"""
+process that started the server while no other used it, and sees no process of the worker's, knows that it has ended."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ def build_worker_name() -> str:
 async def take_over(connection: Connection | Pool, *, unused: bool) -> list[Doubtful]:
     """End the leases of workers that are proven dead, before this process has a worker of its own; returns the others.
 
-    `unused`: the database was started by this process while no other used it.
-    """
+    `unused`: the database was started by this process while no other used it."""
     doubtful = []
     for id, name, seconds in await leases.list_living_workers(connection):
         if unused and is_gone(name):

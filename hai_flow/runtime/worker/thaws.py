@@ -1,8 +1,7 @@
 """Runs that go on because the freeze that held them is over.
 
 That is found in the database: a run's row names the freezes that hold its steps. So it does not matter which process
-ended the freeze, nor whether one was killed over it.
-"""
+ended the freeze, nor whether one was killed over it."""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ class TimerHeap:
     A run whose time has come is given out again every `AGAIN_MS` until it has another time or none: the command that
     was sent may have been refused. Most times are replaced by later ones, as each step's time-out is by that of the
     next step; so a run keeps its place in the heap then, and gets the later one once that comes. Places that were
-    replaced by earlier ones stay in the heap until they come or until they are the most of it.
-    """
+    replaced by earlier ones stay in the heap until they come or until they are the most of it."""
 
     def __init__(self) -> None:
         self._set: dict[UUID, _Wake] = {}

@@ -2,8 +2,7 @@
 committer, hand back. A job is performed only after a statement of our own returned that we hold the run
 (docs/design/store.md#claims); each renewal of the lease returns the runs that we hold by the database
 (docs/design/store.md#held-runs); a process that could not renew drops everything and takes a new id; the attempts of a
-dead worker are declared lost first (docs/design/store.md#lost-attempts). No web framework is imported here.
-"""
+dead worker are declared lost first (docs/design/store.md#lost-attempts). No web framework is imported here."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ class WorkerConfig:
     often where many stream, and sooner where few do; that of a child run, which every run above it hears of, every
     `relay_seconds`. `shutdown_seconds`: how long a
     stop waits for effects in flight before declaring them lost. `public_url`: where services call back. `served`: the
-    queues whose runs this process performs.
-    """
+    queues whose runs this process performs."""
 
     lease_seconds: float = 30.0
     heartbeat_seconds: float = 5.0

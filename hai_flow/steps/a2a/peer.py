@@ -1,8 +1,7 @@
 """What an agent of others says over A2A: its card, its tasks, its questions, its artifacts. Pure.
 
 Everything is read leniently, as 1.0 writes it and as 0.3 does, and everything is data: it opens no gate, names no
-secret and leads to no other server.
-"""
+secret and leads to no other server."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The author of a workflow, or the user that starts a run, chooses where requests go. But this process can reach hosts
 that they can't: its own machine, its neighbours, the metadata service of its cloud. So a name is resolved once, its
-addresses are judged, and the connection goes to exactly that address, even if the name has changed since.
-"""
+addresses are judged, and the connection goes to exactly that address, even if the name has changed since."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ class EgressGuard:
     async def address(self, host: str, port: int) -> str:
         """The address to connect to. Raises StepError: `http.refused`, or `http.connection` for a name that has none.
 
-        Where a name has several addresses, all have to be good: which of them is taken is a matter of chance.
-        """
+        Where a name has several addresses, all have to be good: which of them is taken is a matter of chance."""
         bare = _bare(host)
         try:
             addresses = await self._resolve(bare, port)
@@ -109,8 +107,7 @@ class EgressGuard:
 def is_public(address: Address) -> bool:
     """Whether this address belongs to one host on the public internet.
 
-    Private, local, reserved and multicast addresses do not, nor do IPv6 addresses that contain one of these in IPv4.
-    """
+    Private, local, reserved and multicast addresses do not, nor do IPv6 addresses that contain one of these in IPv4."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None or address in _NAT64_LOCAL:
             return False

@@ -1,8 +1,7 @@
 """`http`: one request, or one for each page of a list, with bounds on its response and on its target.
 
 Nothing is tried again here: the step's `retry` does that, and every attempt has the same idempotency key. Secrets are
-put in when the request is sent, and go to no other origin than the one that the author named.
-"""
+put in when the request is sent, and go to no other origin than the one that the author named."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Calls of operations of described services: arguments become a request, and its JSON is the output.
 
 The document is part of the plan. Requests go where all others go: through the same guard, with the same bounds, with
-secrets for the host of the service alone.
-"""
+secrets for the host of the service alone."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 With protocol 2026-07-28 the call ends with the question and a state that only the server understands. It is made again
 with the answer and that state: by any process, whenever a person has answered. A server of an older protocol asks
-within a session (`Sitting`): its call is begun anew, and the answer given when it asks again.
-"""
+within a session (`Sitting`): its call is begun anew, and the answer given when it asks again."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ class Sitting:
     The session is gone when a person answers. So the server hears that the call is cancelled, and then the question
     (`question`, once `asked` is set); the next attempt begins the call anew, in which the settled questions are
     answered at once. Each answer is used once: for the same question a second time, the server gets the next answer, or
-    a person is asked again.
-    """
+    a person is asked again."""
 
     def __init__(self, settled: tuple[Settled, ...], receipt: CallReceipt) -> None:
         self.receipt = receipt

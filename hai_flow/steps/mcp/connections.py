@@ -2,8 +2,7 @@
 
 The SDK's contexts must be left by the task that entered them. So the owner enters, waits until the connection is not
 wanted any more or is over, and leaves; the tasks of attempts only send requests. A connection that has failed is
-forgotten, and the next request opens another one.
-"""
+forgotten, and the next request opens another one."""
 
 from __future__ import annotations
 
@@ -173,8 +172,7 @@ class Connection:
 
         Raises StepError: `mcp.unavailable` where nothing has happened (or it is `repeatable`), `tool.failed` where the
         server refuses it, `tool.invalid_result` for an answer that can't be read; OutcomeLost where it is unknown
-        whether the call was performed. Raises AsksPerson where it asks within the session.
-        """
+        whether the call was performed. Raises AsksPerson where it asks within the session."""
         send = partial(
             self._call,
             function=function,

@@ -2,8 +2,7 @@
 
 The SDK offers its newest version once, and refuses a server whose answer has an odd part. Many servers refuse a version
 that they don't know, where the protocol wants them to name another one; so they are offered older ones, in turn. All
-that counts here of what a server says of itself is its version. Pure.
-"""
+that counts here of what a server says of itself is its version. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """How soon a stream that has ended is asked for again.
 
 A server names the pause itself (`retry`, in ms), which may be none, and a stream that is opened anew may end at once,
-again and again. So there is a least pause, and streams that bring nothing are asked for ever more seldom.
-"""
+again and again. So there is a least pause, and streams that bring nothing are asked for ever more seldom."""
 
 from __future__ import annotations
 

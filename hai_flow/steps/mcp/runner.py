@@ -10,8 +10,7 @@ The deployment has a catalogue (`HAI_FLOW_MCP`), a file like
 Workflows name its servers (`mcp: {use: files}`). A workflow may also declare an address. Only one that was read from a
 disk of this machine may declare a command: otherwise the right to publish would be the right to start programs here.
 
-Everything that a server sends (descriptions, results, errors) is data. It opens no gate and names no secret.
-"""
+Everything that a server sends (descriptions, results, errors) is data. It opens no gate and names no secret."""
 
 from __future__ import annotations
 
@@ -384,8 +383,7 @@ async def demand_known(
     is left out, instead of refused.
 
     If the server could not be asked at publication, the descriptions at the first contact count. Raises StepError
-    `mcp.tool_changed`.
-    """
+    `mcp.tool_changed`."""
     digests = {name: digest_of(each) for name, each in found.items()}
     digests_known = await pins.known()
     new = {name for name in digests if f"{tool.name}.{name}" not in digests_known}

@@ -2,8 +2,7 @@
 
 A project is a directory whose modules workflow files of this disk may name. `dev` loads them again when they are saved.
 They are imported afresh beside the old ones, not over them: an attempt that runs goes on with the code that it began
-with, and where the new code can't be imported, nothing has changed.
-"""
+with, and where the new code can't be imported, nothing has changed."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ class Project:
         """Whether `name` is a module of the project.
 
         Its file must be one of the project. An imported `module` must also come from that file, because an installed
-        module of the same name comes first on Python's path.
-        """
+        module of the same name comes first on Python's path."""
         file = file_of(name, self.root, below=self.root)
         if module is None or file is None:
             return file is not None
@@ -77,8 +75,7 @@ class Project:
     def reload(self, changed: Iterable[str]) -> Reloaded:
         """Load again the loaded ones of the modules `changed`, and the modules that import them.
 
-        If one of them can't be imported, all stay as they were, and are tried again with the next change.
-        """
+        If one of them can't be imported, all stay as they were, and are tried again with the next change."""
         changed = list(changed)
         importlib.invalidate_caches()
         for name in changed:
@@ -191,8 +188,7 @@ def _iter_imports(name: str, file: Path) -> Iterator[str]:
 def _import_anew(wanted: Iterable[str], stale: Iterable[str]) -> None:
     """Import `wanted` in place of the loaded modules `stale`.
 
-    If an import raises, everything is put back, and its exception passes on.
-    """
+    If an import raises, everything is put back, and its exception passes on."""
     before = {name: sys.modules[name] for name in stale}
     attributes = list(_attributes(before))
     tools = registered.forget(before)

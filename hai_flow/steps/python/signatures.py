@@ -75,8 +75,7 @@ class _Untitled(GenerateJsonSchema):
 class Signature:
     """The arguments of a function, as the schema `parameters` of an object has them, and its `result`.
 
-    `result` is None where nothing is known of it.
-    """
+    `result` is None where nothing is known of it."""
 
     def __init__(self, function: Callable[..., Any], given: Sequence[inspect.Parameter], *, streams: bool) -> None:
         """`given` are the parameters that a call fills. `streams`: the function yields its result in pieces."""
@@ -227,8 +226,7 @@ def plain(output: Any, big_integers: foreign.BigIntegers = "text", note: Note = 
     """The output as the log will have it: a copy, so that nothing the tool keeps can change it; tuples are lists. What
     a run can't hold is text there (`foreign.take`), and `note` is told: the tool has had its effect.
 
-    Raises StepError `tool.invalid_result`, with the result as text in its `data`, for what JSON has no type for.
-    """
+    Raises StepError `tool.invalid_result`, with the result as text in its `data`, for what JSON has no type for."""
     try:
         try:
             storable, notes = foreign.take(output, big_integers)

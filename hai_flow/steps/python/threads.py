@@ -60,8 +60,7 @@ class ToolThreads:
     """`calls_max` calls of one tool run at once; others of it wait. When `left_behind_max` of it were left behind and
     have not returned yet, further ones fail.
 
-    Everything but the calls themselves happens on the event loop.
-    """
+    Everything but the calls themselves happens on the event loop."""
 
     def __init__(self, calls_max: int = 32, left_behind_max: int = 32) -> None:
         self._calls_max = calls_max

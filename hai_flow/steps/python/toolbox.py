@@ -31,8 +31,7 @@ class Toolbox:
 
     `modules`: where registered tools are taken from; `acme.*` means acme and every module below it. `folder`: a
     directory whose Python files count as well, as `tools.<file>`. `project`: the directory whose own modules a workflow
-    from this disk may name; None where there is none.
-    """
+    from this disk may name; None where there is none."""
 
     def __init__(self, modules: Iterable[str] = (), *, folder: Path | None = None, project: Path | None = None) -> None:
         self.modules = tuple(modules)
@@ -53,8 +52,7 @@ class Toolbox:
     def load(self) -> None:
         """Import the modules that the settings and installed packages name, so that they register their tools.
 
-        Raises StepError for a module that can't be imported.
-        """
+        Raises StepError for a module that can't be imported."""
         for name in self.modules:
             _import(name.removesuffix(".*"))
 
@@ -63,8 +61,7 @@ class Toolbox:
         after the dot of `call: tool.fn`, `name` the tool's name. `from_disk`: the workflow was read from this disk.
 
         Raises StepError: `tool.not_allowed` for a module that tools are not taken from, `tool.unavailable` if the tool
-        does not exist.
-        """
+        does not exist."""
         if self._changes != registered.changes:
             self._found.clear()
             self._changes = registered.changes

@@ -1,8 +1,7 @@
 """The place in its code where a tool failed, for operators: a traceback of bounded length, without local variables.
 
 It holds the exceptions' messages and lines of source, but no values of variables. Only operators see it (in the log of
-the run over REST): no frontend's protocol has it.
-"""
+the run over REST): no frontend's protocol has it."""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ forms have a version. Numbers are eight bytes, the most significant first; times
 Erasing writes a record, too: its details list the erased ones, each with the digest of the details that stand there
 instead. So details that differ from their commitment are either accounted for by a record of the chain, or they were
 changed. An *anchor* is a copy of the end of a chain, kept where it can't be changed together with the database: without
-one, an attacker that can rewrite the tables can rewrite the whole chain, or cut off its end.
-"""
+one, an attacker that can rewrite the tables can rewrite the whole chain, or cut off its end."""
 
 from __future__ import annotations
 
@@ -265,8 +264,7 @@ class Verifier:
     """Checks the chain of one tenant, link by link in the order of `n`. Each fault is found where it is: after one, the
     chain is taken up again from the hash that is stored there.
 
-    `erased` as `read_erased_commitments` gives it; `anchors` are those of this tenant.
-    """
+    `erased` as `read_erased_commitments` gives it; `anchors` are those of this tenant."""
 
     def __init__(self, tenant: UUID, erased: Mapping[UUID, bytes], anchors: Iterable[Anchor] = ()) -> None:
         self.tenant = tenant

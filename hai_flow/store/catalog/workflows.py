@@ -23,8 +23,7 @@ class WorkflowSummary:
     """A workflow as lists show it. `dev`: loaded from disk while it is edited; other bytes may have its version.
 
     `from_disk`: read from a file by a process that performs it (`dev`, `run`), not sent over the network.
-    `retired_at`: since when no run, child or fork begins with it; None: it is in use.
-    """
+    `retired_at`: since when no run, child or fork begins with it; None: it is in use."""
 
     sha256: bytes
     name: str
@@ -90,8 +89,7 @@ async def publish_workflow(
     were read from disk).
 
     Raises `Rejected` 409 `workflow_exists` when other bytes were published under this name and version. A dev copy may
-    repeat a version with other bytes; saved again, it is the newest one again.
-    """
+    repeat a version with other bytes; saved again, it is the newest one again."""
     sha256 = hashlib.sha256(source).digest()
     arguments = (tenant, sha256, name, version, dev, title, source, from_disk, list(visibility))
     try:

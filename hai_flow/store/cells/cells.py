@@ -6,8 +6,7 @@
       south: {number: 2, url_from: SOUTH_URL}                         # a database of its own, by a variable
       large: {number: 3, url: "postgresql://flow@db3/flow", schema: cell_3}
 
-A cell's number is in the ids of its runs, so it stays. Its place may change, together with all that it holds.
-"""
+A cell's number is in the ids of its runs, so it stays. Its place may change, together with all that it holds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Events to all of a large tenant, in its seat, until each of its cells has them.
 
 An event is here before any cell has it, so a sender's answer that it is taken stays true, whichever process dies. It is
-in each cell under its own id, so a cell that is given it twice has it once.
-"""
+in each cell under its own id, so a cell that is given it twice has it once."""
 
 from __future__ import annotations
 

@@ -47,8 +47,7 @@ async def point(connection: Connection, tenant: UUID, thread_id: str, cell: int)
     Returns the cell to which it points then; None: the thread is this one's.
 
     First the row, then the look, in a statement of its own: so a run that has begun is seen, and one that begins later
-    gets no slot.
-    """
+    gets no slot."""
     async with connection.transaction():
         is_new = await connection.fetchval(_POINT, tenant, derive_thread_slot(thread_id), make_pointer(cell))
         row = await connection.fetchrow(_KNOWN, tenant, derive_thread_slot(thread_id), thread_id)

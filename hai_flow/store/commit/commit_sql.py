@@ -80,8 +80,7 @@ class _Parameters:
 
         An array that is shorter than the others is filled up with NULLs, so a column that no row uses is not sent: one
         array element costs the driver 0.7 us. An array of the kind `text::int` comes as PostgreSQL writes it, as one
-        text, which costs a quarter of that. `ordinality`: a last column that counts the rows from 1.
-        """
+        text, which costs a quarter of that. `ordinality`: a last column that counts the rows from 1."""
         parameters = {column: self.one(f"{kind}[]") for column, kind in columns.items()}
         counted = " WITH ORDINALITY" if ordinality else ""
         names = [*columns, ordinality] if ordinality else list(columns)
@@ -230,8 +229,7 @@ def commit_statement(parts: frozenset[str]) -> str:
     """The text of a commit whose entries have these parts.
 
     A lone commit is a person waiting, and the mere presence of a subquery costs it 30 us: it gets a statement with the
-    parts that it has. Big batches share two statements, with all children, with births and without: fewer plans.
-    """
+    parts that it has. Big batches share two statements, with all children, with births and without: fewer plans."""
     parameters = _Parameters()
     moving = _build_moving(parameters, parts)
     children = "".join(
@@ -686,8 +684,7 @@ def render_birth(parts: frozenset[str]) -> str:
     worker that sends it, and the time.
 
     Not of runs that are there, which ON CONFLICT would wait for while somebody moves them: of two who each move the run
-    that the other one starts, none would get on.
-    """
+    that the other one starts, none would get on."""
     parameters = _Parameters()
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
     born, _ = parameters.arrays("births", **_list_born_columns(parts), place="bigint")

@@ -2,8 +2,7 @@
 (docs/design/store.md#locks), with at most one entry for a run (docs/design/store.md#one-entry-per-run), sorted by id.
 Perform a job only after a statement returned you as its `worker` (docs/design/store.md#claims). Behind a transaction
 pooler that transaction also pins the plan. Columns that no entry has are not sent: one array element costs the driver
-0.7 us. Where Citus keeps the schema, it is several statements (`commit_citus`).
-"""
+0.7 us. Where Citus keeps the schema, it is several statements (`commit_citus`)."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     (they are sorted here, so that locks are). `worker_id` is None in a process that performs nothing. `at` is the
     database's clock as last seen: a lower bound of it.
 
-    Raises `CommitUnknown` when the connection broke; other errors as `faults.classify` reads them.
-    """
+    Raises `CommitUnknown` when the connection broke; other errors as `faults.classify` reads them."""
     assert 0 < len(entries) <= ENTRIES_MAX, f"a batch has 1 to {ENTRIES_MAX} entries, not {len(entries)}"
     keys = [entry.run_id.int for entry in entries]
     # A run twice in one batch corrupts its log for ever (docs/design/store.md#one-entry-per-run).

@@ -1,8 +1,7 @@
 """The rows that a commit is given, and those that it gives back (docs/design/store.md#the-commit).
 
 Exactly one of `born`, `version` and neither is the column on which an entry competes; `seq` is given out by the commit
-(docs/design/store.md#decisions-and-chunks).
-"""
+(docs/design/store.md#decisions-and-chunks)."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ class AuditRow(msgspec.Struct, frozen=True, gc=False):
 class TurnRow(msgspec.Struct, frozen=True, gc=False):
     """A turn that opens (`first`) or ends (`last`) in this entry, or both.
 
-    `first` and `last` are positions of events in the entry, counted from 1; the commit makes them seqs.
-    """
+    `first` and `last` are positions of events in the entry, counted from 1; the commit makes them seqs."""
 
     n: int
     first: int | None = None
@@ -87,8 +85,7 @@ class TurnRow(msgspec.Struct, frozen=True, gc=False):
 class MessageRow(msgspec.Struct, frozen=True, gc=False):
     """Message `n` of the run, for the thread's transcript. The same `n` again replaces role and body.
 
-    `position` is that of the message's event in the entry, counted from 1.
-    """
+    `position` is that of the message's event in the entry, counted from 1."""
 
     n: int
     id: str
@@ -101,8 +98,7 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
     """Where a run leaves its thread's line: it is born at a turn of the run `of`, not behind the newest one.
 
     `follows` is the run that comes before it in the thread now, None if none does; runs in between are abandoned. A
-    fork has `copied` so many of its events, and stands in the place of `of`.
-    """
+    fork has `copied` so many of its events, and stands in the place of `of`."""
 
     of: UUID
     follows: UUID | None
@@ -170,8 +166,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version now. `instigators`: the people behind the run beside its requester, separated by spaces, where they changed.
     `summary`: the line by which lists show the run, where it may have changed. `held`: the ids of the freezes that hold
     steps of it, separated by spaces, where they have changed.
-    `heir`: the run ends, and leaves its slots to another.
-    """
+    `heir`: the run ends, and leaves its slots to another."""
 
     run_id: UUID
     tenant: UUID
@@ -210,8 +205,7 @@ class CommitResult(msgspec.Struct, frozen=True, gc=False):
 
     `worker` being you, on a run that you did not know you held, is yours with nothing begun only if this commit took
     it: you had loaded it free (`worker` None) and `fence` is one above the loaded one, or 0 at birth. Else it may be a
-    claim whose answer was lost, of a dead worker's run: declare its open attempts lost (found by the torture).
-    """
+    claim whose answer was lost, of a dead worker's run: declare its open attempts lost (found by the torture)."""
 
     seq: int
     version: int

@@ -1,7 +1,6 @@
 """The rows that a commit writes beside the log, for lists and look-ups, each derived from the commit's events.
 
-Pure. The log stays the truth; a projection can be made again from it.
-"""
+Pure. The log stays the truth; a projection can be made again from it."""
 
 from __future__ import annotations
 

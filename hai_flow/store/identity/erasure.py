@@ -1,8 +1,7 @@
 """Forgetting a person: wherever their id and words stand outside the chains, a pseudonym stands instead.
 
 The log of a run stays as it is (docs/decisions, "Forgetting leaves the logs of runs"): its commits are chained, and
-people's votes refer to its bytes.
-"""
+people's votes refer to its bytes."""
 
 from __future__ import annotations
 

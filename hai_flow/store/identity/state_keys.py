@@ -1,8 +1,7 @@
 """The ring of keys that seal what clients carry for the server, shared by all processes over one database.
 
 The first key is derived from the database's secret, so none has to be made. Keys are only added, by the owner of the
-database (`hai-flow keys rotate-states`).
-"""
+database (`hai-flow keys rotate-states`)."""
 
 from __future__ import annotations
 

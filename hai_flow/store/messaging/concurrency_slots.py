@@ -2,8 +2,7 @@
 its run: `<workflow>:<key>#k`. A transaction that takes one first locks the key and then looks, in a second statement:
 one would see the rows before the lock. Until the commit that begins the run a slot is *promised* (`promised_until`);
 that commit loses if the slot is not the run's any more, so promises can be taken back at any time. Work left half done
-is a row of the index of promises, so nothing looks through all slots.
-"""
+is a row of the index of promises, so nothing looks through all slots."""
 
 from __future__ import annotations
 
@@ -212,8 +211,7 @@ async def slot_holders(
     that has ended holds none, unless it is promised one because it is about to go on: asking frees its slot.
 
     An ended run has a slot where the same Start came twice at once with two different free slots, and the second's slot
-    was committed after the run had ended. It does no harm until it is wanted, and then it is asked for.
-    """
+    was committed after the run had ended. It does no harm until it is wanted, and then it is asked for."""
     rows = await connection.fetch(_SLOT_HOLDERS, [tenant for tenant, _ in slots], [slot for _, slot in slots])
     return {(row[0], row[1]): row[2] for row in rows}
 

@@ -2,8 +2,7 @@
 
 The function `hai_deposit` (migrations 0046 and 0057) writes the rows; nobody else may. A row is there if its
 transaction was committed, and is removed when its run has begun, or its event is stored. One that is refused stays,
-with the reason.
-"""
+with the reason."""
 
 from __future__ import annotations
 

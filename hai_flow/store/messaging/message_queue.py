@@ -2,8 +2,7 @@
 
 A thread's messages stand in the order in which they came. The one in front starts its run as soon as no other is active
 in the thread, and its row goes. A message whose run could not be started stays for a day with the refusal, so that its
-sender finds out.
-"""
+sender finds out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Messages of commits to other runs, until they were delivered (docs/design/store.md#outbox).
 
 Delivery makes a command with the id (run, seq, n) and deletes the message after the receiver's commit or its
-"already so". A message may be delivered twice, never lost, and per sender and target in order.
-"""
+"already so". A message may be delivered twice, never lost, and per sender and target in order."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ async def due_messages(
     """Up to `limit` messages to deliver now: of each sender and target the first one only.
 
     A message that is not deleted within `again_after` is given out again, so a deliverer that dies loses nothing and
-    two at once seldom do the same work.
-    """
+    two at once seldom do the same work."""
     rows = [OutboxMessage(*row) for row in await connection.fetch(_DUE, limit, again_after)]
     return sorted(rows, key=lambda message: (message.run_id, message.last_seq, message.n))
 

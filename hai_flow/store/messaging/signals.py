@@ -2,8 +2,7 @@
 signal is stored, then offered; a subscription is written behind the commit of its `wait_for`, then the stored signals
 are offered to it. Being offered a signal twice changes nothing. Signals of a type for everybody, and those for one run,
 become visible in the order of their *places*, by a lock held from before the place is taken until the commit: who has
-read up to a place has read all up to there. A subscription that outlives its step is removed at the next offer.
-"""
+read up to a place has read all up to there. A subscription that outlives its step is removed at the next offer."""
 
 from __future__ import annotations
 
@@ -89,8 +88,7 @@ async def store_signal(
     It is due at once: the process that stores it offers it, or the next one that looks. A caller that offers and
     settles it itself gives in `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when
     another signal has its id. `sent` is the audit record of its `sender`, a person. `sent_at`: where another cell had
-    it first, when that was.
-    """
+    it first, when that was."""
     when = f"${8 if sent is None else 16}::timestamptz"
     insert = f"""
     WITH turn AS MATERIALIZED (
@@ -143,8 +141,7 @@ async def due_signals(connection: Connection | Pool, limit: int, again_after: ti
     """Up to `limit` signals that are to be offered, oldest first.
 
     One that is not settled within `again_after` is given out again, so that a process that dies in between loses
-    nothing.
-    """
+    nothing."""
     signals = [Signal(*row) for row in await connection.fetch(_DUE, limit, again_after)]
     return sorted(signals, key=lambda signal: signal.place)
 
@@ -255,8 +252,7 @@ async def signals_for(
 ) -> list[Signal]:
     """Up to `limit` of the signals that the run has not read yet, oldest first: of these types, to it or to all.
 
-    Of a type of which it has read nothing, those are passed over that were sent before `since`, but not always all.
-    """
+    Of a type of which it has read nothing, those are passed over that were sent before `since`, but not always all."""
     types, to_all, own = (
         [each.type for each in reaches],
         [each.to_all for each in reaches],
@@ -337,8 +333,7 @@ async def delete_old_signals(
     """Remove signals that no run can take any more, of a page of them.
 
     A signal's id is known for at least `kept_for`: so long the same one again is recognised. A file that a signal names
-    stays with it, where all pages come by more often than unused files are removed.
-    """
+    stays with it, where all pages come by more often than unused files are removed."""
     tenant, id = after or (_NIL, "")
     row = await connection.fetchrow(_FORGET_SIGNALS, UUID(str(tenant)), id, PAGE_ROWS, kept_for, LIVING)
     return build_page(row)

@@ -29,8 +29,7 @@ class ScheduleRow(msgspec.Struct, frozen=True):
     """The `position`-th trigger of a workflow. `workflow` is the sha256 of the version that it starts, `input` JSON.
 
     `last_run_id` is the last run that it started by itself. `wake_at`: when the schedule is looked at again; to the
-    process that has taken it, the end of that time.
-    """
+    process that has taken it, the end of that time."""
 
     id: UUID
     tenant: UUID

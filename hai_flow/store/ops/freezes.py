@@ -1,8 +1,7 @@
 """Rows of freezes, and of the runs with steps that one of them holds.
 
 Rows stay when a freeze ends. `freeze_switch` has one row from the first freeze on, whose version grows with each
-change: a process compares it with the version of what it knows.
-"""
+change: a process compares it with the version of what it knows."""
 
 from __future__ import annotations
 

@@ -44,8 +44,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
     `due`: runs that a worker is to take; `overdue`: those whose time came more than `OVERDUE` ago, and those of dead
     workers. A deadline or a timer of a run that waits is its time. `outbox`: messages between runs that are due.
-    `unsealed_age`: of the oldest record of the audit that has no seal. `stranded`: questions that nobody can decide.
-    """
+    `unsealed_age`: of the oldest record of the audit that has no seal. `stranded`: questions that nobody can decide."""
 
     due: int = 0
     due_age: float = 0.0

@@ -244,8 +244,7 @@ async def find_uncleared(connection: Connection, limit: int = 100) -> list[UUID]
 async def clear(connection: Connection, run_ids: Sequence[UUID], rows_max: int) -> int:
     """Remove at most so many rows of removed runs; returns how many there were. 0: nothing is left of them.
 
-    The planner does not know how few rows a run has: to find the first thousand it would read the whole log.
-    """
+    The planner does not know how few rows a run has: to find the first thousand it would read the whole log."""
     async with connection.transaction():
         await connection.execute(PIN)
         return await _clear(connection, run_ids, rows_max)

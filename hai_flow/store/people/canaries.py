@@ -1,8 +1,7 @@
 """Canaries: which runs are seeded questions, what these show, and what has become of them.
 
 `render_workflow` and `render_requester` are columns of a run as its open questions show them, so that no list gives a
-canary away before it is decided. Other runs cost a comparison.
-"""
+canary away before it is decided. Other runs cost a comparison."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A card has the id of the notification that it is the message of, so a notification that is sent again finds its card. A
 button's id is known to its card alone; here is its digest. A press takes the button, decides, and then uses it up or
-gives it back; one that was taken by a process that died is given back after a minute.
-"""
+gives it back; one that was taken by a process that died is given back after a minute."""
 
 from __future__ import annotations
 

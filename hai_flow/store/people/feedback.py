@@ -2,8 +2,7 @@
 
 Kept with the thread, not in a run's log: the terminal event stays the last one, and an opinion moves no run. There is
 one row for each principal and subject: their opinion now. The constraints keep that; the caller finds out which
-subjects there are, and they stay, since messages and decided pendings do not go away.
-"""
+subjects there are, and they stay, since messages and decided pendings do not go away."""
 
 from __future__ import annotations
 

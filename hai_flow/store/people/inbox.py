@@ -118,8 +118,7 @@ async def page_of_inbox(
     those in whose body they stand somewhere: the caller looks whether it is in what the reader may search.
 
     A page looks at no more than `SCANNED_MAX` of them, so with filters it may be short, or empty, though there are
-    more.
-    """
+    more."""
     scanned = SCANNED_MAX if filters.skip else limit
     arguments = _range(tenant, selectors, filters, after, scanned)
     rows = await connection.fetch(_PAGE, *arguments, *_conditions(filters), limit)

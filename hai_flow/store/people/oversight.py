@@ -1,8 +1,7 @@
 """How decisions are made: figures of the approvals and gates of a tenant, from the rows of its questions and votes.
 
 Each look reads at most LOOKED_AT_MAX of them, the newest first, in the order of an index. Ids of people choose rows,
-and stand in no result.
-"""
+and stand in no result."""
 
 from __future__ import annotations
 

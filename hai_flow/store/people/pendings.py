@@ -150,8 +150,7 @@ async def open_pendings(
     if they ask one of `selectors`. `before` is the place of the last one of the page before.
 
     Of a list that leaves some out, LOOKED_AT_MAX are looked at for a page, in the order of an index; so a page may be
-    short, and has a place to go on from.
-    """
+    short, and has a place to go on from."""
     query, arguments = listing(tenant, limit, before, viewer, selectors, workflow, run_id)
     records = await connection.fetch(query, *arguments)
     rows = [PendingSummary(*list(row)[3:]) for row in records if row["run_id"] is not None]

@@ -2,8 +2,7 @@
 
 What counts a use, and what ends or begins a rule, exclude each other by a lock of the tenant's rules: whoever has ended
 one knows that no vote by it comes after. Each change raises the version that processes compare (`freeze_switch`), so
-they know for which tools there are rules with the next commit.
-"""
+they know for which tools there are rules with the next commit."""
 
 from __future__ import annotations
 

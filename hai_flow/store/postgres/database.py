@@ -2,8 +2,7 @@
 pools: the engine's, whose plans are pinned (docs/design/store.md#locks: one cached while a table was small took 348 ms
 instead of 4.6), and the API's, whose list queries need a free planner. A line can go silent, so nothing waits without
 an end (`Deadlines`), and a `Session` that does not answer is cut, never asked to cancel: that would be one more
-question on the same dead line.
-"""
+question on the same dead line."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     `connect_seconds`: for a new connection. `acquire_seconds`: for one of the pool's to come free. `statement_seconds`:
     for the answer to a statement; above the server's own `statement_timeout`, which ends a statement that is only slow.
     `line_seconds`: for the other machine's TCP to show that it lives. `probe_seconds`: how often a connection that only
-    listens is asked whether anybody is there. `close_seconds`: for a farewell.
-    """
+    listens is asked whether anybody is there. `close_seconds`: for a farewell."""
 
     connect_seconds: float = 10.0
     acquire_seconds: float = 10.0
@@ -165,8 +163,7 @@ class Session(_Connection):
 
     It is also cut when the task that waits for an answer is cancelled, and when an answer says that the session is no
     good any more (`ErrorClass.UNKNOWN`): a pool must never give that connection out again. A statement that was cut
-    by its deadline raises `CommitUnknown`.
-    """
+    by its deadline raises `CommitUnknown`."""
 
     __slots__ = ("_line", "begins_with", "codecs", "overdue", "pinned", "sharded", "spotless", "statement_seconds")
     _query_loggers: set[Any]
@@ -339,8 +336,7 @@ class Listener:
     """LISTEN on a connection of its own that comes back by itself. A hint may be lost; the poll is the truth.
 
     After every (re)connection the callback gets "*": all hints meanwhile were missed. A line that has gone silent looks
-    like one without hints, so it is asked now and then.
-    """
+    like one without hints, so it is asked now and then."""
 
     def __init__(self, dsn: str, channel: str, callback: Callable[[str], None], deadlines: Deadlines) -> None:
         self._dsn = dsn
@@ -468,8 +464,7 @@ class Database:
         `behind_pooler`: a transaction pooler stands between; no statement is prepared across transactions, and the
         settings must be given to the role (ALTER ROLE ... SET), because a pooler refuses them from a client.
         `listen_dsn`: a direct way to the server, which LISTEN needs behind a pooler; without one nothing is listened
-        to there. Raises `StoreError` when the server can't be reached.
-        """
+        to there. Raises `StoreError` when the server can't be reached."""
         deadlines = deadlines or Deadlines()
         try:
             settings = dict(ENGINE_SETTINGS)
@@ -540,8 +535,7 @@ class Database:
     async def listen(self, channel: str, callback: Callable[[str], None]) -> Listener | None:
         """Call `callback(payload)` for each hint on `channel`, until the listener or the database is closed.
 
-        None where no hint can come: behind a pooler, without a direct way to the server.
-        """
+        None where no hint can come: behind a pooler, without a direct way to the server."""
         if self._listen_dsn is None:
             return None
         listener = Listener(self._listen_dsn, channel, callback, self.deadlines)

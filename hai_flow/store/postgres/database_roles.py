@@ -2,8 +2,7 @@
 writes for requests; it owns no table, so it can switch off neither row-level security nor a trigger. `hai_api` reads
 for requests, a tenant at a time (`row_security`). Neither can log in: a process connects as the role of its URL, a
 member of both, and takes one on in each session; behind a transaction pooler that role has the rights of `hai_engine`
-itself.
-"""
+itself."""
 
 from __future__ import annotations
 

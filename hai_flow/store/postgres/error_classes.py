@@ -18,8 +18,7 @@ class CommitUnknown(StoreError):
     A client that hangs up does not stop the server: a load right after may not see a commit yet that lands in a moment.
     Late decisions are harmless (`version` settles them), late chunks are not: `claims.refence_runs` before anything
     else. One in three commits that a client saw fail in a crash had been committed
-    (docs/design/store.md#unknown-outcomes).
-    """
+    (docs/design/store.md#unknown-outcomes)."""
 
 
 # The errors of a statement. InternalClientError: the server closed an idle connection in this very moment.

@@ -7,8 +7,7 @@ That release goes on working while a revision runs. So each revision is a transa
 need is waited for longer than a moment (waiting for one makes all that come after it wait too), and no table is read
 while others can't use it: a constraint is added NOT VALID and validated after that, an index is built CONCURRENTLY,
 both in an `autocommit_block`. A revision that was cut off there is begun again, so its part before the block must be
-true twice (IF NOT EXISTS). The tests refuse revisions that do otherwise.
-"""
+true twice (IF NOT EXISTS). The tests refuse revisions that do otherwise."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ async def upgrade(dsn: str, revision: str = "head") -> None:
 
     No lock is waited for longer than 0.2 s at a time, because a migration that queues for a table's lock makes
     everybody behind it wait too; it gives up its place and tries again. Raises `StoreError` after a minute of that, and
-    after an hour in which another process was migrating.
-    """
+    after an hour in which another process was migrating."""
     await _migrate(dsn, lambda config: command.upgrade(config, revision), upwards=True)
 
 
@@ -146,8 +144,7 @@ async def _alone(dsn: str) -> AsyncGenerator[None]:
 
     The transaction of a connection of its own holds it: it must outlive those of the revisions, and session locks do
     not get through a transaction pooler. No process waits for it in a statement: building an index concurrently waits
-    for the end of all of those.
-    """
+    for the end of all of those."""
     connection = await asyncpg.connect(dsn)
     try:
         async with connection.transaction():

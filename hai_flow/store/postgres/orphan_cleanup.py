@@ -3,8 +3,7 @@
 Most rows are removed by the process that makes them needless. For the rest a *sweep* walks through a table in the order
 of its key. How far it has got, and when the next page is due, is a row: whichever process comes first takes it, so a
 table is read no faster by more processes, and no statement reads more than a page. Where half of a page was to be
-removed, the next one is looked at at once: so no more is left behind than there is besides.
-"""
+removed, the next one is looked at at once: so no more is left behind than there is besides."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The revision of a database's schema, and those that this release knows.
 
 Every process asks at its start. The answer is in the names of the files, so that only `migrations`, which changes a
-schema, imports the libraries that do so: they would take a quarter of the time in which a process starts.
-"""
+schema, imports the libraries that do so: they would take a quarter of the time in which a process starts."""
 
 from __future__ import annotations
 

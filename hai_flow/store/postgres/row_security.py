@@ -7,8 +7,7 @@ So a statement that forgets its tenant, or takes it from the wrong place, finds 
 The setting goes along with the statement, in one trip: the statement stands in a LATERAL subquery behind the one that
 sets it. That refers to the setting and can't be pulled up (`OFFSET 0`), so a nested loop reads the setting first, and
 nothing of the statement begins before. It ends with the transaction, which is the statement's own: nothing is left in
-the session. BEGIN, SET, the statement and COMMIT would be four trips.
-"""
+the session. BEGIN, SET, the statement and COMMIT would be four trips."""
 
 from __future__ import annotations
 

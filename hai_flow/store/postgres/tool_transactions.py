@@ -9,8 +9,7 @@ compares the run's version as every commit does: where the attempt is over by th
 lease and another one declared it lost, the run was terminated), the decision is a refusal, and nothing commits.
 
 A process that dies leaves a transaction that the server rolls back. One that is frozen holds the lock of its run's row
-for `idle_in_transaction_session_timeout` at most; others pass the run over meanwhile.
-"""
+for `idle_in_transaction_session_timeout` at most; others pass the run over meanwhile."""
 
 from __future__ import annotations
 
@@ -125,8 +124,7 @@ class Transaction:
         committed, and it may be tried again.
 
         Raises the errors of the database. It may be tried again after those that `classify` calls RETRY; after all
-        others the transaction is over, with an outcome that is unknown if the error says so.
-        """
+        others the transaction is over, with an outcome that is unknown if the error says so."""
         assert self._connection is not None, "only a transaction that was sealed is committed"
         connection = self._connection
         try:
@@ -189,8 +187,7 @@ class Transaction:
         """Let go of the connection: the pool rolls back a transaction that is left open, or hangs up.
 
         Behind a pooler the session is another client's as soon as the transaction is over, so what a rollback leaves in
-        it is taken back before. A connection that is cut instead is one whose session the pooler closes.
-        """
+        it is taken back before. A connection that is cut instead is one whose session the pooler closes."""
         session: Session | None = connection._con  # None: it was cut
         if session is not None:
             session.drop_listeners()

@@ -3,8 +3,7 @@
 The bytes of a file stand at a *place*. A place is a leftover from before anything is written there until the statement
 that makes it a file's, and again when its file is gone: so a process that dies leaves nothing that is not cleared away,
 and a file is never there in part. Whatever refers to a file touches it first, in the row that the sweep removes: of the
-two, one comes first and the other notices.
-"""
+two, one comes first and the other notices."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ async def keep_file(
 ) -> str | None:
     """Make the bytes at `file.place` a file that `principal` uploaded, or that the run `run_id` made.
 
-    Returns the place of the file: another one where it was there already, None where the time for this one is over.
-    """
+    Returns the place of the file: another one where it was there already, None where the time for this one is over."""
     return cast(
         "str | None",
         await connection.fetchval(

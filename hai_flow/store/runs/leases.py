@@ -95,8 +95,7 @@ async def claim_runs(
     Runs that a newer release has written to are passed over: this one could not read them.
     Runs that somebody else is committing to are skipped, not waited for. A worker whose lease is over gets none.
     Raises `CommitUnknown`: the heartbeat then tells which runs became ours, but not that they were lost: see
-    `refence_runs`.
-    """
+    `refence_runs`."""
     with raise_outcome_unknown():
         arguments = [worker_id, limit, queues, [limit] * len(queues) if most is None else most]
         if behind is None:
@@ -118,8 +117,7 @@ async def register_worker(
     """A new worker id, alive for `lease`. A process takes a new one at each start and after it could not renew.
 
     The rest of its row is for people to see: the queues that it serves (`*`: all), its release, how many attempts it
-    performs at once.
-    """
+    performs at once."""
     query = """
     INSERT INTO workers (name, alive_until, queues, release, places, started_at, beat_at)
     VALUES ($1, now() + $2, $3, $4, $5, now(), now()) RETURNING id
@@ -188,8 +186,7 @@ async def attendance(connection: Connection | Pool) -> Attendance:
 async def delete_dead_workers(connection: Connection | Pool, dead_for: timedelta) -> int:
     """Delete the rows of workers that have been dead for so long and hold nothing; returns how many.
 
-    The row of one that holds something stays: without it its runs would not be found.
-    """
+    The row of one that holds something stays: without it its runs would not be found."""
     query = """
     DELETE FROM workers w WHERE w.alive_until < now() - $1::interval
       AND NOT EXISTS (SELECT FROM runs r WHERE r.worker = w.id)
@@ -261,8 +258,7 @@ async def refence_runs(connection: Connection, worker_id: int, run_ids: Collecti
 
     Only a fence that is one above the expected one proves that the claim is the one known (or taken by the commit of
     unknown outcome, which raises it by one more; 0 at birth). Any other run that turns out to be held, here or in a
-    heartbeat, may come from a claim whose answer was lost, of a dead worker's run: declare its open attempts lost.
-    """
+    heartbeat, may come from a claim whose answer was lost, of a dead worker's run: declare its open attempts lost."""
     with raise_outcome_unknown():
         rows = await connection.fetch(_REFENCE, worker_id, sorted(run_ids))
     return [LeasedRun(*row) for row in rows]
@@ -305,8 +301,7 @@ async def give_back(
     claim after a pause that doubles each time until a commit. Returns the pause; None: it was ours no more.
 
     `begun`: its open attempts may have been begun. This process can't write in its log that they are lost, so the run
-    goes to a worker that does not exist and dies after the pause: the claim from there declares them lost.
-    """
+    goes to a worker that does not exist and dies after the pause: the claim from there declares them lost."""
     arguments = worker_id, run_id, fence, begun, reason, GIVE_BACK_PAUSE, GIVE_BACK_PAUSE_MAX
     with raise_outcome_unknown():
         return cast("timedelta | None", await connection.fetchval(_GIVE_BACK, *arguments))

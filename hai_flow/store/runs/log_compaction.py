@@ -5,8 +5,7 @@ than that. Once the run has ended its rows are merged. A merged row is a row lik
 JSON text of an array, from `first_seq` to `last_seq`; so cursors, replays and folds give the same as before. Beside it
 `parts` says where each commit ends, for the chain goes over the commits' own bytes and must still fit.
 
-No merged row goes on behind the event of a snapshot: a reader that begins at a snapshot begins with a row.
-"""
+No merged row goes on behind the event of a snapshot: a reader that begins at a snapshot begins with a row."""
 
 from __future__ import annotations
 

@@ -99,8 +99,7 @@ async def load_runs(
     One statement, one moment. A run that does not exist is not in the result. `abi` is the version of the state's
     encoding that the caller reads: snapshots of another are passed over. `births`: when the runs began that the caller
     has; one that began at another time is loaded from its beginning. `rows_max`: of each run's log so many commits
-    at most, its oldest; `read_log` has the others.
-    """
+    at most, its oldest; `read_log` has the others."""
     rows = await connection.fetch(_LOAD, run_ids, have_seqs, [abi] * len(run_ids), rows_max, births)
     return {row[0]: _to_loaded(row) for row in rows}
 
@@ -141,8 +140,7 @@ async def load_run_at(
     both only what lies behind `have_seq`, up to which the caller has the state of a run that began at `birth`.
 
     The last row may go beyond `seq` (rows are commits): fold only its first events. None: the tenant has no run of that
-    id.
-    """
+    id."""
     row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi, have_seq, birth)
     return None if row is None else _to_loaded(row)
 
@@ -163,8 +161,7 @@ async def lock_run(
     (docs/design/store.md#decisions-and-chunks).
 
     The only place that holds a row's lock across round trips; `idle_in_transaction_session_timeout` ends it when the
-    process is stopped. Raises `CommitUnknown` when the connection breaks, at the end of the block as well.
-    """
+    process is stopped. Raises `CommitUnknown` when the connection breaks, at the end of the block as well."""
     with raise_outcome_unknown():
         async with connection.transaction():
             if getattr(connection, "sharded", False):

@@ -1,8 +1,7 @@
 """Everything that a POST of a UI protocol has to know of its thread before it is decided, read in one statement.
 
 One statement is one moment: a commit of another POST meanwhile is seen as a whole or not at all. It also costs a client
-that waits one round trip instead of four.
-"""
+that waits one round trip instead of four."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ async def load_context(
 ) -> PostContext:
     """The rows of a thread to which `message_ids` are posted under a client's own run id.
 
-    `wanted`: the workflow that the client names; without it that of the thread's last run counts, then `default`.
-    """
+    `wanted`: the workflow that the client names; without it that of the thread's last run counts, then `default`."""
     row = await connection.fetchrow(
         _KNOWN,
         tenant,

@@ -1,8 +1,7 @@
 """All rows of a run, for checking, archiving and comparing it. It is read and never written here.
 
 One snapshot shows a run whole, because each of its commits is one statement; so a database of any size is looked at
-run by run, each page in a transaction of its own, and no vacuum waits for the end of the walk.
-"""
+run by run, each page in a transaction of its own, and no vacuum waits for the end of the walk."""
 
 from __future__ import annotations
 

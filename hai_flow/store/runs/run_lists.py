@@ -158,8 +158,7 @@ async def find_runs(
     """The tenant's runs, newest first; only those that `viewer` may read, where one is given. `before` is the
     (created_at, id) of the last one of the page before.
 
-    The filter `needs_attention` also gives runs that no worker can read, whatever their status is.
-    """
+    The filter `needs_attention` also gives runs that no worker can read, whatever their status is."""
     pages, arguments = _pages(tenant, wanted, limit, before, viewer)
     query = f"""
     SELECT {_OF_ROW} FROM ({pages}) r ORDER BY r.created_at DESC, r.id DESC LIMIT $2

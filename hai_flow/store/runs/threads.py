@@ -8,8 +8,7 @@ after the one that was born before it, but a branch comes after the one that it 
 the run that it was forked from, whose events it has copied. Nothing is forgotten: a branch can be left in its turn.
 
 No query of a POST reads all of a thread: a line is walked backwards, as far as it is needed. A client is shown the
-`WINDOW` of it at once, and its own history is compared with that.
-"""
+`WINDOW` of it at once, and its own history is compared with that."""
 
 from __future__ import annotations
 

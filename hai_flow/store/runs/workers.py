@@ -22,8 +22,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
     now, counted up to `HOLDS_COUNTED_MAX`: of a dead worker those that no other one has taken over.
 
     As of its last heartbeat (`beat_at`): `held` runs, `attempts` that it performed of at most `places` at once, and
-    those that waited for a place. Fields that a worker of an older release did not write are None.
-    """
+    those that waited for a place. Fields that a worker of an older release did not write are None."""
 
     id: int
     name: str

@@ -1,7 +1,6 @@
 """A suite held against its workflow: whatever it names must be there, whatever it gives must fit (one finding each).
 
-A name that the workflow does not have would otherwise pass in silence (`not_called`), or wait for nothing.
-"""
+A name that the workflow does not have would otherwise pass in silence (`not_called`), or wait for nothing."""
 
 from __future__ import annotations
 

@@ -39,8 +39,7 @@ def names_of(plan: Plan, path: str) -> tuple[str, ...]:
     """Every name by which a test may mean the effect at `path` of a run, the most exact one first.
 
     The path itself (`rollout[api]/health`), the path in the workflow, which means it in every iteration
-    (`rollout[]/health`), the id that its author wrote, the call, and the tool.
-    """
+    (`rollout[]/health`), the id that its author wrote, the call, and the tool."""
     step = resolve_step(plan, path)
     if isinstance(step.verb, AgentTurn):
         path = agent_of(path)

@@ -1,8 +1,7 @@
 """From the bytes of a test document to a suite, or to every finding at once (docs/testing.md).
 
 Read with the same reader of YAML as workflows are, so positions and the mistakes of YAML itself are answered alike.
-Whether the names in it exist in the workflow is not asked here: `binding` does, once the workflow is compiled.
-"""
+Whether the names in it exist in the workflow is not asked here: `binding` does, once the workflow is compiled."""
 
 from __future__ import annotations
 
@@ -126,8 +125,7 @@ class _SuiteBuilder:
     ) -> dict[str, Json]:
         """The sound fields of `value`. `where` names the mapping in messages.
 
-        An unknown key where a required one is missing is one mistake, and one finding.
-        """
+        An unknown key where a required one is missing is one mistake, and one finding."""
         if not isinstance(value, dict):
             self.error(at, "test.type", f"expected a mapping for {where}, found {kind_of(value)}")
             return {}

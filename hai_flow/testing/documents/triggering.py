@@ -1,7 +1,6 @@
 """A case that begins with what starts its run: a webhook, an event, a schedule, the end of another run.
 
-The trigger's `match`, `dedupe` and `input` are those of the workflow, evaluated as a server does.
-"""
+The trigger's `match`, `dedupe` and `input` are those of the workflow, evaluated as a server does."""
 
 from __future__ import annotations
 

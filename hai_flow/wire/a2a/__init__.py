@@ -1,8 +1,7 @@
 """Runs as tasks of A2A 1.0 (ProtoJSON). Pure (docs/protocols/a2a.md).
 
 A run is a task, its thread a context, its messages and its output are artifacts. `A2AEncoder` gives the text of
-messages as it comes. How a run stands, and whom it waits for, depends on who asks: `status_of` says it.
-"""
+messages as it comes. How a run stands, and whom it waits for, depends on who asks: `status_of` says it."""
 
 from __future__ import annotations
 

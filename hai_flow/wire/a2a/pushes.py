@@ -1,8 +1,7 @@
 """Addresses that an A2A client wants to be called at when its task changes, and what is sent there. Pure.
 
 A notification says the state of the task and nothing of what it is about: whoever gets it asks for the task with a
-credential of their own (docs/protocols/a2a.md).
-"""
+credential of their own (docs/protocols/a2a.md)."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ class PushConfig(msgspec.Struct, frozen=True):
 def read_push_config(value: Json, place: str, *, old: bool) -> PushConfig:
     """A configuration as a client gives it. Raises Fault with the place of what is wrong.
 
-    Without an id it gets one of its address, so that the same one again replaces it.
-    """
+    Without an id it gets one of its address, so that the same one again replaces it."""
     if not isinstance(value, Mapping):
         raise invalid(f"{place}: expected an object.")
     url = value.get("url")

@@ -121,8 +121,7 @@ def _parse_answers_of_command(forwarded: dict[str, Json], limits: Limits) -> tup
     {resume, interruptEvent} in its place; `interruptEvent` is the question as the server sent it, with its id.
 
     Without that id the question is unknown, so the command answers none. `forwardedProps` belongs to the application: a
-    `command` of another form may be the application's own, and is no error.
-    """
+    `command` of another form may be the application's own, and is no error."""
     command = forwarded.get("command")
     event = command.get("interruptEvent") if isinstance(command, dict) else None
     if isinstance(event, str):  # LangGraph's clients have it as text

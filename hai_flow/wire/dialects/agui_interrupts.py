@@ -47,8 +47,7 @@ def _schema(opened: e.PendingOpened) -> Json:
 
     If the answer is only yes or no, also with other arguments, the form requires `approved` alone and has no
     `additionalProperties`. assistant-ui shows its approval card for this form only. The response to the model of an
-    agent is taken beside it, as `{decision: respond, reason}`: the options in the metadata name it.
-    """
+    agent is taken beside it, as `{decision: respond, reason}`: the options in the metadata name it."""
     if opened.kind == "ask":
         return opened.schema
     reason = {"type": "string"}

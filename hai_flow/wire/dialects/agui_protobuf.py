@@ -5,8 +5,7 @@ length in four bytes. The numbers are those of the protocol's own schema, for th
 is read here. Tests compare the bytes with those that the protocol's own encoder writes.
 
 The schema has oddities: the type stands in `baseEvent` too, as a number; the outcome is a string with its parts beside
-it; a message has one field for content that is text, one for parts and one for an activity's object.
-"""
+it; a message has one field for content that is text, one for parts and one for an activity's object."""
 
 from __future__ import annotations
 

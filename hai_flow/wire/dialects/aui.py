@@ -54,8 +54,7 @@ def answer_message(pending: PendingState, action: str | None, payload: Object) -
     A tool gets `payload.result`, else the payload itself. If the payload is empty, the tool gets the value of the
     option `action`. A form gets the payload; an action that declines the question answers it alone. A decision is the
     action with the whole payload, of which the engine refuses what it does not know. Raises Rejected 422 if the payload
-    holds something else beside a tool's result, or contradicts the action.
-    """
+    holds something else beside a tool's result, or contradicts the action."""
     opened, digest = pending.opened, None
     match opened.kind:
         case "tool":

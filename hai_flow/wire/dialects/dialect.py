@@ -5,8 +5,7 @@ the run that is meant and decides whether an answer counts. An `Encoder` folds t
 profile, the state and the events, so it can begin anywhere, and all followers of one profile can share its bytes
 (docs/design/protocols.md#one-log-many-encoders).
 
-Deliberately absent are sockets, clocks, new ids, and every decision about people.
-"""
+Deliberately absent are sockets, clocks, new ids, and every decision about people."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     none; see `withheld`), `personal` the personal values in the rest that are kept from them (see `personal`).
     `client_tools` are the frontend tools that the client advertised. `may_answer` says whether the follower can answer
     questions to people; one that cannot sees the question, but never as a call. `reader` is the follower, if another
-    person started the run. `options` are the dialect's own, as sorted pairs.
-    """
+    person started the run. `options` are the dialect's own, as sorted pairs."""
 
     dialect: str
     version: str = ""
@@ -118,8 +116,7 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
 
     `history` names every posted message as (id, role), in order. `body_sha` (hex) tells a repeated POST from another
     POST under the same runId. `parent_run_id` names the turn from which this one branches off. `state` is the client's
-    copy of the shared state; only the parts that the client may write count.
-    """
+    copy of the shared state; only the parts that the client may write count."""
 
     thread_id: str
     wire_run_id: str
@@ -160,8 +157,7 @@ class Frame(NamedTuple):
 
     `name` is the protocol's event type. `tool_call_id` is set on the frames that stream a call itself (its start,
     arguments and end, never its result): a client that has the call in its history must not get these frames again
-    (docs/design/protocols.md#calls-are-streamed-once). `terminal` frames end the stream of a turn.
-    """
+    (docs/design/protocols.md#calls-are-streamed-once). `terminal` frames end the stream of a turn."""
 
     name: str
     data: bytes
@@ -176,8 +172,7 @@ Entry: TypeAlias = MessageState | ToolCallState
 class Encoder(Protocol):
     """A fold of the log into frames, for one profile. The same state and events give the same bytes.
 
-    An encoder can begin with the state at any seq: the state holds everything that a stream has open at that point.
-    """
+    An encoder can begin with the state at any seq: the state holds everything that a stream has open at that point."""
 
     def __init__(self, profile: Profile, state: RunState) -> None: ...
 
@@ -186,8 +181,7 @@ class Encoder(Protocol):
 
         `transcript` holds the entries of the thread's earlier runs; those of this run are in the state. The RUN_STARTED
         bears `asker_run_id`, the client's own runId. If no turn is open, the preface is the whole stream and ends with
-        a terminal frame.
-        """
+        a terminal frame."""
         ...
 
     def encode(self, event: Event) -> list[Frame]:
@@ -203,8 +197,7 @@ class Encoder(Protocol):
 def readdress(frame: Frame, run_id: str) -> Frame:
     """`frame` with the runId of a follower that attached to another client's turn: its RUN_STARTED bore this runId too.
 
-    Only terminal frames need this; no other frame names the run. A frame without a runId is returned unchanged.
-    """
+    Only terminal frames need this; no other frame names the run. A frame without a runId is returned unchanged."""
     event = values.loads(frame.data)
     return frame._replace(data=dump({**event, "runId": run_id})) if "runId" in event else frame
 
@@ -219,8 +212,7 @@ class Dialect(msgspec.Struct, frozen=True):
     `framing` makes bytes of its frames; with `by_seq` an event's only frame is named by its seq, else by a cursor.
     `readdress` replaces the runId of a terminal frame. `corrects`: a client whose history differs from the thread's
     gets a correction before the stream that it asked for. `others` are the same dialect in other framings, for clients
-    that ask for their content type.
-    """
+    that ask for their content type."""
 
     name: str
     encoding: str
@@ -256,8 +248,7 @@ def error_message(error: e.Error) -> str:
     happened.
 
     Nothing else may reach a client (docs/design/protocols.md#errors-for-clients). An error with an attempt comes from
-    an effect, even if its code looks like an author's: its message may quote another system.
-    """
+    an effect, even if its code looks like an author's: its message may quote another system."""
     prefix, dot, _ = error.code.partition(".")
     authored = not error.attempt and not (prefix in RESERVED_PREFIXES and dot)
     if authored or prefix == "approval":

@@ -105,8 +105,7 @@ def document(output: Json, layout: Json = None, block_id: str | None = None, sty
     """The document that one BUSINESS_DATA_CONTENT carries (docs/design/protocols.md#hai-documents).
 
     The client concatenates all documents and splits them at `}{`. Compact JSON has `}{` only inside strings, and there
-    `{` is written `\\u007b`. So the client splits between documents only, and reads the same text.
-    """
+    `{` is written `\\u007b`. So the client splits between documents only, and reads the same text."""
     fields = {"output": output, "style": style, "blockId": block_id, "layout": layout or {}}
     return dump(strip_none(fields)).decode().replace("}{", "}\\u007b")
 

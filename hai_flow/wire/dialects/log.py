@@ -1,8 +1,7 @@
 """The log as it is: one frame per event, for REST (`/v1/runs/{id}/events`) and the console.
 docs/design/protocols.md#cursors.
 
-Texts that hold JSON (arguments, evidence) are shown as the values they hold; times as RFC 3339 in UTC.
-"""
+Texts that hold JSON (arguments, evidence) are shown as the values they hold; times as RFC 3339 in UTC."""
 
 from __future__ import annotations
 

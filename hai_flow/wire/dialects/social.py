@@ -11,8 +11,7 @@ It borrows AG-UI's names, not its rules; an AG-UI client can't read it. Its own 
 The protocol's document lacks some fields, which are added here: RUN_FINISHED of a turn that is not the last has a
 `status`, and `pendings` while questions to people are open. Each question is also a message with `result_type`
 clarification. Answers go over REST or any other dialect. Not sent: thinking, collaboration, custom and raw events, and
-the tokens used.
-"""
+the tokens used."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A call belongs to its parent message; a call without one gets a message of its own, with the call's id
 (docs/design/engine.md#ids). Only open calls stand without an answer: the client shows these again and answers them
-(docs/design/protocols.md#reloading).
-"""
+(docs/design/protocols.md#reloading)."""
 
 from __future__ import annotations
 

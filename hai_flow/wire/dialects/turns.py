@@ -2,8 +2,7 @@
 
 `TurnEncoder` folds the log and knows which steps, messages and calls are open on the stream. It closes them before the
 stream ends, opens them again for a client that attaches, and leaves the frames themselves to its subclass. An event
-between two turns belongs to no stream.
-"""
+between two turns belongs to no stream."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ class TurnEncoder(ABC):
     for, nothing is sent. Its methods may depend only on their arguments, the profile and the state, because followers
     share the bytes.
 
-    `at` is a time in milliseconds since 1970; `run_id` is the wire's runId, which names a turn.
-    """
+    `at` is a time in milliseconds since 1970; `run_id` is the wire's runId, which names a turn."""
 
     def __init__(self, profile: Profile, state: RunState) -> None:
         self.profile = profile

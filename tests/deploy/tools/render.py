@@ -1,8 +1,7 @@
 """Renders the chart with Helm's own engine and checks each manifest by the schemas of Kubernetes.
 
 In the environment of requirements.lock: reads {"chart", "values", "kubernetes"} as JSON, writes {"manifests": [...],
-"faults": [...]} or {"refused": "..."}.
-"""
+"faults": [...]} or {"refused": "..."}."""
 
 import json
 import sys

@@ -1,8 +1,7 @@
 """The public keys of one issuer (JWKS): from a file, or fetched, kept and renewed.
 
 A token of a known key never waits for the issuer's server. Only an unknown key is fetched first, and so seldom that
-made-up names of keys can't make us ask more often.
-"""
+made-up names of keys can't make us ask more often."""
 
 from __future__ import annotations
 

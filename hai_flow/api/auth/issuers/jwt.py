@@ -2,8 +2,7 @@
 that the identity file names.
 
 A token's header is text of its sender, so it is not trusted. It may only choose among the keys of the one issuer that
-the token names: no key, address or algorithm of its own is looked at.
-"""
+the token names: no key, address or algorithm of its own is looked at."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Sign-in of a browser by an identity provider: OpenID Connect's code flow, with PKCE.
 
 A cookie of the browser keeps the facts that the second request needs from the first. So a code is taken only from the
-browser that asked for it, and the server keeps nothing.
-"""
+browser that asked for it, and the server keeps nothing."""
 
 from __future__ import annotations
 
@@ -107,8 +106,7 @@ async def finish(
     claims (RFC 9207). Raises Rejected 401, and 503 where the issuer does not answer.
 
     A code goes only to the issuer that was asked for it. Another issuer that this browser also uses could have sent it
-    here, or would receive it.
-    """
+    here, or would receive it."""
     try:
         pending_sign_in = msgspec.json.decode(base64.urlsafe_b64decode(remembered), type=_Remembered)
     except (ValueError, msgspec.MsgspecError):

@@ -1,7 +1,6 @@
 """`/callbacks/{token}`: a service calls back here after a step has asked it to. The address is the proof.
 
-Nothing of a body is parsed before the address is known to be one that was given out.
-"""
+Nothing of a body is parsed before the address is known to be one that was given out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`/v1/hooks`: requests of other systems, which start the workflow that has their path.
 
 Any system may send here. The proof of a request is checked before its body is parsed, and a refusal does not reveal the
-proof that was expected.
-"""
+proof that was expected."""
 
 from __future__ import annotations
 

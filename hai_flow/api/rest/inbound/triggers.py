@@ -25,8 +25,7 @@ _ANSWERS: Final = answers_of(
 async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Send an event, and learn which runs it starts. It is a signal for all: runs that wait for its type get it too.
 
-    The same event again starts no workflow twice and gets the same answer; starts that were refused are tried again.
-    """
+    The same event again starts no workflow twice and gets the same answer; starts that were refused are tried again."""
     id = read_event_id(access, body, key, "event")
     with access.admission.command():
         await demand_files(access, body)

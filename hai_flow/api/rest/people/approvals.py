@@ -2,8 +2,7 @@
 
 An approval is a run of a workflow, the built-in `agent_approval` unless the request names another one, and its id is
 the run's. The workflow asks people, then calls its frontend tool `consume` with the action and the arguments as they
-were approved; to consume the approval is to answer that call. So the engine decides who wins and what is too late.
-"""
+were approved; to consume the approval is to answer that call. So the engine decides who wins and what is too late."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`/v1/threads/{thread_id}/feedback`: people's opinions of messages and decisions (docs/design/protocols.md#feedback).
 
 HAI asks for feedback but defines no form of it on the wire, so this form is ours. Each principal has one opinion of
-each subject. It is a resource of its own: PUT stores or replaces it, DELETE takes it back. No run changes by it.
-"""
+each subject. It is a resource of its own: PUT stores or replaces it, DELETE takes it back. No run changes by it."""
 
 from __future__ import annotations
 

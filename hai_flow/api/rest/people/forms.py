@@ -1,8 +1,7 @@
 """Forms as plain HTML: fields made of a JSON Schema, and values made of the texts that a browser posts. Pure.
 
 A text that is no number where a number is expected is handed on as it is: the same schema that refuses it everywhere
-then reports the fault at its field. A form that is shown again has every text that was typed.
-"""
+then reports the fault at its field. A form that is shown again has every text that was typed."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Opening it decides nothing, however often and by whatever method it is fetched: scanners of mail open links. Its form
 posts the decision, which is checked as every decision is, as the person that the link was made for. The page needs no
-script, loads nothing, and reveals its address to no other site.
-"""
+script, loads nothing, and reveals its address to no other site."""
 
 from __future__ import annotations
 

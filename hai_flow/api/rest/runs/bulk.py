@@ -1,8 +1,7 @@
 """`/v1/runs/bulk`: one control for many runs, which a filter finds or the request names one by one.
 
 Nothing is stored of a bulk. The id of each run's command is made of the bulk's key, so the same request again does
-nothing twice. A client that lost its connection names the same runs once more (`dry_run` has listed them).
-"""
+nothing twice. A client that lost its connection names the same runs once more (`dry_run` has listed them)."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: Comman
     answer has the outcome of each run. With `dry_run` it lists the runs, and nothing is done.
 
     If the filter finds another number than `expect`, the request is refused before anything is done. After a lost
-    response, the same Idempotency-Key with the same `runs` goes on where that request ended.
-    """
+    response, the same Idempotency-Key with the same `runs` goes on where that request ended."""
     if (body.where is None) == (body.runs is None):
         raise Rejected(422, "request.invalid", "expected one of `where` and `runs`: which runs are meant.")
     if body.where is not None and body.expect is None and not body.dry_run:

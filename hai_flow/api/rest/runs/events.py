@@ -70,8 +70,7 @@ async def get_events(
 
     With `dialect`, that protocol's frames: of the newest turn, or all that come after a cursor; in another framing of
     it, if Accept asks for one. If the cursor is not a place of this run, the answer is `cursor_reset` and the run as it
-    is now.
-    """
+    is now."""
     selection = _WantedEvents(before, None if type is None else _types(type), path, backwards=order == "desc")
     row = await access.run(run_id, Sight.QUESTIONS)
     cursor = (last_event_id if last_event_id is not None else after) or None
