@@ -1,6 +1,6 @@
 """The JSON Schema (2020-12) of documents and of their tests, for the YAML language server.
 
-Made from the table of keys. It checks shapes and simple values. Only the compiler can check rules that need the whole
+Made from the tables of keys. It checks shapes and simple values. Only the compiler can check rules that need the whole
 document (does the named step exist, does the expression compile). Every document that the compiler accepts satisfies
 the schema."""
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from hai_flow.authoring import keys_of_tests
 from hai_flow.definition.names import names
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.keys import Key, Shape, Type
@@ -186,175 +187,11 @@ def _bounds(type_: Type, least: str, most: str) -> dict[str, Json]:
     return {word: int(bound) for word, bound in bounds.items() if bound is not None}
 
 
-# --- tests --------------------------------------------------------------------------------------------------------
-
-
 def tests_schema() -> Json:
     return {
         "$schema": DIALECT,
         "title": "HAI Flow tests",
         "description": "Tests of a workflow (`hai: test/v1`): the real engine, scripted people, a virtual clock.",
-        "type": "object",
-        "required": ["hai", "workflow", "cases"],
-        "additionalProperties": False,
-        "properties": {
-            "hai": {"const": "test/v1"},
-            "workflow": {
-                "type": "string",
-                "description": "A path from this file, or a published name@version.",
-                "examples": ["expense.flow.yaml"],
-            },
-            "now": {"type": "string", "description": "The virtual clock.", "default": "2026-01-01T00:00:00Z"},
-            "people": {
-                "type": "object",
-                "description": "Who there is, with the selectors that they match.",
-                "additionalProperties": {"type": "array", "items": {"type": "string"}},
-                "examples": [{"ann": ["role:controller"], "eve": []}],
-            },
-            "calendars": {
-                "type": "object",
-                "description": "Calendars of working days, as in the file of a deployment.",
-                "examples": [{"germany": {"zone": "Europe/Berlin", "holidays": {"2026-12-25": "Christmas Day"}}}],
-            },
-            "mock": {"$ref": "#/$defs/mock"},
-            "cases": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/case"}},
-        },
-        "$defs": _test_definitions(),
-    }
-
-
-def _closed_schema(does: str, required: Iterable[str] = (), **properties: Json) -> dict[str, Json]:
-    return {
-        "type": "object",
-        "description": does,
-        "required": list(required),
-        "additionalProperties": False,
-        "properties": properties,
-    }
-
-
-_TEXT: Final[Json] = {"type": "string"}
-_TEXTS: Final[Json] = {"type": "array", "items": _TEXT}
-_COUNTS: Final[Json] = {"type": "object", "additionalProperties": {"type": "integer"}}
-_CONTROLS: Final = ("pause", "resume", "stop", "restart")
-
-
-def _test_definitions() -> dict[str, Json]:
-    mapping: Json = {"type": "object"}
-    one_reply: Json = {"$ref": "#/$defs/reply"}
-    return {
-        "mock": {
-            "type": "object",
-            "description": "What effects do, by tool (`erp.book`) or by step path; a list = successive calls.",
-            "additionalProperties": {"anyOf": [one_reply, {"type": "array", "items": one_reply}]},
-            "examples": [{"erp.book": [{"error": {"code": "tool.unavailable"}}, {"output": {"booking": "B1"}}]}],
-        },
-        "reply": _closed_schema(
-            "What one call does.", output={}, error={"$ref": "#/$defs/error"}, text=_TEXT, tool_calls={"type": "array"}
-        ),
-        "error": _closed_schema(
-            "How it fails.", code=_TEXT, message=_TEXT, retriable={"type": "boolean"}, data={}, retry_after=_TEXT
-        ),
-        "case": _closed_schema(
-            "One run, and what must come of it.",
-            ["name"],
-            name=_TEXT,
-            requester={"type": "string", "description": "Who starts it, one of `people`."},
-            input=mapping,
-            state=mapping,
-            mock={"$ref": "#/$defs/mock"},
-            script={"type": "array", "items": {"$ref": "#/$defs/line"}},
-            expect={"$ref": "#/$defs/expect"},
-            events=_TEXTS,
-            start=_closed_schema(
-                "The trigger that starts the run, in place of `input`.",
-                webhook=_closed_schema("A request.", path=_TEXT, data={}, headers=mapping, id=_TEXT),
-                event=_closed_schema("An event.", type=_TEXT, data={}, id=_TEXT, by=_TEXT),
-                schedule=_closed_schema("An instant of the clock.", at=_TEXT, cron=_TEXT),
-                run=_closed_schema(
-                    "The end of another run.",
-                    workflow=_TEXT,
-                    status={"enum": ["finished", "failed", "stopped"]},
-                    input={},
-                    output={},
-                    error={},
-                    requester=_TEXT,
-                    version={"type": "integer"},
-                ),
-            ),
-        ),
-        "line": {"anyOf": [{"enum": list(_CONTROLS)}, _script_line()]},
-        "expect": _closed_schema(
-            "Given keys are compared: maps as subsets, lists exactly.",
-            status=_TEXT,
-            pending={"type": "array", "items": _TEXT, "description": "All open questions, by id or path."},
-            output={},
-            state=mapping,
-            error={},
-            calls=_COUNTS,
-            not_called=_TEXTS,
-            escalated=_COUNTS,
-            steps=mapping,
-            called={
-                "type": "object",
-                "description": "What effects were called with, in order; `*` is anything, `...` any number of calls.",
-                "additionalProperties": {"type": "array", "items": {"type": ["object", "string"]}},
-                "examples": [{"claims.pay": [{"amount": 600}]}],
-            },
-            said={**_TEXTS, "description": "The messages, in order; `*` is anything, `...` any number of them."},
-            notified={
-                "type": "array",
-                "description": "The notifications that were due, in order: channels, or with the question.",
-                "items": {
-                    "anyOf": [
-                        _TEXT,
-                        _closed_schema(
-                            "One notification.",
-                            pending=_TEXT,
-                            channel=_TEXT,
-                            because={"enum": ["opened", "escalated", "reminded"]},
-                        ),
-                    ]
-                },
-            },
-            started={"type": "boolean", "description": "Whether the trigger of `start` has started a run."},
-            dedupe={"description": "The key of `dedupe`: events with the same one start one run."},
-        ),
-    }
-
-
-def _script_line() -> Json:
-    refused = {"type": "integer", "description": "The status with which it must be refused.", "examples": [403]}
-    verbs: dict[str, Json] = {
-        "expect": {"$ref": "#/$defs/expect"},
-        "decide": _closed_schema(
-            "Somebody decides.",
-            ["pending", "decision"],
-            pending=_TEXT,
-            by=_TEXT,
-            decision=_TEXT,
-            reason=_TEXT,
-            values={},
-            edits={"type": "object"},
-            refused=refused,
-        ),
-        "answer": _closed_schema(
-            "A form or a frontend tool is answered.",
-            ["pending"],
-            pending=_TEXT,
-            value={},
-            error=_TEXT,
-            by=_TEXT,
-            refused=refused,
-        ),
-        "signal": _closed_schema("An event from outside.", ["type"], type=_TEXT, data={}),
-        "advance": {"type": "string", "description": "Move the clock on.", "examples": ["2d"]},
-        **{word: {} for word in _CONTROLS},
-    }
-    return {
-        "type": "object",
-        "minProperties": 1,
-        "maxProperties": 1,
-        "additionalProperties": False,
-        "properties": verbs,
+        **_mapping(keys_of_tests.DOCUMENT),
+        "$defs": {shape.name: _mapping(shape) for shape in keys_of_tests.SHAPES if shape is not keys_of_tests.DOCUMENT},
     }

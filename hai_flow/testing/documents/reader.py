@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final, get_args
 
+from hai_flow.authoring import keys_of_tests
+from hai_flow.authoring.keys_of_tests import CONTROLS, ENDS, LINE, NOTICES, STARTS, VERSION
 from hai_flow.definition.names.durations import NotADuration, guess_duration
 from hai_flow.definition.names.durations import milliseconds as duration_ms
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.people.calendars import VERSION as CALENDARS
 from hai_flow.definition.people.calendars import Calendars, convert_calendars
 from hai_flow.definition.yaml.document import Document, Path, parse
+from hai_flow.definition.yaml.keys import Shape
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import EVENT_TYPES
 from hai_flow.engine.state.state import Status, StepStatus
@@ -41,59 +44,18 @@ from hai_flow.testing.suite import (
 )
 from hai_flow.values import Json
 
-VERSION: Final = "test/v1"
 NOW: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 REFUSALS: Final = (403, 404, 409, 410, 422)
 RUN_STATUSES: Final[tuple[str, ...]] = tuple(status for status in get_args(Status) if status != "new")
 STEP_STATUSES: Final[tuple[str, ...]] = get_args(StepStatus)
 EVENT_NAMES: Final = frozenset(str(kind.__struct_config__.tag) for kind in EVENT_TYPES)
 
-_KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
-    "text": ((str,), "text"),
-    "mapping": ((dict,), "a mapping"),
-    "list": ((list,), "a list"),
-    "whole": ((int,), "a whole number"),
-    "flag": ((bool,), "true or false"),
-    "texts": ((str, list), "text or a list of texts"),
-    "error": ((dict, type(None)), "a mapping, or null for no error"),
-    "any": ((object,), ""),
-}
-_DOCUMENT: Final = {
-    "hai": "text", "workflow": "text", "now": "text", "people": "mapping", "mock": "mapping", "cases": "list",
-    "calendars": "mapping",
-}  # fmt: skip
-_CASE: Final = {
-    "name": "text", "requester": "text", "input": "mapping", "state": "mapping", "mock": "mapping", "script": "list",
-    "expect": "mapping", "events": "list", "start": "mapping",
-}  # fmt: skip
-_EXPECT: Final = {
-    "status": "text", "pending": "list", "output": "any", "state": "mapping", "error": "error", "calls": "mapping",
-    "not_called": "list", "escalated": "mapping", "steps": "mapping", "called": "mapping", "said": "list",
-    "notified": "list", "started": "flag", "dedupe": "any",
-}  # fmt: skip
 _FINISHED: Final = frozenset({"done", "success", "succeeded", "completed", "complete", "ok", "passed"})
-_DECIDE: Final = {
-    "pending": "text", "by": "text", "decision": "text", "reason": "text", "values": "any", "edits": "mapping",
-    "refused": "whole",
+_KINDS: Final[dict[str, tuple[type, str]]] = {
+    "text": (str, "text"), "enum": (str, "text"), "map": (dict, "a mapping"), "shape": (dict, "a mapping"),
+    "list": (list, "a list"), "integer": (int, "a whole number"), "boolean": (bool, "true or false"),
+    "any": (object, ""),
 }  # fmt: skip
-_ANSWER: Final = {"pending": "text", "value": "any", "error": "text", "by": "text", "refused": "whole"}
-_SIGNAL: Final = {"type": "text", "data": "any"}
-_STARTS: Final[dict[str, dict[str, str]]] = {
-    "webhook": {"path": "text", "data": "any", "headers": "mapping", "id": "text"},
-    "event": {"type": "text", "data": "any", "id": "text", "by": "text"},
-    "schedule": {"at": "text", "cron": "text"},
-    "run": {
-        "workflow": "text", "status": "text", "input": "any", "output": "any", "error": "any", "requester": "text",
-        "version": "whole",
-    },
-}  # fmt: skip
-_NOTICE: Final = {"pending": "text", "channel": "text", "because": "text"}
-NOTICES: Final = ("opened", "escalated", "reminded")
-_BEHAVIOUR: Final = {"output": "any", "error": "mapping", "text": "text", "tool_calls": "list"}
-_ERROR: Final = {"code": "text", "message": "text", "retriable": "flag", "data": "any", "retry_after": "text"}
-_TOOL_CALL: Final = {"call": "text", "with": "mapping"}
-_CONTROLS: Final = ("pause", "resume", "stop", "restart")
-_VERBS: Final = ("expect", "decide", "answer", "signal", "advance", *_CONTROLS)
 _PERSON = re.compile(r"(role|group):(.+)")
 
 
@@ -120,17 +82,17 @@ class _SuiteBuilder:
 
     # --- mappings -------------------------------------------------------------------------------------------------
 
-    def fields(
-        self, value: Json, at: Path, where: str, kinds: Mapping[str, str], required: tuple[str, ...] = ()
-    ) -> dict[str, Json]:
-        """The sound fields of `value`. `where` names the mapping in messages.
+    def fields(self, value: Json, at: Path, shape: Shape, where: str = "") -> dict[str, Json]:
+        """The sound fields of `value`. `where` names the mapping in messages, in place of the shape's title.
 
         An unknown key where a required one is missing is one mistake, and one finding."""
+        where = where or shape.title
         if not isinstance(value, dict):
             self.error(at, "test.type", f"expected a mapping for {where}, found {kind_of(value)}")
             return {}
         sound: dict[str, Json] = {}
-        missing = [key for key in required if key not in value]
+        kinds = {key.name: key.type.kind for key in shape.keys}
+        missing = [key.name for key in shape.keys if key.required and key.name not in value]
         for key, item in value.items():
             if key not in kinds:
                 hint = suggestion(key, kinds) or f"; the keys are {', '.join(kinds)}"
@@ -147,7 +109,7 @@ class _SuiteBuilder:
 
     @staticmethod
     def _is(value: Json, kind: str) -> bool:
-        return isinstance(value, _KINDS[kind][0]) and (kind != "whole" or not isinstance(value, bool))
+        return isinstance(value, _KINDS[kind][0]) and (kind != "integer" or not isinstance(value, bool))
 
     def texts(self, value: Json, at: Path, what: str) -> list[str]:
         """The texts of a list; anything else is a finding."""
@@ -187,7 +149,7 @@ class _SuiteBuilder:
             self.error(("hai",), "test.version", f"expected `hai: {VERSION}`, found `{shorten(version)}`{hint}")
             if version == "flow/v1":
                 return None
-        fields = self.fields(value, (), "the tests", _DOCUMENT, ("hai", "workflow", "cases"))
+        fields = self.fields(value, (), keys_of_tests.DOCUMENT)
         self._read_people(fields.get("people", {}))
         mocks = self._mocks(fields.get("mock", {}), ("mock",))
         cases = self._cases(fields.get("cases"))
@@ -273,7 +235,7 @@ class _SuiteBuilder:
         return Mock(name, at, (self._behaviour(value, at, name),), successive=False)
 
     def _behaviour(self, value: Json, at: Path, name: str) -> Behaviour:
-        fields = self.fields(value, at, f"the mock of `{name}`", _BEHAVIOUR)
+        fields = self.fields(value, at, keys_of_tests.REPLY, f"the mock of `{name}`")
         ends = [key for key in ("output", "error", "text") if key in fields]
         if len(ends) > 1:
             message = f"expected one of `output`, `error`, `text`, found {' and '.join(f'`{key}`' for key in ends)}"
@@ -285,7 +247,7 @@ class _SuiteBuilder:
         return Behaviour(at, output, error, self._tool_calls(fields.get("tool_calls", ()), (*at, "tool_calls")))
 
     def _mock_error(self, value: Json, at: Path, name: str) -> MockError:
-        fields = self.fields(value, at, f"the error of `{name}`", _ERROR)
+        fields = self.fields(value, at, keys_of_tests.ERROR, f"the error of `{name}`")
         default = MockError()
         wait = fields.get("retry_after")
         return MockError(
@@ -303,7 +265,7 @@ class _SuiteBuilder:
             if isinstance(item, str):
                 calls.append(ToolCall(item, place, {}))
                 continue
-            fields = self.fields(item, place, "a call of a tool", _TOOL_CALL, ("call",))
+            fields = self.fields(item, place, keys_of_tests.TOOL_CALL)
             if "call" in fields:
                 calls.append(ToolCall(fields["call"], place, fields.get("with", {})))
         return tuple(calls)
@@ -335,7 +297,7 @@ class _SuiteBuilder:
         return cases
 
     def _case(self, value: Json, at: Path) -> Case:
-        fields = self.fields(value, at, "a case", _CASE, ("name",))
+        fields = self.fields(value, at, keys_of_tests.CASE)
         script = [self._entry(item, (*at, "script", number)) for number, item in enumerate(fields.get("script", ()))]
         events = self.texts(fields.get("events", ()), (*at, "events"), "the type of an event")
         for number, event in enumerate(events):
@@ -358,10 +320,10 @@ class _SuiteBuilder:
         if start is None:
             return None
         place = (*at, "start")
-        kinds = ", ".join(f"`{kind}`" for kind in _STARTS)
-        if len(start) != 1 or next(iter(start)) not in _STARTS:
+        kinds = ", ".join(f"`{kind}`" for kind in STARTS)
+        if len(start) != 1 or next(iter(start)) not in STARTS:
             actual = " and ".join(f"`{key}`" for key in start) or "nothing"
-            hint = suggestion(next(iter(start), ""), _STARTS)
+            hint = suggestion(next(iter(start), ""), STARTS)
             self.error(place, "test.start", f"expected what starts the run, one of {kinds}; found {actual}{hint}")
             return None
         for other in ("input", "requester"):
@@ -369,10 +331,10 @@ class _SuiteBuilder:
                 message = f"`{other}` is what a request has; a run that `start` begins has what its trigger says"
                 self.error((*at, other), "test.start", message, key=True)
         ((kind, value),) = start.items()
-        read = self.fields({} if value is None else value, (*place, kind), f"`start: {kind}`", _STARTS[kind])
+        read = self.fields({} if value is None else value, (*place, kind), STARTS[kind])
         at_ms = self._instant(read["at"], (*place, kind, "at")) if "at" in read else None
         if kind == "run" and "status" in read:
-            self.check_word(read["status"], ("finished", "failed", "stopped"), (*place, kind, "status"), "end of a run")
+            self.check_word(read["status"], ENDS, (*place, kind, "status"), "end of a run")
         return CaseTrigger((*place, kind), kind, read, at_ms, self._person(read, "by", (*place, kind)))
 
     def _entry(self, value: Json, at: Path) -> Entry | None:
@@ -389,11 +351,11 @@ class _SuiteBuilder:
             return None
         ((verb, parameters),) = value.items()
         place = (*at, verb)
-        if verb not in _VERBS:
-            hint = suggestion(verb, _VERBS) or f"; the verbs are {', '.join(_VERBS)}"
+        if verb not in LINE.words:
+            hint = suggestion(verb, LINE.words) or f"; the verbs are {', '.join(LINE.words)}"
             self.error(place, "test.unknown_verb", f"there is no verb `{shorten(verb)}` in a script{hint}", key=True)
             return None
-        if verb in _CONTROLS:
+        if verb in CONTROLS:
             if parameters:
                 self.error(place, "test.type", f"expected nothing behind `{verb}`, found {kind_of(parameters)}")
             return Operate(place, verb)
@@ -406,7 +368,7 @@ class _SuiteBuilder:
         return Advance(at, 0)
 
     def _decide(self, value: Json, at: Path) -> Decide:
-        fields = self.fields(value, at, "`decide`", _DECIDE, ("pending", "decision"))
+        fields = self.fields(value, at, keys_of_tests.DECIDE)
         return Decide(
             at,
             fields.get("pending", ""),
@@ -419,8 +381,8 @@ class _SuiteBuilder:
         )
 
     def _answer(self, value: Json, at: Path) -> Answer:
-        fields = self.fields(value, at, "`answer`", _ANSWER, ("pending",))
-        is_known = isinstance(value, dict) and value.keys() <= _ANSWER.keys()
+        fields = self.fields(value, at, keys_of_tests.ANSWER)
+        is_known = isinstance(value, dict) and value.keys() <= set(keys_of_tests.ANSWER.words)
         if isinstance(value, dict) and is_known and ("value" in value) == ("error" in value):
             message = "expected one of `value` (what is answered) and `error` (what the frontend reports) in `answer`"
             self.error(at, "test.answer", message, key=True)
@@ -441,11 +403,16 @@ class _SuiteBuilder:
         return status
 
     def _signal(self, value: Json, at: Path) -> Signal:
-        fields = self.fields(value, at, "`signal`", _SIGNAL, ("type",))
+        fields = self.fields(value, at, keys_of_tests.SIGNAL)
         return Signal(at, fields.get("type", ""), fields.get("data"))
 
     def _expect(self, value: Json, at: Path) -> Expect:
-        fields = self.fields(value, at, "`expect`", _EXPECT)
+        fields = self.fields(value, at, keys_of_tests.EXPECT)
+        if not isinstance(fields.get("error"), dict | None):
+            actual = kind_of(fields.pop("error"))
+            self.error(
+                (*at, "error"), "test.type", f"`error`: expected a mapping, or null for no error, found {actual}"
+            )
         if "status" in fields:
             self.check_word(fields["status"], RUN_STATUSES, (*at, "status"), "status of a run")
         for key, what in (("pending", "the path of a step"), ("not_called", "the name of a tool")):
@@ -480,7 +447,7 @@ class _SuiteBuilder:
             place = (*at, "notified", number)
             if isinstance(notice, str):
                 continue
-            read = self.fields(notice, place, "a notification", _NOTICE)
+            read = self.fields(notice, place, keys_of_tests.NOTICE)
             if "because" in read:
                 self.check_word(read["because"], NOTICES, (*place, "because"), "notification")
 
