@@ -49,6 +49,10 @@ class Answer:
         return bool(self._calls)
 
     @property
+    def calls(self) -> Calls:
+        return self._calls
+
+    @property
     def texts(self) -> dict[Any, str]:
         """The text of each part of the answer so far."""
         return {part: "".join(pieces) for part, pieces in self._said.items()}

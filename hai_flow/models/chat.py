@@ -10,14 +10,17 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from hai_flow.errors import StepError
 from hai_flow.models.answer import NULLS, Answer
 from hai_flow.models.calls.text_pieces import ThinkTags
 from hai_flow.models.conversation import arrange
 from hai_flow.models.ends import Stand, reason_of, word_of
 from hai_flow.models.faults import fault_of_body, too_many_files
+from hai_flow.models.seals import Seals, seal_of, with_seals
 from hai_flow.models.structured import is_strict, schema_prompt
-from hai_flow.models.vocabulary import Endpoint, Media, Message, Piece, Request, Tool, Usage
+from hai_flow.models.vocabulary import Endpoint, Finish, Media, Message, Piece, Request, Tool, Usage
 from hai_flow.values import Json
 
 _AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -122,6 +125,7 @@ def _message(message: Message, thinking: str) -> dict[str, Json]:
             ]
         if thinking and thinking not in ("think_tags", "think_open"):
             record[thinking] = message.thinking
+        return with_seals(record, message)
     return record
 
 
@@ -169,6 +173,7 @@ class ChatReader:
         self._slots: dict[str, int] = {}  # each id of a call -> its index
         self._last_slot = 0
         self._is_counted = False
+        self._seals = Seals()
         self._choice: int | None = None  # the number of the answer: that of the first piece
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
@@ -209,7 +214,11 @@ class ChatReader:
         if self._sound and self.answer.stand in (Stand.ENDED, Stand.OVER):
             sound = b"".join(base64.b64decode(each, validate=True) for each in self._sound)
             yield Media(_SAID.get(self._audio, "application/octet-stream"), sound)
-        yield from self.answer.end()
+        for piece in self.answer.end():
+            if isinstance(piece, Finish) and piece.reason == "stop":
+                yield replace(piece, opaque=self._seals.opaque(self.answer.calls.sealed))
+            else:
+                yield piece
 
     def _is_end(self, reason: Json) -> bool:
         """Whether a chunk with this reason is the last one of a whole answer: some servers give a reason in every
@@ -218,6 +227,7 @@ class ChatReader:
         return not has_ended and isinstance(reason, str) and reason_of(reason) == "stop"
 
     def _delta(self, delta: Mapping[str, Json], *, is_last: bool) -> Iterator[Piece]:
+        self._seals.take(delta)
         yield from self.answer.think(self._read_thinking(delta), is_last=is_last)
         yield from self._text(delta.get("content"), is_last=is_last)
         yield from self._beside(delta)
@@ -225,6 +235,7 @@ class ChatReader:
             id, name, args = _call_of(call)
             slot = self._slot_of(call, number, id, name)
             yield from self.answer.call(slot, id=id, name=name, args=args)
+            self.answer.calls.seal(slot, seal_of(call))
         if isinstance(old := delta.get("function_call"), dict):
             _, name, args = _call_of({"function": old})
             yield from self.answer.old_call(name, args)
@@ -247,12 +258,15 @@ class ChatReader:
     def _message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
         """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
         is_alone = self.answer.stand is Stand.SILENT
+        self._seals.take(message, is_whole=True)
         yield from self.answer.whole_thought(self._read_thinking(message))
         yield from self.answer.whole_text(content_text(message.get("content")))
         if is_alone:
             yield from self._beside(message)
         calls = [_call_of(call) for call in _list_calls(message)]
         yield from self.answer.whole_calls(calls)
+        for number, call in enumerate(_list_calls(message)):
+            self.answer.calls.seal(("whole", number), seal_of(call))
         if isinstance(old := message.get("function_call"), dict) and not calls:
             yield from self.answer.whole_calls([_call_of({"function": old})])
 

@@ -7,7 +7,7 @@ call comes to be once: nothing is performed twice, and no call of which a part i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,7 @@ from hai_flow.models.calls.arguments import Arguments, ArgumentStage, Contradict
 from hai_flow.models.calls.ids import CallIds
 from hai_flow.models.faults import unreadable
 from hai_flow.models.vocabulary import CallArgs, CallStart, Piece
+from hai_flow.values import Json
 
 CALLS_MAX: Final = 256  # of one answer: each is held against all that came before it
 _IN_FRONT: Final = re.compile(
@@ -38,6 +39,7 @@ class _Draft:
     held: str = ""  # of its arguments, not shown yet
     shown: int = 0  # characters
     next_id: str = ""  # an id that came behind the arguments: maybe of the next call in this slot
+    sealed: dict[str, Json] = field(default_factory=dict)  # data that only the server understands, and wants back
 
 
 class Calls:
@@ -75,6 +77,16 @@ class Calls:
         draft.held += draft.args.take(args)
         if not self._waits(draft):
             yield from self._show(draft)
+
+    def seal(self, slot: Hashable, data: Mapping[str, Json]) -> None:
+        """Keep data of the server's own with the call in a slot."""
+        if (draft := self._slots.get(slot)) is not None:
+            draft.sealed.update(data)
+
+    @property
+    def sealed(self) -> list[dict[str, Json]]:
+        """The server's own data of each call that has been shown, in their order."""
+        return [draft.sealed for draft in self._drafts if draft.id]
 
     def take_old(self, name: str, args: str) -> Iterator[Piece]:
         """A piece of the one call of the oldest form of the protocol. Some servers say it beside the newer form."""

@@ -1,0 +1,146 @@
+"""Signatures of thoughts and encrypted thinking of servers of Chat Completions: they go back to their model as they
+came, with their own call. Gemini and Claude refuse the next request without them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from hai_flow.models.chat import body_of
+from hai_flow.models.vocabulary import Endpoint, Message, Request
+from tests.foreign.reading import read
+from tests.foreign.transcripts import DONE, Said, Transcript, call, chunk, document, end, stream
+
+Json = Any
+
+GOOGLE: Final = {"extra_content": {"google": {"thought_signature": "AbC+/=="}}}
+LITELLM: Final = {"provider_specific_fields": {"thought_signature": "AbC"}}
+TEXT: Final = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
+SECRET: Final = {"type": "reasoning.encrypted", "data": "xyz", "id": "c1", "index": 1}
+THOUGHT: Final = {"type": "thinking"}
+HIDDEN: Final = {"type": "redacted_thinking", "data": "xyz"}
+CALLED: Final = (end("tool_calls"), DONE)
+
+
+def whole(index: int, **more: Json) -> Json:
+    return call(index, f"c{index + 1}", "add", '{"text": "hi"}', **more)
+
+
+def details(name: str, *items: Json) -> list[Json]:
+    return [chunk({name: [item]}) for item in items]
+
+
+SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the message's members, those of its calls
+    "gemini": (stream(whole(0, **GOOGLE), *CALLED), {}, [GOOGLE]),
+    "gemini: the first of two calls": (stream(whole(0, **GOOGLE), whole(1), *CALLED), {}, [GOOGLE, {}]),
+    "gemini: the second of two calls at one index": (
+        stream(call(0, "c1", "add", '{"text": "hi"}'), call(0, "c2", "add", '{"text": "you"}', **GOOGLE), *CALLED),
+        {},
+        [{}, GOOGLE],
+    ),
+    "gemini: behind the arguments": (stream(whole(0), call(0, **GOOGLE), *CALLED), {}, [GOOGLE]),
+    "gemini: a repeated call": (
+        stream(whole(0), call(1, "c1", "add", '{"text": "hi"}'), whole(2, **GOOGLE), *CALLED),
+        {},
+        [{}, GOOGLE],
+    ),
+    "gemini: in one document": (
+        document(
+            {
+                "choices": [
+                    {
+                        "message": {
+                            "tool_calls": [{"id": "c1", "function": {"name": "ping", "arguments": "{}"}, **GOOGLE}]
+                        },
+                        "finish_reason": "tool_calls",
+                    }
+                ]
+            }
+        ),
+        {},
+        [GOOGLE],
+    ),
+    "litellm": (stream(whole(0, **LITELLM), *CALLED), {}, [LITELLM]),
+    "litellm: empty": (stream(whole(0, provider_specific_fields={}, extra_content=None), *CALLED), None, []),
+    "openrouter": (
+        stream(
+            *details(
+                "reasoning_details",
+                {**TEXT, "text": "Hm, "},
+                {**TEXT, "text": "yes."},
+                {**TEXT, "signature": "s"},
+                SECRET,
+            ),
+            whole(0),
+            *CALLED,
+        ),
+        {"reasoning_details": [{**TEXT, "text": "Hm, yes.", "signature": "s"}, SECRET]},
+        [{}],
+    ),
+    "openrouter: again behind its pieces": (
+        stream(
+            *details("reasoning_details", SECRET),
+            whole(0),
+            {"choices": [{"index": 0, "message": {"reasoning_details": [SECRET]}, "finish_reason": "tool_calls"}]},
+            DONE,
+        ),
+        {"reasoning_details": [SECRET]},
+        [{}],
+    ),
+    "litellm: blocks of thinking": (
+        stream(
+            *details(
+                "thinking_blocks",
+                {**THOUGHT, "thinking": "Hm, ", "signature": None},
+                {**THOUGHT, "thinking": "yes."},
+                {**THOUGHT, "thinking": "", "signature": "s"},
+                {**THOUGHT, "thinking": "And", "signature": "t"},
+                HIDDEN,
+            ),
+            whole(0),
+            *CALLED,
+        ),
+        {
+            "thinking_blocks": [
+                {**THOUGHT, "thinking": "Hm, yes.", "signature": "s"},
+                {**THOUGHT, "thinking": "And", "signature": "t"},
+                HIDDEN,
+            ]
+        },
+        [{}],
+    ),
+    "minimax: without any seal": (
+        stream(*details("reasoning_details", {**TEXT, "text": "Hm."}), whole(0), *CALLED),
+        None,
+        [],
+    ),
+    "odd": (
+        stream(chunk({"reasoning_details": ["x", None], "thinking_blocks": {"a": 1}}), whole(0), *CALLED),
+        None,
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEALED)
+def test_what_a_server_gives_for_itself_goes_back_with_its_own_call(name: str) -> None:
+    body, message, calls = SEALED[name]
+    turn = read(Transcript(name, body, Said()), [body]).turn
+    assert turn is not None
+    assert turn.finish is not None
+    assert turn.finish.opaque == (None if message is None else {"message": message, "calls": calls})
+    reply = Message("assistant", turn.text, turn.calls, opaque=turn.finish.opaque)
+    (sent,) = body_of(Request(Endpoint("m", "gateway", "m"), (reply,)))["messages"]
+    plain = body_of(Request(Endpoint("m", "gateway", "m"), (Message("assistant", turn.text, turn.calls),)))["messages"][
+        0
+    ]
+    seals = calls or [{} for _ in turn.calls]
+    called = [{**one, **seal} for one, seal in zip(plain["tool_calls"], seals, strict=True)]
+    assert sent == {**plain, **(message or {}), "tool_calls": called}
+
+
+def test_data_of_another_protocol_is_not_sent() -> None:
+    reply = Message("assistant", "hi", opaque=[{"type": "reasoning", "encrypted_content": "xyz"}])
+    (sent,) = body_of(Request(Endpoint("m", "gateway", "m"), (reply,)))["messages"]
+    assert sent == {"role": "assistant", "content": "hi"}
