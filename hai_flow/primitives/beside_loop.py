@@ -192,25 +192,21 @@ def is_large(value: Any, most: int = LARGE_BYTES) -> bool:
     """Whether a JSON value, or the JSON values in a struct, are larger than `most`: by their texts, and by their parts,
     each of which counts as sixteen bytes. Looks at no more of it than that takes."""
     size = 0
-    stack = [value]
-    while stack:
-        part = stack.pop()
+    parts = [value]
+    for part in parts:  # which grows by the parts of those that have some
         kind = type(part)
         if kind in _WITHOUT_PARTS:
             continue
         if kind is str or kind is bytes:
             size += len(part)
-        elif kind is dict:
+        elif kind is tuple or kind is list or kind is dict:
             size += 16 * len(part)
-            if size <= most:
-                stack += part
-                stack += part.values()
-        elif kind is list or kind is tuple:
-            size += 16 * len(part)
-            if size <= most:
-                stack += part
+            if part and size <= most:
+                parts += part
+                if kind is dict:
+                    parts += part.values()
         elif _is_struct(kind):
-            stack += msgspec.structs.astuple(part)
+            parts += filter(None, msgspec.structs.astuple(part))  # most fields of a command are empty
         if size > most:
             return True
     return False

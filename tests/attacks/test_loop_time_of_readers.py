@@ -23,7 +23,7 @@ from hai_flow.api.mcp import runs
 from hai_flow.api.mcp.publishing import list_changed_lines
 from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, Calendar
 from hai_flow.engine import events
-from hai_flow.engine.commands import Principal
+from hai_flow.engine.commands import Principal, StepSucceeded
 from hai_flow.engine.pendings.selectors import World, list_excluding_selectors, list_matching_selectors
 from hai_flow.models.calls.arguments import Arguments
 from hai_flow.models.calls.text_pieces import ThinkTags
@@ -454,3 +454,34 @@ async def test_large_values_are_read_and_written_beside_the_loop(make: Make, on_
     answer = await cold.post("/mcp", json={**_LISTING, "method": "tools/call", "params": call}, headers=_ACCEPT)
     assert '"truncated":true' in answer.text
     assert on_loop == []
+
+
+class _Ambiguous:
+    """A value of a tool that is neither true nor false, as arrays of numbers are."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value is ambiguous")
+
+
+_PARTS: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.builds(_Ambiguous),
+    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=20,
+)
+
+
+def _weigh(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return 16 * len(value) + sum(_weigh(key) + _weigh(each) for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return 16 * len(value) + sum(map(_weigh, value))
+    return 0
+
+
+@given(value=_PARTS, most=st.integers(0, 400))
+def test_a_value_is_large_by_its_texts_and_parts_whatever_holds_it(value: Any, most: int) -> None:
+    assert is_large(value, most) == (_weigh(value) > most)
+    command = StepSucceeded(path="a", attempt=1, output={"": value})
+    assert is_large(command, most) == (_weigh(["a"]) - 16 + _weigh({"": value}) > most)

@@ -314,7 +314,7 @@ decider.bug("a decision made beside the loop counts though its run has moved").e
     "            or foresight.state is not entry.state\n", ""
 ).by("tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run")
 decider.bug("large commands are decided on the loop").edit(
-    "return type(command) not in _SMALL and is_large(command)\n", "return False\n"
+    "return kind in _LARGE or (kind not in _SMALL and is_large(command))\n", "return False\n"
 ).by("tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run")
 decider.bug("a refusal is given from a state that may be stale").edit(
     "return rejected if fresh else None\n", "return rejected\n"

@@ -65,6 +65,8 @@ LARGE_RUN_BYTES: Final = 256 * 1024
 
 _SMALL: Final = frozenset({c.TimerFired, c.Continue, c.Admit, c.StepLost, c.ChildMoved, c.Pause, c.Resume, c.TakeBack})
 """Commands that hold no values of anybody's."""
+_LARGE: Final = frozenset({c.Fork, c.Migrate})
+"""Commands that hold logs and plans."""
 
 
 class Decider:
@@ -306,7 +308,8 @@ class Decider:
         plan = entry.plan or run.plan
         assert plan is not None, "a run that decides has a plan"
         encoded, rows = e.encode_events(events), rows_of(events, state, plan.roles)
-        entry.outbox.extend(rows.get("outbox", ()))
+        if rows:
+            entry.outbox.extend(rows["outbox"])
         if entry.chunks and (grown := children.grown(state, events)) is not None:
             entry.outbox.append(_build_outbox_row(grown))
         if not entry.decides:
@@ -528,9 +531,8 @@ def _find_first_use(entry: CommitEntry, submission: Submission) -> CommandRow | 
 
 
 def _is_large(command: c.Command) -> bool:
-    if isinstance(command, c.Fork | c.Migrate):
-        return True  # they hold logs and plans
-    return type(command) not in _SMALL and is_large(command)
+    kind = type(command)
+    return kind in _LARGE or (kind not in _SMALL and is_large(command))
 
 
 def _slot_of(run: CachedRun) -> str:
