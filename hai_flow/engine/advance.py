@@ -50,9 +50,9 @@ def _hold(draft: Draft) -> None:
 
 
 def _advance(draft: Draft) -> None:
-    while draft.state.status == "running" and draft.is_within_bounds():
+    while draft.state.status == "running":
         path = _next_of(draft)
-        if path is None:
+        if path is None or not draft.is_within_bounds():
             return
         if path == RUN_END:
             loop.conclude(draft)

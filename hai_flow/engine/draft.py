@@ -7,6 +7,7 @@ Never read streamed text here (docs/design/store.md#decisions-and-chunks).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -81,6 +82,17 @@ class Draft:
     decided: an earlier one, while it is made up for that a timer was due at.
     """
 
+    taken_over = 0
+    already = False
+    cut = False
+    pure_steps = 0
+    evaluations = 0
+    work = 0
+    rendered_bytes = 0
+    posted: c.Turn | None = None  # of a child: the turn that its outermost run opens for an answer
+    posted_state: Mapping[str, Json] = MappingProxyType({})  # that came with it, for the runs above
+    receipts: Mapping[str, Json] = MappingProxyType({})  # of attempts whose time is over (`TimerFired`)
+
     def __init__(
         self,
         plan: Plan,
@@ -106,18 +118,8 @@ class Draft:
         self.schemas = schemas
         self.ruled = ruled  # the tools for which the tenant has standing rules
         self.events: list[e.Event] = []
-        self.taken_over = 0
-        self.already = False
-        self.cut = False
-        self.pure_steps = 0
-        self.evaluations = 0
-        self.work = 0
-        self.rendered_bytes = 0
         self.outbox: list[Message] = []
-        self.posted: c.Turn | None = None  # of a child: the turn that its outermost run opens for an answer
-        self.posted_state: Mapping[str, Json] = {}  # the state that came with it, for the runs above
         self.looked_at: Json = state.state  # the state that the conditions of open questions were held against last
-        self.receipts: Mapping[str, Json] = {}  # of attempts whose time is over (`TimerFired`)
 
     def step(self, path: str) -> Step:
         """The step that stands at `path` in this run, with all its paths as they are here; "" is the document."""
