@@ -16,7 +16,15 @@ from structlog.testing import capture_logs
 
 from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.commit import hints as commit_hints
-from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NEWS_MAX, HintLetter, Hints, RunNotice
+from hai_flow.runtime.commit.hints import (
+    EVENTS_BYTES_MAX,
+    LETTER_BYTES_MAX,
+    LETTER_NEWS_MAX,
+    NEWS_MAX,
+    HintLetter,
+    Hints,
+    RunNotice,
+)
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import redis_hints
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following
@@ -406,6 +414,16 @@ class _Busy(Closed):
         self.hints.add_tenant(uuid4())
 
     hints: Hints
+
+
+def test_runs_that_are_told_by_name_go_out_in_order_in_bounded_letters() -> None:
+    hints, told = Hints(_Busy()), list[str]()
+    for number in range(2 * LETTER_NEWS_MAX + 10):
+        hints._keep(RunNotice(str(number), 0, 0))
+    while letter := hints._take().news:
+        assert len(letter) <= LETTER_NEWS_MAX
+        told += [news.run_id for news in letter]
+    assert told == [str(number) for number in range(2 * LETTER_NEWS_MAX + 10)]
 
 
 async def test_commits_that_come_while_a_hint_is_sent_share_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

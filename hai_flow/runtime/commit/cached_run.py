@@ -470,7 +470,7 @@ class CachedRun:
         as much as a snapshot; those come often enough that this is at most about twice as much. The conversations of
         its agents count too; that of an agent whose step is over is dropped. Return the growth."""
         size = STATE_OVERHEAD_BYTES + self._snapshot_bytes + self._log_bytes
-        for agent, conversation in tuple(self._talks.items()):
+        for agent, conversation in tuple(self._talks.items()) if self._talks else ():
             step_state = self._state.steps.get(agent)
             if step_state is None or step_state.outcome is not None:
                 del self._talks[agent]

@@ -77,10 +77,9 @@ class Freezes(Service):
 
     def certainly_holds(self, run: CachedRun, path: str) -> bool:
         """Whether a freeze that the process knows holds the attempt at `path`."""
-        freezes = self.of(run.tenant)
-        if not freezes or run.plan is None:
+        if not self._rows or run.plan is None:
             return False
-        return freeze_of(run.plan, run.state, path, freezes) is not None
+        return freeze_of(run.plan, run.state, path, self.of(run.tenant)) is not None
 
     def note_version(self, version: int) -> None:
         if version > self._newest and self.running:

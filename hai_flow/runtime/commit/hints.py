@@ -138,7 +138,7 @@ class Hints:
                 if run_id not in self._told:
                     self._told.add(run_id)
                     self._keep(RunNotice(run_id, 0, 0))
-        self._tenants.update(entries[number].run.tenant for number in won)
+        self._tenants.update([entries[number].run.tenant for number in won])
         self._words.update(map(hints.due, due))
         self._wanted.set()
 
@@ -177,6 +177,10 @@ class Hints:
         letter, size = HintLetter([], [*sorted(self._words), *hints.build_tenant_payloads(self._tenants)]), 0
         self._words.clear()
         self._tenants.clear()
+        if not self._bytes and len(self._news) <= LETTER_NEWS_MAX:  # runs by their names alone
+            letter.news.extend(self._news)
+            self._news.clear()
+            self._told.clear()
         while self._news and len(letter.news) < LETTER_NEWS_MAX:
             size += len(self._news[0].events)
             if size > LETTER_BYTES_MAX and letter.news:
