@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.primitives.json_pointers import NotAPointer, parse_pointer, pointer_of, read_index
+from hai_flow.primitives.json_pointers import NotAPointer, find_key, parse_pointer, pointer_of, read_index
 from tests.support.examples import examples
 
 
@@ -43,6 +43,17 @@ def test_a_pointer_is_read_as_the_rfc_says(pointer: str, parts: tuple[str, ...])
 )
 def test_a_part_is_the_position_that_it_is_written_as(part: str, index: int | None) -> None:
     assert read_index(part) == index
+
+
+@pytest.mark.parametrize(
+    ("holder", "part", "key"),
+    [
+        ({"a": None}, "a", "a"), ({"a": 1}, "b", None), ({"0": 1}, "0", "0"), ({}, "0", None), (["x"], "0", 0),
+        (["x"], "1", None), ([], "0", None), (["x"], "-", None), (["x"], "a", None), ("text", "0", None),
+    ],
+)  # fmt: skip
+def test_a_part_means_what_its_holder_has(holder: Any, part: str, key: str | int | None) -> None:
+    assert find_key(holder, part) == key
 
 
 @pytest.mark.parametrize("text", ["a", "a/b", None, 1])

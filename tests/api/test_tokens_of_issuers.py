@@ -21,7 +21,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from hai_flow.api.auth.config import read_identity
-from hai_flow.errors import DefinitionError
+from hai_flow.api.auth.directory.erased_people import ErasedPeople
+from hai_flow.api.auth.directory.people import People as Directory
+from hai_flow.api.auth.issuers.jwt import Issuer as TrustedIssuer
+from hai_flow.api.auth.issuers.jwt import Tokens
+from hai_flow.errors import DefinitionError, Rejected
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.settings import Settings
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, public, serving_keys
 from tests.support.postgres import Server
@@ -139,6 +145,38 @@ def test_codes_say_what_the_owner_of_a_token_can_mend(strict: ServerProcess) -> 
     assert said(ask(strict, ISSUER.token(aud="somebody-else"))) == (401, "auth.audience")
     challenge = ask(strict, ISSUER.token(aud="somebody-else")).headers["www-authenticate"]
     assert challenge == 'Bearer realm="hai-flow", error="invalid_token"'
+
+
+@pytest.mark.parametrize("leeway", [0, 30])
+@pytest.mark.parametrize(
+    ("claim", "ahead", "verdict"),
+    [
+        ("exp", 1, "good"), ("exp", 0, "auth.expired"),
+        ("nbf", 0, "good"), ("nbf", 1, "good"), ("nbf", 2, "auth.invalid"),
+        ("iat", 0, "good"), ("iat", 1, "good"), ("iat", 2, "auth.invalid"),
+    ],
+)  # fmt: skip
+async def test_a_token_holds_from_its_beginning_to_its_end_and_for_the_leeway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leeway: int, claim: str, ahead: int, verdict: str
+) -> None:
+    """`ahead`: the time of the claim, in seconds behind now; the server's clock may be one second behind."""
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps(ISSUER.jwks))
+    trusted = TrustedIssuer(
+        name="corp", issuer=ISSUER.url, audience=(AUDIENCE,), jwks_file=file, tenant_claim="org", leeway=leeway
+    )
+    runtime = Runtime("postgresql://", Settings(database_url="postgresql://"), performs=False)
+    tokens = Tokens(runtime, ErasedPeople(runtime), [trusted], Directory(runtime))
+    monkeypatch.setattr(tokens, "now_ms", lambda: NOW * 1000 + 999)
+    at = NOW + ahead + (-leeway if claim == "exp" else leeway)
+    claims: dict[str, Any] = {"iat": NOW - 3600, "exp": NOW + 3600, claim: at}
+    token = ISSUER.token(**claims)
+    try:
+        await tokens.claims(token)
+        found = "good"
+    except Rejected as rejected:
+        found = rejected.code
+    assert found == verdict
 
 
 def encoded(value: Any) -> str:

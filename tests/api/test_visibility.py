@@ -249,17 +249,24 @@ def test_a_workflow_names_who_else_may_read_its_runs(strict: ServerProcess, head
                 assert speak(case, who, "awp").json()["code"] == "thread_foreign"
 
 
+@pytest.mark.parametrize(
+    ("people", "keys"), [(("user:one", "user:two"), ("k", "k")), (("user:one:b", "user:one"), ("k", "b:k"))]
+)
 def test_one_idempotency_key_or_run_id_of_two_people_is_two(
-    strict: ServerProcess, dsn: str, headers: dict[str, dict[str, str]]
+    strict: ServerProcess,
+    dsn: str,
+    headers: dict[str, dict[str, str]],
+    people: tuple[str, str],
+    keys: tuple[str, str],
 ) -> None:
     source = SOURCE.replace("NAME", "two_eyes").replace("VISIBILITY", "").replace("boss],", "boss], quorum: 2,")
     taken = httpx2.post(f"{strict.url}/v1/workflows", content=source, headers={**YAML, **headers["publisher"]})
     assert taken.is_success
-    bosses = [People(dsn).person(id, roles=["decider", "boss"]) for id in ("user:one", "user:two")]
+    bosses = [People(dsn).person(id, roles=["decider", "boss"]) for id in people]
     case = waiting(strict.url, headers, "two_eyes")
-    for boss, status in zip(bosses, ("open", "approve"), strict=True):
-        path, key = f"{strict.url}/v1/pendings/{case.pending_id}/decide", {"Idempotency-Key": "k1"}
-        answer = httpx2.post(path, headers={**boss, **key}, json={"decision": "approve"})
+    path = f"{strict.url}/v1/pendings/{case.pending_id}/decide"
+    for boss, key, status in zip(bosses, keys, ("open", "approve"), strict=True):
+        answer = httpx2.post(path, headers={**boss, "Idempotency-Key": key}, json={"decision": "approve"})
         assert (answer.status_code, answer.json()["status"]) == (200, status), answer.text
     case = waiting(strict.url, headers, "two_eyes")
     body = AguiClient(strict.url, case.thread_id).body(

@@ -203,9 +203,10 @@ def test_the_same_idempotency_key_is_the_same_delegation(place: Place) -> None:
     beyond = post(until=later.isoformat())
     assert (beyond.status_code, beyond.json()["until"] < later.isoformat()) == (201, True)
     assert post(until=later.isoformat()).json() == beyond.json()
+    assert post().json()["code"] == "command_id_reused", "it is to end before the key does"
 
 
-@pytest.mark.parametrize("ending", ["its time", "its key", "an admin", "before it begins"])
+@pytest.mark.parametrize("ending", ["its time", "its key", "its key, elsewhere", "an admin", "before it begins"])
 def test_a_repeated_request_revives_no_delegation_that_has_ended(place: Place, ending: str) -> None:
     person = f"user:{unique('boss')}"
     key, text = place.people.key(person, roles=BOSS)
@@ -220,6 +221,8 @@ def test_a_repeated_request_revives_no_delegation_that_has_ended(place: Place, e
         place.change("UPDATE delegations SET since = now() - interval '1 h', until = now() WHERE from_id = $1", person)
     elif ending == "its key":
         place.people.revoke(key)
+    elif ending == "its key, elsewhere":  # in another cell, which has not told this one
+        place.change("UPDATE keys SET revoked_at = now() WHERE principal = $1", person)
     else:
         gone = place.api.delete(f"/v1/delegations/{made.json()['id']}", headers=place.admin)
         assert gone.status_code == 204

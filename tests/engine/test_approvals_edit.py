@@ -13,6 +13,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.draft import Raised
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings import gates, open, unknown_outcome
+from hai_flow.engine.pendings.votes import expire_votes
 from tests.support.people import (
     DAY,
     HOUR,
@@ -155,6 +156,16 @@ def test_after_an_edit_earlier_approvals_stay_on_record_but_do_not_count() -> No
     assert ask.refusal(ANN, reason="that too").code == "vote_final"
     ask.vote(EVE)
     assert [vote["counts"] for vote in ask.envelope["votes"]] == [False, True, True]
+
+
+def test_an_edit_voids_the_votes_that_counted_until_then() -> None:
+    ask = gate(edit=("amount", "/to/name"), quorum=3)
+    voided = []
+    for voter, edits in ((ANN, None), (BOB, {"amount": 500}), (EVE, {"/to/name": "bob"}), (JOE, None)):
+        before = ask.pending
+        ask.vote(voter, edits=edits)
+        voided.append([vote["by"] for vote in expire_votes(before, ask.pending)])
+    assert voided == [[], [ANN.id], [BOB.id], []]
 
 
 def test_a_second_approver_is_needed_where_the_editor_is_excluded() -> None:

@@ -9,10 +9,11 @@ import pytest
 from msgspec import structs
 
 from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
 from hai_flow.engine.events import Parent
-from hai_flow.engine.runs.start_run import key_of
+from hai_flow.engine.runs.start_run import compute_key_of_fork, key_of
 from hai_flow.errors import Rejected
-from tests.support.runs import NOON, RUN, Play, plan_of
+from tests.support.runs import FORK, NOON, RUN, Play, plan_of
 
 KEYED = """
 input: {type: object, properties: {customer: {type: string}}}
@@ -107,6 +108,17 @@ def test_the_key_is_made_of_the_input_before_the_run_exists() -> None:
     share = plan_of(KEYED.replace("input.customer }}", "string(1 / size(input.customer)) }}"))
     with pytest.raises(Rejected, match="can't be made"):
         key_of(share, structs.replace(start, input={"customer": ""}), NOON)
+
+
+@pytest.mark.parametrize(("edited", "key"), [({}, "c2"), ({"input": {"customer": "c3"}}, "c3")])
+def test_a_fork_counts_by_the_input_with_which_it_begins(edited: dict[str, Any], key: str) -> None:
+    play = queued()
+    forked = e.Forked(at=NOON, of=str(RUN), copied=1, by="user:ann", input={"customer": "c2"})
+    moved = e.Migrated(at=NOON, by="user:ann", version=2, sha256="0" * 64)  # the version adds nothing to it
+    answer = c.Answer(answers=(), by=c.Principal("user:ann"), via="rest")
+    events = (*play.of(e.RunStarted), forked, moved)
+    fork = c.Fork(run_id=FORK, of=RUN, events=events, answer=answer, edits=c.Edits(**edited))
+    assert compute_key_of_fork(play.plan, fork, NOON) == f"{play.plan.name}:{key}"
 
 
 def test_an_empty_key_is_none() -> None:

@@ -86,6 +86,7 @@ def test_of_somebody_known_by_id_alone_it_is_told_what_is_sure(selector: str, id
     assert is_sure_match(selector, id, WORLD) == surely
     everybody_sure = find_sure_ids([selector], WORLD)
     assert (everybody_sure is None or id in everybody_sure) == surely
+    assert everybody_sure is None or all(each.startswith("user:") for each in everybody_sure), "a group is nobody"
 
 
 def test_somebody_is_taken_for_somebody_with_roles_and_groups() -> None:
@@ -130,6 +131,19 @@ def test_who_is_asked_has_one_of_the_names_by_which_they_are_found() -> None:
     for selectors in (["role:money"], ["role:boss"], ["group:x"], ["anyone"], ["requester"], ["role:board"]):
         asked = bool(list_matching_selectors(selectors, who, WORLD))
         assert asked == bool(set(expand_selectors(selectors, WORLD)) & set(principal_selectors(who))), selectors
+
+
+def test_the_people_behind_a_run_are_excluded_by_the_word_for_them_alone() -> None:
+    world = World("user:req", {}, ("user:req", "user:ann"))
+    for id in ("user:req", "user:ann"):
+        assert list_excluding_selectors(["requester", "role:boss", "user:bob"], Principal(id), world) == ("requester",)
+
+
+@pytest.mark.parametrize("through", [("role:clerk",), ("user:joe", "group:b"), ("user:zoe", "user:joe")])
+def test_an_exclusion_of_anybody_by_whom_a_vote_came_excludes_it(through: tuple[str, ...]) -> None:
+    caller = Principal("user:ann", through=through)
+    assert list_excluding_selectors(["role:boss", *through], caller, WORLD) == through
+    assert list_excluding_selectors(["role:role:clerk", "user:clerk", "group:clerk"], caller, WORLD) == ()
 
 
 LENT = Principal("user:bob", ("clerk",), ("b",), on_behalf_of="user:ann", lent_roles=("boss",), lent_groups=("a",))

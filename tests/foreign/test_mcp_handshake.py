@@ -159,11 +159,24 @@ async def test_a_server_of_the_former_protocol_is_told_at_once() -> None:
     assert "HTTP+SSE" in fault.message
 
 
-def test_an_error_about_versions_begins_no_session_after_the_first() -> None:
+def _begin() -> Handshake:
     handshake = Handshake()
     params = {"protocolVersion": "2025-11-25"}
-    asked = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=params)
-    handshake.note(SessionMessage(asked))
+    handshake.note(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=params)))
+    return handshake
+
+
+def _refusal(id: int | None) -> SessionMessage:
+    error = types.ErrorData(code=-32600, message="Unsupported protocol version")
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=id, error=error))
+
+
+@pytest.mark.parametrize(("id", "offers"), [(1, True), (None, True), (2, False)])
+def test_a_refusal_is_of_the_request_that_it_names_or_of_the_only_one(id: int | None, offers: bool) -> None:
+    assert (_begin().offer_other(_refusal(id)) is not None) == offers
+
+
+def test_an_error_about_versions_begins_no_session_after_the_first() -> None:
+    handshake = _begin()
     assert handshake.offer_other(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={}))) is None
-    refusal = types.ErrorData(code=-32600, message="Unsupported protocol version")
-    assert handshake.offer_other(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=refusal))) is None
+    assert handshake.offer_other(_refusal(None)) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,15 +89,41 @@ async def test_streams_that_bring_something_are_asked_for_as_long_as_they_do(mon
     assert ending.times[-1] - ending.times[0] >= 0.04 * (len(ending.times) - 1)
 
 
-async def test_a_stream_that_lasted_is_asked_for_after_the_least_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    _fasten(monkeypatch)
-    clock, pace = asyncio.get_running_loop().time, ResumePace()
-    for _ in range(resuming.BARREN_MAX * 2):
-        assert await pace.wait()
-        pace.note_end(has_said=True)
-    assert await pace.wait()
-    await asyncio.sleep(0.2)  # as long as the longest pause
+class Clock:
+    """Stands for the loop's clock and for `asyncio.sleep`. `pauses` are those that were waited for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.pauses = 0.0, list[float]()
+        monkeypatch.setattr(resuming, "asyncio", SimpleNamespace(sleep=self.sleep, get_running_loop=lambda: self))
+
+    def time(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += max(seconds, 0)
+
+
+async def test_streams_that_bring_nothing_are_asked_for_for_two_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pace = Clock(monkeypatch), ResumePace()
     pace.note_end(has_said=False)
-    began = clock()
-    assert await pace.wait()
-    assert clock() - began < 0.15
+    while await pace.wait():
+        pace.note_end(has_said=False)
+    assert clock.pauses[:7] == [1, 2, 4, 8, 16, 30, 30]
+    assert max(clock.pauses) == resuming.PAUSE_SECONDS_MAX
+    assert 1.9 < clock.now / 3600 < 2
+
+
+@pytest.mark.parametrize(("seconds", "has_said"), [(30, False), (0, True), (30, True)])
+async def test_behind_a_stream_that_lasted_or_brought_something_the_least_pause_is_enough(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, has_said: bool
+) -> None:
+    clock, pace = Clock(monkeypatch), ResumePace()
+    for _ in range(resuming.BARREN_MAX - 1):
+        assert await pace.wait()
+        pace.note_end(has_said=False)
+    for _ in range(resuming.BARREN_MAX):
+        assert await pace.wait()
+        clock.now += seconds
+        pace.note_end(has_said=has_said)
+    assert clock.pauses[-1] == resuming.PAUSE_SECONDS

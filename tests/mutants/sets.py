@@ -28,6 +28,7 @@ from tests.mutants import (
     runtime,
     still,
     store,
+    terms,
     trust,
 )
 from tests.mutants.mutant import Mutant, Room
@@ -37,7 +38,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
 MODULES: Final = (
     engine, backtest, rules, still, freezes, chats, store, runtime, masking, models, cells, authoring, border,
-    neighbours, picks, trust, heirs, agents, assurance, oversight, readers,
+    neighbours, picks, trust, heirs, agents, assurance, oversight, readers, terms,
 )  # fmt: skip
 BY_HAND: Final = tuple(each for module in MODULES for each in vars(module).values() if isinstance(each, Room))
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)

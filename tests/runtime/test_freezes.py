@@ -165,6 +165,25 @@ async def test_freezes_that_could_not_be_read_are_read_again(
     assert [each.name for each in runtime.freezes.of(LOCAL_TENANT)] == ["another"]
 
 
+async def test_what_can_not_be_read_back_lets_nothing_begin_until_it_is(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+
+    async def refuse(connection: Any) -> Any:
+        raise OSError("no way")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rules, "list_tools", refuse)
+        await runtime.freezes.obey()
+        assert runtime.freezes.is_stale
+
+    async def is_known() -> bool:
+        return not runtime.freezes.is_stale
+
+    await until(is_known)
+
+
 async def test_a_slow_read_of_freezes_does_not_undo_a_newer_one(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -13,6 +13,7 @@ import pytest
 
 from hai_flow.api.permissions.rights import ROLES, Right
 from hai_flow.notify.channels import NotifyFile, Person
+from hai_flow.runtime.people.ids import NO_IDS, Aliases
 from hai_flow.runtime.people.roster import DECIDER, Roster, Rosters
 from hai_flow.runtime.people.stranded import Stranded
 from hai_flow.runtime.runtime import LOCAL_TENANT
@@ -30,9 +31,11 @@ __all__ = ["world"]
 BOSS = [DECIDER, "boss"]
 
 
-async def look(world: World, file: NotifyFile | None = None, *, by_keys: bool = True) -> None:
+async def look(
+    world: World, file: NotifyFile | None = None, *, by_keys: bool = True, ids: Mapping[str, Aliases] = NO_IDS
+) -> None:
     runtime = world.runtime
-    rosters = Rosters(runtime.tenants, file, None, by_keys=by_keys)
+    rosters = Rosters(runtime.tenants, file, None, by_keys=by_keys, ids=ids)
     await Stranded(runtime.database, runtime.catalog, rosters, runtime.rows).look()
 
 
@@ -234,6 +237,22 @@ async def test_people_without_a_key_decide_by_a_channel_or_by_their_issuer(world
     assert (await why(world, by_mail), "file of channels" in str(await why(world, by_hook))) == (None, True)
     await look(world, complete, by_keys=False)
     assert (await why(world, by_hook), await why(world, of_zoe)) == (None, None)
+
+
+@pytest.mark.parametrize("id", ["user:ann", "user:annie"])
+async def test_who_was_let_go_is_reached_by_no_channel_any_more(world: World, id: str) -> None:
+    """By whichever id of theirs the revoked key was; where issuers let people sign in, a key says nothing of that."""
+    ids = {"default": Aliases({"user:annie": "user:ann"})}
+    ann = msgspec.structs.replace(world.file, people={"user:ann": world.file.people["user:ann"]}, complete=True)
+    key, _ = People(world.runtime.dsn).key(id, roles=["viewer"])
+    run_id = await world.ask("[email]")
+    await look(world, ann, ids=ids)
+    assert await why(world, run_id) is None
+    People(world.runtime.dsn).revoke(key)
+    await look(world, ann, ids=ids)
+    assert await why(world, run_id) is not None
+    await look(world, ann, by_keys=False, ids=ids)
+    assert await why(world, run_id) is None
 
 
 async def test_absences_of_the_people_of_the_file_count(world: World) -> None:

@@ -1,0 +1,51 @@
+"""Whose keys were revoked was let go, where keys alone let people sign in: no link and no chat proves them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hai_flow.api.auth.authenticate import KnownIdentity
+from hai_flow.api.auth.issuers.jwt import Issuer
+from hai_flow.api.auth.sessions import Limits
+from hai_flow.api.permissions.principals import Principal, Way
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.settings import Settings
+from tests.support.hai_client import unique
+from tests.support.identities import People
+
+LIMITS: Final = Limits(*(timedelta(hours=1),) * 4)
+ISSUER: Final = Issuer(name="corp", issuer="https://login.example.com", audience=("hai-flow",), jwks_file=Path("keys"))
+
+
+@pytest.mark.parametrize("way", ["link", "chat", "key"])
+@pytest.mark.parametrize(
+    ("further", "issuers", "holds"),
+    [(None, (), False), ("good", (), True), ("expired", (), False), (None, (ISSUER,), True)],
+)
+async def test_a_link_and_a_chat_end_with_the_last_good_key_of_their_person(
+    dsn: str, way: Way, further: str | None, issuers: Sequence[Issuer], holds: bool
+) -> None:
+    """`further`: a key of another id of the person."""
+    people, one, other = People(dsn), f"user:{unique('ann')}", f"user:{unique('annie')}"
+    people.revoke(people.key(one)[0])
+    if further is not None:
+        key, _ = people.key(other)
+        if further == "expired":
+            people.do(lambda connection: connection.execute("UPDATE keys SET expires_at = now() WHERE id = $1", key.id))
+    runtime = Runtime(dsn, Settings(database_url=dsn), performs=False)
+    async with runtime.lifespan():
+        identity = KnownIdentity(runtime, LIMITS, issuers, {"default": {other: one}})
+        caller = Principal(c.Principal(one), LOCAL_TENANT, way=way)
+        if holds or way == "key":
+            assert (await identity.known(caller)).id == one
+        else:
+            with pytest.raises(Rejected, match=f"the keys of {one} were revoked") as refused:
+                await identity.known(caller)
+            assert (refused.value.status, refused.value.code) == (401, "auth.expired")
