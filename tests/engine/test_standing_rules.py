@@ -258,3 +258,13 @@ def test_what_was_rejected_is_asked_anew_and_approved_by_no_rule() -> None:
     assert gate.pending.status == "open"
     assert gate.consult(rule()) == ""
     assert gate.consult(never()) == "n reject"
+
+
+@pytest.mark.parametrize(("tool", "kept"), [("built_in.establish", ("role:boss", "group:eu")), ("t.pay", ())])
+def test_a_vote_for_a_rule_keeps_what_its_voter_holds(tool: str, kept: tuple[str, ...]) -> None:
+    """The rule votes for them later, where these may be excluded; no key stands for those of an issuer's token."""
+    text = PAY.format(asks="anyone", more="", effect="write")
+    gate = Gate(text=text.replace("tools: {t:", f"tools: {{{tool.partition('.')[0]}:").replace("t.pay", tool))
+    gate.play.answer("pay", by=c.Principal("user:dan", ("boss",), ("eu",)), decision="approve")
+    (vote,) = gate.play.of(e.VoteCast)
+    assert vote.through == kept

@@ -115,7 +115,7 @@ async def test_streams_that_bring_nothing_are_asked_for_for_two_hours(monkeypatc
 
 
 @pytest.mark.parametrize(("seconds", "has_said"), [(30, False), (0, True), (30, True)])
-async def test_behind_a_stream_that_lasted_or_brought_something_the_least_pause_is_enough(
+async def test_a_stream_that_lasted_or_brought_something_is_asked_for_soon(
     monkeypatch: pytest.MonkeyPatch, seconds: float, has_said: bool
 ) -> None:
     clock, pace = Clock(monkeypatch), ResumePace()

@@ -616,7 +616,12 @@ TARGETS: Final = (
     Target("hai_flow/primitives/json_pointers.py", ("tests/test_json_pointers.py",)),
     Target(
         "hai_flow/engine/pendings/policies.py",
-        ("tests/engine/test_policies.py", "tests/engine/test_approvals_time.py", "tests/engine/test_picks.py"),
+        (
+            "tests/engine/test_policies.py",
+            "tests/engine/test_approvals_time.py",
+            "tests/engine/test_picks.py",
+            "tests/engine/test_working_days.py",
+        ),
     ),
     Target(
         "hai_flow/engine/pendings/votes.py",

@@ -29,7 +29,7 @@ approving.bug("rules that were revoked since are not looked at").edit(
 approving.bug("another spelling of an excluded id approves").edit(
     "set(map(compose, (*row.proposer_ids, *row.excluded_ids)))", "{*row.proposer_ids, *row.excluded_ids}"
 ).by("tests/runtime/test_standing_rules.py")
-voting = Room("hai_flow/engine/pendings/decide.py", _API)
+voting = Room("hai_flow/engine/pendings/decide.py", _ENGINE)
 voting.bug("a rule votes for somebody with an excluded role").edit("if opened.tool == ESTABLISH:", "if False:")
 rows = Room("hai_flow/store/people/rules.py", _API)
 rows.bug("a rule is used more often than it may be").edit(

@@ -198,7 +198,8 @@ durations.bug("a guess keeps the order of the units").edit(
 )
 fields = Room("hai_flow/definition/fields.py", _DURATIONS)
 fields.bug("a published duration without an order can't be read").edit(
-    "shortest=shortest, ordered=False)", "shortest=shortest)"
+    "unordered = milliseconds(text, shortest=shortest, ordered=False)",
+    "unordered = milliseconds(text, shortest=shortest)",
 )
 computed = Room("hai_flow/engine/pendings/policies.py", _DURATIONS)
 computed.bug("a computed deadline needs an order of its units").edit(
@@ -206,8 +207,7 @@ computed.bug("a computed deadline needs an order of its units").edit(
 )
 
 tasks = Room("hai_flow/steps/a2a/peer.py", "tests/steps/test_a2a_peer.py")
-tasks.bug("a task whose state is spelled otherwise never ends").edit("_SPELLINGS.get(state, state)", "state")
-tasks.bug("a task whose state has underscores waits for nobody").edit('.lower().replace("_", "-")', ".lower()")
+tasks.bug("a task whose state is spelled otherwise never ends").edit("_SPELLINGS.get(word, word)", "word")
 tasks.bug("a message is a task that has not ended").edit(
     '{"state": "completed"}, "artifacts"', '{"state": "working"}, "artifacts"'
 )

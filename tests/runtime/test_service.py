@@ -31,12 +31,21 @@ from hai_flow.store.commit import commits
 from hai_flow.store.identity.tenants import Limits
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import leases, logs
-from tests.runtime.conftest import ECHO, GATED, Connection, Make, is_now, start
+from tests.runtime.conftest import ECHO, GATED, TOOLS, Connection, Make, is_now, start
 from tests.support import effects
 from tests.support.ledger import log_of
 from tests.support.waiting import until
 
 Build: TypeAlias = Callable[[Database], Service]
+TWO_AT_ONCE = (
+    TOOLS
+    + """
+steps:
+  - parallel:
+      a: [{id: left, call: fx.gated}]
+      b: [{id: right, call: fx.gated}]
+"""
+)
 
 
 async def no_plan(tenant: object, digest: bytes) -> NoReturn:
@@ -181,6 +190,20 @@ async def test_a_graceful_stop_declares_attempts_lost_and_another_goes_on(make: 
     effects.gate.set()
     await until(lambda: is_now(b, run_id, "finished"))
     await log_of(eye, run_id)
+
+
+async def test_what_has_not_begun_at_a_stop_begins_elsewhere_as_the_first(make: Make) -> None:
+    a = await make(performs=True, concurrency=1, lease_seconds=600.0, heartbeat_seconds=5.0, shutdown_seconds=0.1)
+    await start(a, TWO_AT_ONCE)
+    await until(lambda: effects.begun)
+    await make(performs=True, lease_seconds=600.0, heartbeat_seconds=5.0)
+    await a.stop()
+    await until(lambda: len(effects.begun) == 3)
+    ((_, begun, _), *_) = effects.begun
+    waited = next(path for _, path, _ in effects.begun if path != begun)
+    assert sorted((path, attempt) for _, path, attempt in effects.begun) == sorted(
+        [(begun, 1), (begun, 2), (waited, 1)]
+    )
 
 
 async def test_a_result_that_comes_during_the_stop_is_recorded(make: Make, eye: Connection) -> None:

@@ -81,7 +81,7 @@ def test_a_key_stands_for_its_roles_as_long_as_it_is_good(people: People) -> Non
         (-1, None, "default", False), (60, None, "acme", False),
     ],
 )  # fmt: skip
-def test_a_session_stands_for_its_roles_until_it_or_the_word_of_its_issuer_ends(
+def test_a_session_stands_for_its_roles_until_it_or_its_proof_ends(
     people: People, lasts: int, good_for: int | None, of_tenant: str, stands: bool
 ) -> None:
     digest, tenant, owner = unique("s").encode(), people.tenant("default"), people.tenant(of_tenant)
