@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.fields import Parts, texts
+from hai_flow.definition.checks.fitting import misfits
+from hai_flow.definition.fields import Parts, is_literal, texts
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import INSTANT, REQUEST
@@ -72,8 +73,8 @@ def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, ow
                 trigger = _compile_webhook(parts, body, at, names, paths)
             case _:
                 trigger = _schedule(parts, body, at, names, input)
-        if kind in ("event", "run", "webhook") and isinstance(body, Mapping):
-            _check_mapping(parts, body, at, input)
+        if isinstance(body, Mapping) and kind != "api" and (kind != "schedule" or _has_holes(body)):
+            _check_mapping(parts, body, at, input, names)
         triggers += [trigger] if trigger is not None else []
     return TriggerStarts(tuple(triggers) or (plan.ApiTrigger(),), next((kind for kind in kinds if kind != "api"), None))
 
@@ -157,8 +158,13 @@ def _secret(parts: Parts, text: str, at: Path) -> str | None:
     return named["name"]
 
 
-def _check_mapping(parts: Parts, fields: Mapping[str, Json], at: Path, input: JsonSchema) -> None:
-    """Report keys of a trigger's `input` that the workflow's input does not have, and those that it lacks."""
+def _has_holes(fields: Mapping[str, Json]) -> bool:
+    return any("${{" in text.replace("$${{", "") for _, text in texts(fields.get("input"), ()))
+
+
+def _check_mapping(parts: Parts, fields: Mapping[str, Json], at: Path, input: JsonSchema, names: Names) -> None:
+    """Report keys of a trigger's `input` that the workflow's input does not have, those that it lacks, and values that
+    never fit."""
     mapping = fields.get("input")
     properties = input.raw.get("properties", {}) if isinstance(input.raw, Mapping) else {}
     if not isinstance(mapping, Mapping) or not isinstance(properties, Mapping):
@@ -169,6 +175,15 @@ def _check_mapping(parts: Parts, fields: Mapping[str, Json], at: Path, input: Js
             hint = suggestion(str(name), properties) or f"; it has {', '.join(properties) or 'none'}"
             message = f"the workflow's `input` has no `{name}`{hint}"
             parts.reader.warning((*at, "input", name), "trigger.input", message, key=True)
+    here = _build_event_names(names)
+    for name, value in mapping.items():
+        schema = properties.get(name)
+        if not isinstance(schema, Mapping) or "$ref" in str(schema):
+            continue
+        faults = [fault["message"] for fault in JsonSchema(schema).findings(value)] if is_literal(value) else []
+        for fault in [*faults, *(fault for _, fault in misfits(value, None, schema, input.raw, here))][:1]:
+            message = f"this never fits the workflow's `input`, so no run would begin: {fault}"
+            parts.reader.warning((*at, "input", name), "trigger.input", message)
     for name in input.raw.get("required", ()):
         property_ = properties.get(name)
         if name not in mapping and not (isinstance(property_, Mapping) and "default" in property_):
@@ -259,7 +274,7 @@ def _check_input(
     which is returned."""
     value = fields.get("input")
     place = (*at, "input") if "input" in fields else at
-    if any("${{" in text.replace("$${{", "") for _, text in texts(value, place)):
+    if _has_holes(fields):
         if not isinstance(value, Mapping):
             message = f"expected a mapping for a schedule's `input`, found {kind_of(value)}; write its keys"
             parts.reader.error(place, "schedule.input", message)
