@@ -21,7 +21,7 @@ from hai_flow.definition.expressions.expressions import (
 )
 from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
-from hai_flow.definition.names.holes import split_holes
+from hai_flow.definition.names.holes import WrittenHole, split_holes
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, count_working_days
@@ -234,8 +234,8 @@ class Parts:
         except NotADuration as error:
             meant = guess_duration(text)
             hint = f"; did you mean `{meant}`?" if meant else _duration_hint(text)
-            if "${{" in text and names is None:
-                hint = "; here it is written out, without holes"
+            if "${{" in text:
+                hint = "; here it is written out, without holes" if names is None else _suggest_one_hole(text)
             with suppress(NotADuration):  # it may have been published while units had no order
                 unordered = milliseconds(text, shortest=shortest, ordered=False)
                 self.reader.refuse(at, "duration.invalid", f"`{key}`: {error}{hint}")
@@ -383,6 +383,17 @@ def _find_duration_fault(text: str, names: Names, shortest: int, *, working: boo
     faults = [explain(value) for value in list_values(text, names)]
     choices = [explain(value) for value in list_choices(text, names)]
     return next((fault for fault in faults if fault), choices[0] if choices and all(choices) else None)
+
+
+def _suggest_one_hole(text: str) -> str:
+    """The one hole for a text of a hole and a unit; holes give whole durations."""
+    with suppress(Faults):
+        match split_holes(text.strip()):
+            case [WrittenHole() as hole, str() as unit] if unit.strip() in ("ms", "s", "m", "h", "d", "w"):
+                source = hole.source.strip()
+                source = source if source.startswith("string(") else f"string({source})"
+                return f'; a hole gives the whole of it: ${{{{ {source} + "{unit.strip()}" }}}}'
+    return "; a hole gives the whole of it, with its unit"
 
 
 def _duration_hint(text: str) -> str:

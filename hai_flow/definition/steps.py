@@ -214,6 +214,7 @@ def collect_types(context: StepContext) -> Types:
     results: dict[str, Json] = {}
     approvals: dict[str, Json] = {}
     ungated: set[str] = set()
+    rarely_gated: set[str] = set()
     mindless: set[str] = set()
     silent: set[str] = set()
     for name, draft in context.outline.ids.items():
@@ -225,6 +226,8 @@ def collect_types(context: StepContext) -> Types:
         gate = draft.fields.get("approve" if draft.verb == "approve" else "approval")
         if isinstance(gate, Mapping):
             approvals[name] = _build_envelope_type(gate)
+            if "when" in gate:
+                rarely_gated.add(name)
             if find_outcome(gate) == "approve":
                 silent.add(name)
             if draft.verb == "approve":
@@ -233,7 +236,7 @@ def collect_types(context: StepContext) -> Types:
             ungated.add(name)
     declared = context.declared
     state = build_state_schema(declared.state)
-    return Types(declared.input.raw, state, outputs, approvals, {}, ungated, mindless, silent, results)
+    return Types(declared.input.raw, state, outputs, approvals, {}, ungated, rarely_gated, mindless, silent, results)
 
 
 def _derive_output_type(context: StepContext, draft: StepDraft) -> Json:

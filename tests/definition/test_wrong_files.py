@@ -312,6 +312,8 @@ BLOCKS: Final[list[Case]] = [
     ("steps: [{for_each: {«in: [1], items: [1], steps: [{say: a}]}}]\n", "shape.unknown_key", "unknown key `in`"),
     ("steps: [{for_each: {items: [1], as: «Item, steps: [{say: a}]}}]\n", "shape.value", "lower-case"),
     ("steps: [{for_each: {items: [1], as: «state, steps: [{say: a}]}}]\n", "shape.value", "already names something"),
+    ("steps: [{for_each: {items: [{a: 1}], as: «response, key: '${{ response.a }}', steps: [{say: '${{ response.a }}'}]}}]\n",
+     "shape.value", "already names something"),
     ("steps: [{for_each: {items: [1], max_parallel: «500, steps: [{say: a}]}}]\n", "shape.value", "at most 256"),
     ("steps: [{for_each: {items: [1], on_failure: «continue, steps: [{say: a}]}}]\n", "shape.value", "'isolate'"),
     ("steps: [{for_each: {items: [1], steps: [{«for_each: {items: [2], steps: [{say: a}]}}]}}]\n", "for_each.as", "name this one with `as`"),

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from hai_flow.definition.checks.certainty import DENIED, TURNED
 from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.checks.value_types import ValueTypes, find_element
@@ -55,6 +57,13 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
         case Call(function="hasValue", target=Call(function="_?._", arguments=(operand, Const()))):
             chain = chains.get(id(operand))
             return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
+        case Call(function="hasValue", target=Call(function="_[?_]", arguments=(operand, Const(value=name)))):
+            chain = chains.get(id(operand))
+            is_name = outcome and chain is not None and chain.field is None and isinstance(name, str | int)
+            return frozenset([(*chain.path, name)]) if chain is not None and is_name else frozenset()
+        case Call(function="@in", arguments=(Const(value=str() as name), operand)):
+            chain = chains.get(id(operand))
+            return frozenset([(*chain.path, name)]) if outcome and chain and chain.field is None else frozenset()
         case Call(function="!_", arguments=(operand,)):
             return _collect_paths(operand, chains, not outcome)
         case Call(function="_&&_" | "_||_", arguments=(left, right)):
@@ -102,7 +111,7 @@ def _list_items(over: Tree, chains: Mapping[int, Chain], count: int) -> Guards:
 
 
 _ITEMS_MAX: Final = 20  # of one list, that a condition shows
-_SHOWN_BY_STATUS: Final = {"finished": ("output", "approval", "usage", "parts"), "failed": ("error",)}
+_SHOWN_BY_STATUS: Final = {"finished": ("output", "usage", "parts"), "failed": ("error",)}
 
 
 def _collect_status_guards(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
@@ -157,6 +166,8 @@ class Doubts:
                     self._check_length(tree, items)
                 if isinstance(tree, Call) and tree.function in OPERATORS and items:
                     self._check_operands(tree, items)
+                if isinstance(tree, Call) and tree.function == "_[_]":
+                    self._doubt_last(tree, known)
                 if isinstance(tree, Call) and tree.function in _ORDERED:
                     self._doubt_alternatives(tree)
                 if isinstance(tree, Call) and tree.function in _NEVER_OF_NULL:
@@ -215,6 +226,18 @@ class Doubts:
         if one and other and one != other and {one, other} != {"int", "double"}:
             message = describe_overload(call.function, f"({one}, {other})")
             self.doubts.append(ExpressionFault(call.offset, "expression.mismatch", message))
+
+    def _doubt_last(self, call: Call, known: Guards) -> None:
+        """Doubt the last item of a list, `x[size(x) - 1]`, that may be empty."""
+        match call.operands:
+            case (over, Call(function="_-_", operands=(Call(function="size", operands=(counted,)), Const()))):
+                chain, same = self.chains.get(id(over)), self.chains.get(id(counted))
+                if chain is not None and same is not None and chain.path == same.path and chain.field is None:
+                    first = msgspec.structs.replace(chain, path=(*chain.path, 0))
+                    if self.names.doubt_item(first, known) is not None:
+                        text = spell(chain.path)
+                        message = f"`{text}` may be empty, and has no last item then; test `size({text}) > 0` before"
+                        self.doubts.append(ExpressionFault(chain.start, "expression.unguarded", message))
 
     def _doubt_alternatives(self, call: Call) -> None:
         """Doubt an operand that has one of several types of which some never go with the other operand."""

@@ -149,11 +149,22 @@ def absent(path: Sequence[Segment]) -> ExpressionError:
     """The error of reading `path` where nothing is."""
     if path[0] == "secrets":  # no guard: nothing is sent in the place of a secret
         return ExpressionError("expression.absent", f"{spell(path)} is no secret that the document names as it is")
+    return ExpressionError(
+        "expression.absent", f"{spell(path)} is absent; guard it with {' or '.join(spell_guards(path))}"
+    )
+
+
+def spell_guards(path: Sequence[Segment]) -> tuple[str, str]:
+    """A condition that shows that something is at `path`, and the path with a default, as they are written."""
     parent, last = spell(path[:-1]), path[-1]
-    guards = f"has({spell(path)}) or {parent}.?{last}.orValue(...)"
     if isinstance(last, int):
-        guards = f"size({parent}) > {last}, or {parent}[?{last}].orValue(...)"
-    return ExpressionError("expression.absent", f"{spell(path)} is absent; guard it with {guards}")
+        return f"size({parent}) > {last}", f"{parent}[?{last}].orValue(...)"
+    if _PLAIN.fullmatch(last) is None:
+        return f'"{last}" in {parent}', f'{parent}[?"{last}"].orValue(...)'
+    return f"has({spell(path)})", f"{parent}.?{last}.orValue(...)"
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def spell(path: Sequence[Segment]) -> str:
@@ -161,7 +172,7 @@ def spell(path: Sequence[Segment]) -> str:
     text = str(path[0]) if path else ""
     for part in path[1:]:
         if isinstance(part, str):
-            text += f".{part}" if re.fullmatch(r"[A-Za-z_]\w*", part, re.ASCII) else f'["{part}"]'
+            text += f".{part}" if _PLAIN.fullmatch(part) else f'["{part}"]'
         else:
             text += f"[{part}]"
     return text

@@ -17,6 +17,7 @@ from hai_flow.definition.expressions.ast_paths import (
     find_segment_offset,
     parse_whole_path,
     spell,
+    spell_guards,
 )
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.holes import find_only_hole
@@ -183,9 +184,10 @@ class Names(msgspec.Struct, frozen=True):
     def remedy_for_null(self, value: Json) -> str:
         """What to write in place of a hole of which `find_null_path` names the path."""
         path = self.find_null_path(value) or ""
-        parent, _, last = path.rpartition(".")
-        if self._look_at(value).last_optional:
-            return f"write `{parent}.?{last}.orValue(...)`, or give the step `if: has({path})`"
+        chain = self._find_only_chain(value)
+        if chain is not None and self.types.look(chain.path).last_optional:
+            test, default = spell_guards(chain.path)
+            return f"write `{default}`, or give the step `if: {test}`"
         return f"write `{path} == null ? ... : {path}`, or give the step `if: {path} != null`"
 
     def _look_at(self, value: Json) -> Look:
@@ -233,9 +235,11 @@ class Names(msgspec.Struct, frozen=True):
             if (
                 absent is not None
                 and not self.is_known(path[:3], known)
+                and not self._is_approved(path, known)
                 and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
             ):
-                return ExpressionFault(chain.start, "expression.unguarded", _describe_absent_step(path, absent))
+                message = _describe_absent_step(path, absent, alone=self._is_rarely(path))
+                return ExpressionFault(chain.start, "expression.unguarded", message)
         fault = self._header_fault(path if chain.field is None else (*path, chain.field), chain.start)
         if fault is not None:
             return fault
@@ -247,18 +251,27 @@ class Names(msgspec.Struct, frozen=True):
             if alone and look.last_optional and length == len(path):
                 continue
             if not self.is_known(path[:length], known):
-                text, parent = spell(path[:length]), spell(path[: length - 1])
+                text = spell(path[:length])
                 if length == 3 and path[0] == "steps":
                     message = (
                         f"`{text}` is null where no event came in time: `on_deadline` says so; test "
                         f"`{text} != null` before"
                     )
                     return ExpressionFault(chain.start, "expression.unguarded", message)
-                remedy = f"guard it with has({text}) or {parent}.?{path[length - 1]}.orValue(...)"
+                remedy = f"guard it with {' or '.join(spell_guards(path[:length]))}"
                 return ExpressionFault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
-        return self._doubt_item(chain, known) or self.doubt_null(chain, known, range(1, len(path)))
+        return self.doubt_item(chain, known) or self.doubt_null(chain, known, range(1, len(path)))
 
-    def _doubt_item(self, chain: Chain, known: Guards) -> ExpressionFault | None:
+    def _is_rarely(self, path: Sequence[Segment]) -> bool:
+        """Whether the approval of a step that has finished may be absent: its `when` was false then."""
+        return path[2] == "approval" and str(path[1]) in self.types.rarely_gated
+
+    def _is_approved(self, path: Sequence[Segment], known: Guards) -> bool:
+        """Whether a step is known to have an approval because it has finished."""
+        is_approval = path[2] == "approval" and not self._is_rarely(path)
+        return is_approval and self.is_known((*path[:2], "output"), known)
+
+    def doubt_item(self, chain: Chain, known: Guards) -> ExpressionFault | None:
         """The doubt about an item of a list that may have fewer, by its type. What steps append to the state is not
         known."""
         for length, index in enumerate(chain.path):
@@ -267,7 +280,8 @@ class Names(msgspec.Struct, frozen=True):
                 continue
             if index >= self._find_least(path):
                 text = spell(path)
-                remedy = f"test `size({text}) > {index}` before, or write `{text}[?{index}].orValue(...)`"
+                test, default = spell_guards((*path, index))
+                remedy = f"test `{test}` before, or write `{default}`"
                 message = f"`{text}` may have no item [{index}]; {remedy}"
                 return ExpressionFault(chain.start, "expression.unguarded", message)
         return None
@@ -368,9 +382,10 @@ class Names(msgspec.Struct, frozen=True):
 MAY_BE_ABSENT: Final = ("output", "error", "approval", "usage", "parts")
 
 
-def _describe_absent_step(path: Sequence[Segment], reason: str) -> str:
+def _describe_absent_step(path: Sequence[Segment], reason: str, *, alone: bool) -> str:
+    """`alone`: nothing but a test of the member itself shows that it is there."""
     step, member = spell(path[:2]), path[2]
-    status = f', or test {step}.status == "finished" before' if member != "error" else ""
+    status = f', or test {step}.status == "finished" before' if member != "error" and not alone else ""
     guards = f"has({step}.{member}) or {step}.?{member}.orValue(...){status}"
     return f"`{step}.{member}` may be absent: {reason}; guard it with {guards}"
 

@@ -99,6 +99,7 @@ class Types:
     approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
     ungated: Container[str] = ()  # ids of steps without `approval`
+    rarely_gated: Container[str] = ()  # ids of steps whose `approval` has a `when`
     mindless: Container[str] = ()  # ids of steps that ask no model: they have no `usage`
     silent: Container[str] = ()  # ids of steps that a deadline approves: they may have no `votes`
     results: Mapping[str, Json] = field(default_factory=dict)

@@ -194,7 +194,7 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
     if "${{" in str(raw_items) and names.type_of(raw_items) is None:
         for _, fault in misfits(raw_items, items, _LIST, {}, names):
             context.reader.refuse((*at, "items"), "for_each.items", f"this does not give a list: {fault}")
-    variable = _read_loop_variable(context, params, at, names)
+    variable = _read_loop_variable(context, draft, at, names)
     element = names.find_element_schema(raw_items) or as_inferred(find_element(infer_type(raw_items, names)))
     inside = names.with_roots("index", schemas={variable: element})
     key = context.text(params, "key", at, inside)
@@ -278,8 +278,11 @@ def _check_items(context: StepContext, params: Mapping[str, Json], at: Path, nam
     context.reader.error((*at, "items"), "for_each.items", message)
 
 
-def _read_loop_variable(context: StepContext, params: Mapping[str, Json], at: Path, names: Names) -> str:
+def _read_loop_variable(context: StepContext, draft: StepDraft, at: Path, names: Names) -> str:
+    params, raw = draft.params, draft.fields["for_each"]
     variable = params.get("as", "item")
+    if "as" not in params and isinstance(raw, Mapping) and isinstance(raw.get("as"), str):
+        return raw["as"]  # it is wrong, which a finding says; what reads it is not
     if variable in names.roots and (variable == "item" or variable not in ROOTS):
         message = f"`{variable}` is the variable of a loop around already, or of a `let`; name this one with `as`"
         context.reader.error((*at, "as"), "for_each.as", message, key="as" not in params)
