@@ -183,11 +183,7 @@ def _binaries_in(directory: Path) -> Binaries | None:
         return None
     try:
         answer = subprocess.run(
-            [directory / "postgres", "--version"],
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS_MAX,
-            check=True,
+            [directory / "postgres", "--version"], capture_output=True, text=True, timeout=START_SECONDS_MAX, check=True
         )
         return Binaries(directory.absolute(), int(answer.stdout.split()[2].split(".")[0]))
     except (OSError, subprocess.SubprocessError, IndexError, ValueError):

@@ -2,8 +2,7 @@
 
 `answer` and `write_story` stream, `get_weather` and `deploy` are coroutines, `delete_files` is an ordinary function
 with a Context. The tools at the end stand in for the services that `workflows/examples` calls. No tool here touches
-anything outside the process.
-"""
+anything outside the process."""
 
 from __future__ import annotations
 

@@ -317,10 +317,7 @@ class Settings:
     )
     concurrency: int = _whole("Maximum number of attempts that one worker performs at a time.", 512, 1, 10_000)
     lease_seconds: float = _seconds(
-        "How long a worker keeps its claims without a heartbeat; then others take its runs over.",
-        30.0,
-        1.0,
-        3600.0,
+        "How long a worker keeps its claims without a heartbeat; then others take its runs over.", 30.0, 1.0, 3600.0
     )
     heartbeat_seconds: float = _seconds(
         "The interval of a worker's heartbeats. At most a third of lease_seconds, so that two may be lost.",
@@ -329,10 +326,7 @@ class Settings:
         1200.0,
     )
     poll_seconds: float = _seconds(
-        "The interval of polls for work and news without a notification. Polls are authoritative.",
-        1.0,
-        0.01,
-        60.0,
+        "The interval of polls for work and news without a notification. Polls are authoritative.", 1.0, 0.01, 60.0
     )
     turn_linger_seconds: float = _seconds(
         "A run that waits only for a timer keeps its turn open if it is due within this time; else the turn ends.",
@@ -344,10 +338,7 @@ class Settings:
         "How long the attempts of a stopping run may react before they are cancelled.", 30.0, 0.0, 3600.0
     )
     shutdown_seconds: float = _seconds(
-        "How long a process that was told to end may take to hand its work back.",
-        20.0,
-        0.0,
-        600.0,
+        "How long a process that was told to end may take to hand its work back.", 20.0, 0.0, 600.0
     )
 
     # -- bounds of one run
@@ -479,10 +470,7 @@ class Settings:
     messages_max: int = _whole("Maximum number of messages of history in a request.", 500, 1, 100_000)
     keepalive_seconds: float = _seconds("The silence after which a stream sends a keep-alive.", 15.0, 0.1, 300.0)
     follower_stall_seconds: float = _seconds(
-        "The time after which a follower that reads nothing is disconnected. It may reconnect.",
-        15.0,
-        0.1,
-        600.0,
+        "The time after which a follower that reads nothing is disconnected. It may reconnect.", 15.0, 0.1, 600.0
     )
 
     # -- being watched
@@ -507,10 +495,7 @@ class Settings:
         100_000.0,
     )
     logs: Literal["auto", "json", "text"] = _choice(
-        "The form of logs: JSON lines, text, or (auto) text on a terminal and JSON elsewhere.",
-        "auto",
-        "json",
-        "text",
+        "The form of logs: JSON lines, text, or (auto) text on a terminal and JSON elsewhere.", "auto", "json", "text"
     )
 
     secrets: Mapping[str, str] = field(

@@ -427,11 +427,7 @@ def test_a_normal_user_has_one_too_and_root_may_stand_in(directory: Path) -> Non
     for path in (directory.parent, directory):
         os.chown(path, UNPRIVILEGED, UNPRIVILEGED)
     process = Process(
-        directory,
-        json.dumps({"durable": False, "binaries": str(binaries)}),
-        python=python,
-        cwd="/",
-        uid=UNPRIVILEGED,
+        directory, json.dumps({"durable": False, "binaries": str(binaries)}), python=python, cwd="/", uid=UNPRIVILEGED
     )
     role, pid = process.role()
     assert role == "owner"

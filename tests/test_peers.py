@@ -47,9 +47,7 @@ async def test_ours_is_measured_and_killed_and_the_report_has_all_of_it(postgres
     assert [line.split()[-1] for line in lines if line.startswith(tuple(point.title for point in SOME))] == ["="] * 3
 
 
-async def test_a_held_call_is_made_when_released_and_never_when_dropped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_held_call_is_made_when_released_and_never_when_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     async with World() as world:
         monkeypatch.setenv("BENCH_WORLD", str(world.port))
         for answered in (True, False):

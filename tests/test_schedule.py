@@ -102,10 +102,7 @@ def test_what_is_a_little_late_was_not_missed(missed: Missed) -> None:
     assert found.next == NOON + timedelta(seconds=30)
 
 
-@pytest.mark.parametrize(
-    ("missed", "fired"),
-    [("skip", []), ("once", [4]), ("all", [0, 1, 2, 3, 4])],
-)
+@pytest.mark.parametrize(("missed", "fired"), [("skip", []), ("once", [4]), ("all", [0, 1, 2, 3, 4])])
 def test_of_what_nobody_was_there_for_missed_says_what_still_fires(missed: Missed, fired: list[int]) -> None:
     found = schedule.due(MINUTELY, NOON, NOON + timedelta(minutes=4, seconds=40), missed)
     assert [(each - NOON).seconds // 60 for each in found.fires] == fired

@@ -28,10 +28,7 @@ SAMPLES = [  # the same as in console/src/logic/signs.test.ts
     ("to \u202egpj.exe\u2066 \u200bnow", "to [U+202E]gpj.exe[U+2066] [U+200B]now"),
     ("a\ufeffb\u00adc\u061cd\u2060e", "a[U+FEFF]b[U+00AD]c[U+061C]d[U+2060]e"),
     ("\U000e0041\U000e0042hidden\u3164\u115f", "[U+E0041][U+E0042]hidden[U+3164][U+115F]"),
-    (
-        "p\u0430ypal, \u043f\u0440\u0438\u0432\u0435\u0442",
-        "p[U+0430]ypal, \u043f\u0440\u0438\u0432\u0435\u0442",
-    ),
+    ("p\u0430ypal, \u043f\u0440\u0438\u0432\u0435\u0442", "p[U+0430]ypal, \u043f\u0440\u0438\u0432\u0435\u0442"),
     ("\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f 1\ufe0f\u20e3",) * 2,
     (
         "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 a\u200cb",

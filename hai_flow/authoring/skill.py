@@ -65,10 +65,7 @@ tools that the workflow calls.
 def skill_files() -> dict[str, str]:
     """The files of the skill, by their paths in its folder."""
     patterns = "\n".join(f"- [{name}](patterns/{name}.flow.yaml): {does}" for name, does in TEMPLATES.items())
-    files = {
-        "SKILL.md": _MANUAL.format(name=NAME, description=DESCRIPTION, patterns=patterns),
-        "grammar.md": grammar(),
-    }
+    files = {"SKILL.md": _MANUAL.format(name=NAME, description=DESCRIPTION, patterns=patterns), "grammar.md": grammar()}
     for name in TEMPLATES:
         texts = template(name)
         files[f"patterns/{name}.flow.yaml"] = texts.workflow

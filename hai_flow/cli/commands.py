@@ -1,8 +1,7 @@
 """How commands are found: each module is imported when its command is wanted, so that none waits for the others.
 
 A command that sends one request spends most of its time on starting. So two libraries that typer would load are
-avoided, too: rich for the help, and pydantic to read a text or a number.
-"""
+avoided, too: rich for the help, and pydantic to read a text or a number."""
 
 from __future__ import annotations
 
@@ -118,8 +117,7 @@ class CommandApp(typer.Typer):
 def app_of(*, cls: type[TyperGroup] | None = None, lists: str = "", **settings: Any) -> CommandApp:
     """A typer application as all of ours are: plain help, no completion of its own, no tracebacks in boxes.
 
-    `lists`: the help of a group that without a command does what its command `list` does.
-    """
+    `lists`: the help of a group that without a command does what its command `list` does."""
     app = CommandApp(
         cls=cls or Group,
         add_completion=False,
@@ -220,8 +218,7 @@ class Group(TyperGroup):
 class LazyGroup(Group):
     """Commands that are imported when they are used. `entries` lists all commands, in the order of the help.
 
-    Every error that HAI Flow raises on purpose is a sentence and an exit code, never a traceback.
-    """
+    Every error that HAI Flow raises on purpose is a sentence and an exit code, never a traceback."""
 
     entries: tuple[CommandEntry, ...] = ()
 

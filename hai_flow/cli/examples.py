@@ -30,10 +30,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "publish": ("publish workflows", "publish refund.flow.yaml --server https://flow.example.com"),
     "versions": ("versions refund", "versions refund --json"),
     "diff": ("diff refund@1 refund@2", "diff workflows --against origin/main"),
-    "backtest": (
-        "backtest refund.flow.yaml --against refund --since 30d",
-        "backtest refund.flow.yaml --keep --json",
-    ),
+    "backtest": ("backtest refund.flow.yaml --against refund --since 30d", "backtest refund.flow.yaml --keep --json"),
     "retire": ("retire refund@1", "retire refund@1 --server https://flow.example.com"),
     "unretire": ("unretire refund@1", "unretire refund@1 --json"),
     "runs": ("runs", "runs --status failed --workflow refund --limit 20"),

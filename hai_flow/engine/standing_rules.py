@@ -20,12 +20,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.events import RuleUse
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.deciders import world_of
-from hai_flow.engine.pendings.selectors import (
-    World,
-    is_agent,
-    list_excluding_selectors,
-    list_matching_selectors,
-)
+from hai_flow.engine.pendings.selectors import World, is_agent, list_excluding_selectors, list_matching_selectors
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.steps.freezes import Freeze, freeze_of

@@ -63,12 +63,7 @@ class Distribution:
     __slots__ = ("_noted", "bounds", "kind", "meaning", "most", "name", "names", "series", "sums")
 
     def __init__(
-        self,
-        name: str,
-        meaning: str,
-        names: Labels = (),
-        bounds: Sequence[float] = SECONDS,
-        most: int = SERIES_MAX,
+        self, name: str, meaning: str, names: Labels = (), bounds: Sequence[float] = SECONDS, most: int = SERIES_MAX
     ) -> None:
         self.kind: Kind = "histogram"
         self.name = name

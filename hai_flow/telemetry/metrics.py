@@ -113,10 +113,7 @@ class Metrics:
             bounds=DECISION_SECONDS,
         )
         self.canaries = count(
-            "canaries_total",
-            "Seeded questions that have ended, by the workflow that they show.",
-            "workflow",
-            "outcome",
+            "canaries_total", "Seeded questions that have ended, by the workflow that they show.", "workflow", "outcome"
         )
         self.command_seconds = spread(
             "command_seconds",
@@ -130,8 +127,7 @@ class Metrics:
         self.claimed = count("runs_claimed_total", "Runs taken by a claim; lost: of a dead worker.", "lost")
         self.claim_lag = spread("claim_lag_seconds", "From when a run was due to its claim.")
         self.attempt_lag = spread(
-            "attempt_lag_seconds",
-            "From when a worker knew of an attempt to its beginning: what its queue costs.",
+            "attempt_lag_seconds", "From when a worker knew of an attempt to its beginning: what its queue costs."
         )
         self.resume_seconds = spread(
             "resume_seconds", "From the commit of an answer (or of another end of waiting) to the next attempt."

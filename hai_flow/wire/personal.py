@@ -512,9 +512,7 @@ def _loop(loop: LoopState, of: OfStep, personal: Personal) -> LoopState:
 
     def item(known: Item) -> Item:
         return replace(
-            known,
-            output=mask_value(known.output, mark),
-            error=strip_personal(known.error, personal, hidden=of.touches),
+            known, output=mask_value(known.output, mark), error=strip_personal(known.error, personal, hidden=of.touches)
         )
 
     return replace(

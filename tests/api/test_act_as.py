@@ -74,9 +74,7 @@ REMOTE = {"identity": "keys", "allow_remote": True, "allowed_hosts": ("flow.exam
 
 
 @pytest.mark.parametrize("settings", [{"act_as": False}, REMOTE, {"host": "0.0.0.0", **REMOTE}], ids=str)
-async def test_a_reachable_or_production_server_believes_nobody(
-    settings: dict[str, Any],
-) -> None:
+async def test_a_reachable_or_production_server_believes_nobody(settings: dict[str, Any]) -> None:
     believing = settings.get("act_as", True)
     given = {name: value for name, value in settings.items() if name != "act_as"}
     development = is_development(Settings(**given), act_as=believing)

@@ -54,9 +54,7 @@ class Side:
     def __init__(self, desk: Desk, run: str, mark: str, workflow: str) -> None:
         self.desk, self.run, self.mark, self.workflow = desk, run, mark, workflow
         inbox = "/v1/inbox?limit=200"
-        (self.item,) = wait_for(
-            lambda: [each for each in self._get(inbox).json()["items"] if each["run_id"] == run],
-        )
+        (self.item,) = wait_for(lambda: [each for each in self._get(inbox).json()["items"] if each["run_id"] == run])
 
     def _get(self, path: str, **more: Any) -> httpx2.Response:
         return self.desk.api.get(path, headers=self.desk.ann, **more)

@@ -208,10 +208,7 @@ async def test_a_cell_that_is_away_is_away_for_its_runs_alone(
     with postgres_server.database() as other:
         async with Proxy(other) as proxy:
             far, near = support.cell(1, proxy.dsn), support.cell(2, database_url, "cell_2")
-            async with (
-                support.schemas(database_url, 2),
-                deployed(database_url, far, near, deadlines=QUICK) as there,
-            ):
+            async with support.schemas(database_url, 2), deployed(database_url, far, near, deadlines=QUICK) as there:
                 theirs, ours, at_home = (
                     await there.tenant("far", far), await there.tenant("near", near), await there.tenant("gone")
                 )  # fmt: skip

@@ -132,9 +132,7 @@ steps:
 }
 
 
-def test_a_grandchilds_state_shows_in_its_thread_and_is_written_by_posts(
-    server: ServerProcess,
-) -> None:
+def test_a_grandchilds_state_shows_in_its_thread_and_is_written_by_posts(server: ServerProcess) -> None:
     for name, body in SHARING.items():
         source = f"hai: flow/v1\nname: {name}\nversion: 1\n{body}"
         published = httpx2.post(f"{server.url}/v1/workflows", content=source, headers=YAML)

@@ -49,17 +49,12 @@ def strict(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) ->
 def credentials(people: People) -> list[list[dict[str, str]]]:
     """Of each person the headers with their key, and with their token."""
     return [
-        [
-            people.person(f"user:p{n}", roles=["decider"]),
-            carried(ISSUER.token(sub=f"p{n}", roles=["decider"])),
-        ]
+        [people.person(f"user:p{n}", roles=["decider"]), carried(ISSUER.token(sub=f"p{n}", roles=["decider"]))]
         for n in range(1, PEOPLE + 1)
     ]
 
 
-async def test_many_deciders_reach_one_outcome_with_one_vote_a_person(
-    strict: tuple[ServerProcess, People],
-) -> None:
+async def test_many_deciders_reach_one_outcome_with_one_vote_a_person(strict: tuple[ServerProcess, People]) -> None:
     server, people = strict
     operator = people.person("user:op", roles=["operator", "publisher"])
     known = credentials(people)

@@ -171,9 +171,7 @@ def test_a_file_that_is_too_large_is_refused_and_nothing_is_stored(
         assert rows(dsn, f"SELECT count(*) FROM {table}") == 0, table
 
 
-def test_bytes_that_differ_from_their_announcement_are_refused_unstored(
-    small: tuple[ServerProcess, str],
-) -> None:
+def test_bytes_that_differ_from_their_announcement_are_refused_unstored(small: tuple[ServerProcess, str]) -> None:
     server, dsn = small
     for digest, expected in (
         (base64.b64encode(sha256(b"other").digest()).decode(), (422, "file.digest")),
@@ -205,9 +203,7 @@ def half_an_upload(server: ServerProcess) -> socket.socket:
     return connection
 
 
-async def test_a_server_killed_during_an_upload_leaves_no_half_file(
-    postgres_server: Server,
-) -> None:
+async def test_a_server_killed_during_an_upload_leaves_no_half_file(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         with serving(dsn) as server:
             connection = half_an_upload(server)

@@ -38,9 +38,7 @@ def freeze(http: httpx2.Client, who: dict[str, str], **body: Any) -> httpx2.Resp
     return http.post("/v1/freezes", json={"reason": "a drill", **body}, headers=who)
 
 
-def test_a_frozen_workflow_starts_nothing_is_listed_so_and_goes_on_thawed(
-    place: tuple[httpx2.Client, People],
-) -> None:
+def test_a_frozen_workflow_starts_nothing_is_listed_so_and_goes_on_thawed(place: tuple[httpx2.Client, People]) -> None:
     http, people = place
     boss = people.person("user:boss", roles=["operator", "publisher"], tenant="bank")
     http.post("/v1/workflows", content=FLOW, headers={**YAML, **boss}).raise_for_status()
@@ -118,9 +116,7 @@ def test_the_same_idempotency_key_of_two_operators_is_two_freezes(
         assert http.post(f"/v1/freezes/{each.json()['id']}/thaw", headers=op).status_code == 200
 
 
-def test_operators_of_a_tenant_freeze_their_own_and_thaw_nobody_elses(
-    place: tuple[httpx2.Client, People],
-) -> None:
+def test_operators_of_a_tenant_freeze_their_own_and_thaw_nobody_elses(place: tuple[httpx2.Client, People]) -> None:
     http, people = place
     op = people.person("user:op", roles=["operator"])
     other = people.person("user:eve", roles=["operator"], tenant="globex")

@@ -102,9 +102,7 @@ def test_a_run_is_followed_in_binary_by_who_accepts_it(server: ServerProcess, ht
     assert wire_lint.binary_events(rest.content) == stream.events[3:]
 
 
-def test_an_idle_binary_stream_gets_empty_frames_and_the_servers_close(
-    postgres_server: Server,
-) -> None:
+def test_an_idle_binary_stream_gets_empty_frames_and_the_servers_close(postgres_server: Server) -> None:
     environment = {"HAI_FLOW_KEEPALIVE_SECONDS": "0.1", "HAI_FLOW_SHUTDOWN_SECONDS": "0.5"}
     slow = b"""hai: flow/v1
 name: slow

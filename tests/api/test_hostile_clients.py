@@ -145,9 +145,7 @@ def test_a_frame_that_is_no_text_or_no_frame_closes_the_socket(server: ServerPro
         assert client.close_code in (1002, 1007)
 
 
-def test_a_socket_beyond_the_limit_is_refused_and_an_early_close_is_fine(
-    postgres_server: Server,
-) -> None:
+def test_a_socket_beyond_the_limit_is_refused_and_an_early_close_is_fine(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, serving(dsn, admission={"streams_max": 1}) as server:
         one = AuiClient(server.url, "cleanup")
         one.until("aui_stream_start")

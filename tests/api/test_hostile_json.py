@@ -133,10 +133,7 @@ def test_no_route_answers_json_made_at_random_by_a_fault_of_its_own(server: Serv
     [
         ("/v1/runs", 413),
         ("/v1/events", 413),
-        (
-            "/v1/hooks/shop",
-            404,
-        ),  # none of this name; of one that is: test_webhooks.py
+        ("/v1/hooks/shop", 404),  # none of this name; of one that is: test_webhooks.py
         ("/callbacks/c_1", 404),
     ],
 )

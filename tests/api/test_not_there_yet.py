@@ -18,9 +18,7 @@ def no_grpc(http: httpx2.Client) -> None:
     assert {each["protocolBinding"] for each in card["supportedInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
 
 
-LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "A2A over gRPC": no_grpc,
-}
+LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {"A2A over gRPC": no_grpc}
 
 
 def rows() -> list[str]:

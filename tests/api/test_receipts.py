@@ -345,10 +345,7 @@ async def age_runs(dsn: str) -> None:
 
 
 def test_without_a_key_nothing_is_signed(postgres_server: Server) -> None:
-    with (
-        postgres_server.database() as dsn,
-        serving(dsn, environment={**KEYS, "HAI_FLOW_DATABASE_URL": dsn}) as server,
-    ):
+    with postgres_server.database() as dsn, serving(dsn, environment={**KEYS, "HAI_FLOW_DATABASE_URL": dsn}) as server:
         bare = House(server, People(dsn), Path())
         id = bare.asked()
         bare.decide("ann", id, "reject", reason="no")

@@ -88,9 +88,7 @@ async def office(database_url: str) -> AsyncIterator[Office]:
             yield Office(http, runtime, People(database_url))
 
 
-async def test_a_new_version_needs_a_rehearsal_of_its_text_equal_bytes_do_not(
-    office: Office,
-) -> None:
+async def test_a_new_version_needs_a_rehearsal_of_its_text_equal_bytes_do_not(office: Office) -> None:
     assert (await office.publish(text(1))).status_code == 201, "the first version"
     assert (await office.publish(text(2))).status_code == 201, "a workflow without runs"
     await office.run()
@@ -169,9 +167,7 @@ async def test_a_rehearsal_that_is_old_short_or_cut_short_does_not_count(office:
     assert (await office.publish(text(2))).status_code == 201
 
 
-async def test_of_two_publishers_with_one_base_the_second_rehearses_again(
-    office: Office,
-) -> None:
+async def test_of_two_publishers_with_one_base_the_second_rehearses_again(office: Office) -> None:
     await office.publish(text(1))
     await office.run()
     for version in (2, 3):

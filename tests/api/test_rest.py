@@ -259,11 +259,7 @@ def test_pages_have_no_gap_and_nothing_twice_while_runs_are_started(http: Checke
     assert len(set(seen)) == len(seen)
     assert set(before) <= set(seen)
     assert seen == sorted(seen, reverse=True)
-    assert http.get("/v1/runs", params={"workflow": "nope"}).json() == {
-        "items": [],
-        "next_cursor": None,
-        "missing": [],
-    }
+    assert http.get("/v1/runs", params={"workflow": "nope"}).json() == {"items": [], "next_cursor": None, "missing": []}
 
 
 @pytest.mark.costly

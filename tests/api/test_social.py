@@ -182,12 +182,7 @@ def test_a_closing_server_ends_its_streams_and_another_one_continues(postgres_se
 
 
 def test_a_run_started_in_another_process_is_followed_here(postgres_server: Server) -> None:
-    with (
-        postgres_server.database() as dsn,
-        serving(dsn) as one,
-        serving(dsn) as other,
-        follow(one.url, "t") as stream,
-    ):
+    with postgres_server.database() as dsn, serving(dsn) as one, serving(dsn) as other, follow(one.url, "t") as stream:
         httpx2.post(f"{other.url}/v1/runs", json={"workflow": "weather", "thread_id": "t"})
         stream.until("RUN_FINISHED")
 

@@ -20,9 +20,7 @@ async def _make_newer(dsn: str) -> None:
         await connection.close()
 
 
-def test_an_unreadable_run_is_listed_as_needing_attention_with_a_reason(
-    postgres_server: Server,
-) -> None:
+def test_an_unreadable_run_is_listed_as_needing_attention_with_a_reason(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         with serving(dsn) as process, httpx2.Client(base_url=process.url, timeout=30) as http:
             id = http.post("/v1/runs", json={"workflow": "cleanup"}).json()["id"]

@@ -177,9 +177,7 @@ async def _spoil(dsn: str, workflow: str) -> None:
         await connection.close()
 
 
-def test_a_callback_for_an_unreadable_run_is_told_to_retry_and_no_more(
-    postgres_server: Server,
-) -> None:
+def test_a_callback_for_an_unreadable_run_is_told_to_retry_and_no_more(postgres_server: Server) -> None:
     shop = Shop()
     with postgres_server.database() as dsn:
         with serving(dsn, environment=ENVIRONMENT) as first, Checked(first.url) as http:
@@ -200,10 +198,7 @@ async def _with_a_log_of_a_newer_release(dsn: str, run: dict[str, Any]) -> None:
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute(
-            STRANGE_LOG,
-            UUID(run["id"]),
-            '{"type":"run_started"',
-            '{"type":"run_started","novelty":1',
+            STRANGE_LOG, UUID(run["id"]), '{"type":"run_started"', '{"type":"run_started","novelty":1'
         )
         await connection.execute("DELETE FROM snapshots WHERE run_id = $1", UUID(run["id"]))
     finally:

@@ -16,9 +16,7 @@ from tests.support.postgres import Server
 from tests.support.server import serving
 
 
-def test_workers_are_listed_with_queues_and_load_and_dead_ones_with_leases(
-    postgres_server: Server,
-) -> None:
+def test_workers_are_listed_with_queues_and_load_and_dead_ones_with_leases(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, serving(dsn) as server:
 
         async def others() -> None:

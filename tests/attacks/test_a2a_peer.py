@@ -216,9 +216,7 @@ def call_agent(http: httpx2.Client, agent: Agent, name: str) -> str:
 
 
 @pytest.mark.costly
-def test_a_stop_waits_for_no_agent_and_cancels_its_task_behind_a_kill(
-    postgres_server: Server,
-) -> None:
+def test_a_stop_waits_for_no_agent_and_cancels_its_task_behind_a_kill(postgres_server: Server) -> None:
     reply = Asking()
     agent = Agent(reply, None)
     loopback = {"HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}

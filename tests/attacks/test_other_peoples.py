@@ -184,9 +184,7 @@ TRIES: Final[dict[str, Try]] = {
         "GET", f"/v1/runs/{m.own.run_id}/events?dialect=hai", **{"Last-Event-ID": _cursor(v.run_id, "hai-1")}
     ),
     "follow one's own thread from its place": lambda m, v: m.ask(
-        "GET",
-        f"/api/v1/agent/runs/{m.own.thread_id}/events",
-        **{"Last-Event-ID": _cursor(v.run_id, "social-1")},
+        "GET", f"/api/v1/agent/runs/{m.own.thread_id}/events", **{"Last-Event-ID": _cursor(v.run_id, "social-1")}
     ),
     "follow its thread from its place": lambda m, v: m.ask(
         "GET", f"/api/v1/agent/runs/{v.thread_id}/events?after={_cursor(v.run_id, 'social-1')}"
@@ -246,10 +244,7 @@ def test_a_client_of_ours_is_told_that_there_is_nothing(attacker: Attacker, vict
 
 
 def test_the_command_line_is_told_that_there_is_nothing(attacker: Attacker, victim: Case) -> None:
-    there = {
-        "HAI_FLOW_URL": attacker.url,
-        "HAI_FLOW_KEY": attacker.headers["Authorization"].removeprefix("Bearer "),
-    }
+    there = {"HAI_FLOW_URL": attacker.url, "HAI_FLOW_KEY": attacker.headers["Authorization"].removeprefix("Bearer ")}
     for arguments in (("show", victim.run_id), ("events", victim.run_id), ("decide", victim.pending_id, "approve")):
         ended = commands.run(*arguments, **there)
         assert ended.returncode != 0, ended.stdout

@@ -83,9 +83,7 @@ def test_cve_2026_53576_no_suffix_of_a_path_opens_it(caller: Callable[..., Calle
         assert "items" not in stranger.get(path + suffix).text
 
 
-def test_cve_2026_7723_a_websocket_asks_for_a_credential_like_any_route(
-    guarded: tuple[ServerProcess, People],
-) -> None:
+def test_cve_2026_7723_a_websocket_asks_for_a_credential_like_any_route(guarded: tuple[ServerProcess, People]) -> None:
     sockets = [route.path for route in GUARDED if route.method == "WS"]
     assert sockets
     for path in sockets:
@@ -154,9 +152,7 @@ def test_cve_2026_48710_a_host_that_is_no_name_decides_nothing(caller: Callable[
     assert stranger.get("/v1/audit").status_code in (400, 401, 421)
 
 
-def test_copilotkit_5711_and_cve_2024_8487_no_foreign_origin_gets_cors(
-    caller: Callable[..., Caller],
-) -> None:
+def test_copilotkit_5711_and_cve_2024_8487_no_foreign_origin_gets_cors(caller: Callable[..., Caller]) -> None:
     for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1:1"):
         asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
         for response in (caller(headers=asked).options("/v1/runs"), caller(headers=asked).get("/healthz")):

@@ -75,10 +75,7 @@ SCHEMAS: Final[dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
     ),
     "three thousand misspelt keywords": ({f"propertes{n}": {} for n in range(3_000)}, ("schema.unknown_keyword",)),
     "a tree that is extended, twice at each branch": (
-        {
-            "$dynamicAnchor": "n",
-            "allOf": [{"items": {"$dynamicRef": "#n"}}, {"items": {"$dynamicRef": "#n"}}],
-        },
+        {"$dynamicAnchor": "n", "allOf": [{"items": {"$dynamicRef": "#n"}}, {"items": {"$dynamicRef": "#n"}}]},
         _LARGE,
     ),
     "unevaluatedProperties beside hundreds of alternatives": (

@@ -10,9 +10,7 @@ from tests.support.postgres import Server
 
 
 @pytest.mark.timeout(600)
-async def test_all_work_is_undone_or_owned_after_random_forks_stops_and_kills(
-    postgres_server: Server,
-) -> None:
+async def test_all_work_is_undone_or_owned_after_random_forks_stops_and_kills(postgres_server: Server) -> None:
     print(f"seed {SEED}: python -m tests.chaos.forks --seed {SEED}")
     with postgres_server.database() as dsn:
         report = await campaign(dsn, seed=SEED, seconds=by_night(20.0, 10.0), kill_every=by_night(6.0, 3.0))

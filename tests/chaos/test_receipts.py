@@ -15,9 +15,7 @@ KILLS = int(os.environ.get("HAI_FLOW_TEST_RECEIPT_KILLS", "12"))
 
 @pytest.mark.costly
 @pytest.mark.timeout(900 + 10 * KILLS)
-async def test_after_kills_each_decision_has_one_receipt_true_to_the_log(
-    tmp_path: Path,
-) -> None:
+async def test_after_kills_each_decision_has_one_receipt_true_to_the_log(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     made, faults = await drill(KILLS, seed, tmp_path)
     assert faults == [], seed

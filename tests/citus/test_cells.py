@@ -162,9 +162,7 @@ async def _ask(dsn: str, query: str, *given: Any) -> Any:
         connection.terminate()
 
 
-async def test_all_runs_finish_once_in_four_cells_through_a_move_and_a_kill(
-    four: Four,
-) -> None:
+async def test_all_runs_finish_once_in_four_cells_through_a_move_and_a_kill(four: Four) -> None:
     cells, places = four.cells, four.places
     before = await four.nodes()
     assert len(set(before.values())) == 2, "four cells are on two nodes"

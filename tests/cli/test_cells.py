@@ -39,9 +39,7 @@ def here(database_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     asyncio.run(_do(database_url, "DROP SCHEMA IF EXISTS cell_north CASCADE"))
 
 
-def test_a_tenant_lives_in_its_cell_once_it_has_something_lasting(
-    here: dict[str, str],
-) -> None:
+def test_a_tenant_lives_in_its_cell_once_it_has_something_lasting(here: dict[str, str]) -> None:
     dsn = here["HAI_FLOW_DATABASE_URL"]
     assert "is there" in run(here, "cells", "add", "north", "--schema", "cell_north").stdout
     assert "already" in run(here, "cells", "add", "north", code=1).stderr

@@ -126,9 +126,7 @@ def test_what_lacked_a_child_is_loaded_when_the_child_is(working: Working) -> No
         work.hears(r"workflows/a\.yaml can be loaded now: published as all@1\+[0-9a-f]{8}\n")
 
 
-def test_a_parent_that_a_new_child_does_not_fit_is_named_once_each_way(
-    working: Working,
-) -> None:
+def test_a_parent_that_a_new_child_does_not_fit_is_named_once_each_way(working: Working) -> None:
     with working({"workflows/a.yaml": PARENT, "workflows/b.yaml": CHILD}) as work:
         work.save("workflows/b.yaml", CHILD.replace("n: {", "many: {"))
         work.hears(r"workflows/a\.yaml is published, but no longer fits what it calls:\n")
@@ -174,9 +172,7 @@ def test_a_folder_that_appears_later_is_watched(working: Working) -> None:
         work.hears(r"workflows/deep/b\.yaml is saved and published as zoo@1\+")
 
 
-def test_the_next_attempt_runs_saved_code_and_a_mistake_keeps_the_old_code(
-    working: Working,
-) -> None:
+def test_the_next_attempt_runs_saved_code_and_a_mistake_keeps_the_old_code(working: Working) -> None:
     files = {"workflows/sale.yaml": CALLER, "till.py": SHOP, "lib/prices.py": PRICES}
     with working(files) as work:
         work.finds(10)

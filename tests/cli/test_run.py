@@ -162,9 +162,7 @@ def test_what_is_started_by_its_name_is_followed_here(asking: Asking) -> None:
     assert (newest["status"], newest["output"]) == ("finished", {"later": {"item": "tea"}})
 
 
-def test_an_input_is_read_by_a_visible_schema_or_judged_by_the_server(
-    asking: Asking,
-) -> None:
+def test_an_input_is_read_by_a_visible_schema_or_judged_by_the_server(asking: Asking) -> None:
     found = json.loads(asking("operator", "order@1", "-i", "item=12", "-i", "count=3", "--json").stdout)
     assert found["output"] == {"item": "12", "count": 3}
     unfit = asking("operator", "order@1", "--detach", code=2)

@@ -103,11 +103,7 @@ def test_pictures_of_workflows_and_of_what_is_around_them(
 
 
 def test_pictures_of_runs(
-    page: NewPage,
-    asked: Asked,
-    http: httpx2.Client,
-    shelf: dict[str, dict[str, Any]],
-    picture: Picture,
+    page: NewPage, asked: Asked, http: httpx2.Client, shelf: dict[str, dict[str, Any]], picture: Picture
 ) -> None:
     pending = asked("release")
     shown = page(**WIDE).goto("/console/runs")

@@ -84,11 +84,7 @@ def test_a_step_put_elsewhere_in_its_list_has_moved_and_the_others_not() -> None
 
 def test_a_step_is_known_by_its_id_wherever_it_stands() -> None:
     moved = FLOW.replace("{id: l, say: left}", "{id: new, say: new}").replace("- say: done", "- {id: l, say: left}")
-    assert changes(moved) == [
-        ("added", "both/left/new"),
-        ("moved", "l", "both/left/l"),
-        ("removed", "say#1"),
-    ]
+    assert changes(moved) == [("added", "both/left/new"), ("moved", "l", "both/left/l"), ("removed", "say#1")]
 
 
 def test_what_stands_in_a_renamed_block_is_not_listed_again() -> None:

@@ -40,8 +40,7 @@ def mappings(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 YAMLISH: Final = st.recursive(
     st.sampled_from(SCALARS),
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3).map(lambda items: "[" + ", ".join(items) + "]"),
-        mappings(inner),
+        st.lists(inner, max_size=3).map(lambda items: "[" + ", ".join(items) + "]"), mappings(inner)
     ),
     max_leaves=16,
 )

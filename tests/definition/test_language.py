@@ -382,11 +382,7 @@ def test_a_server_without_a_runner_refuses_each_step_that_needs_it() -> None:
     assert "the mcp tool `web`" in list_missing_runners(p, everything - {"mcp"})[0].message
     assert "the mcp tool `erp`" in list_missing_runners(example("invoice"), frozenset(("python",)))[0].message
     assert "no runner for `http`" in list_missing_runners(example("rollout"), frozenset(("python",)))[0].message
-    assert lacking(p, frozenset(("python",))) == [
-        "the model of an `agent`",
-        "the mcp tool `web`",
-        "`llm`",
-    ]
+    assert lacking(p, frozenset(("python",))) == ["the model of an `agent`", "the mcp tool `web`", "`llm`"]
     assert lacking(p, everything) == []
 
 

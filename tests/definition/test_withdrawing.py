@@ -92,9 +92,7 @@ def test_an_event_withdraws_a_gates_question_and_the_call_is_not_made(tmp_path: 
     play(tmp_path, BY_EVENT, f"{{{CANCELLED % 'A1'}}}", "approval.withdrawn", ", not_called: [shop.pay]")
 
 
-def test_an_unmatched_event_leaves_the_question_and_none_counts_after_it(
-    tmp_path: Path,
-) -> None:
+def test_an_unmatched_event_leaves_the_question_and_none_counts_after_it(tmp_path: Path) -> None:
     play(tmp_path, BY_EVENT, f"{{{CANCELLED % 'B2'}}}, restart, {{{APPROVED}}}", "paid")
 
 

@@ -68,10 +68,7 @@ def test_calls_of_one_answer_run_at_once_and_the_next_answer_waits() -> None:
     assert set(play.open) == {first}
     play.fail(first, message="It broke.")
     assert set(play.open) == {"chat[1]/model"}
-    assert told(play) == {
-        "id-web.search-0": {"error": "It broke.", "code": "tool.failed"},
-        "id-web.search-1": ["B"],
-    }
+    assert told(play) == {"id-web.search-0": {"error": "It broke.", "code": "tool.failed"}, "id-web.search-1": ["B"]}
     play.succeed("chat[1]/model", answer(text="Done."))
     assert play.output == "Done."
     assert [path for path in play.state.steps if "[" in path] == [], "an agent that is over is forgotten"
@@ -595,10 +592,7 @@ def test_what_can_not_be_an_agent_of_others_is_a_finding(source: str, code: str)
 
 @pytest.mark.parametrize(
     ("more", "code"),
-    [
-        ("approvals: {pick: none}", "agent.approval"),
-        ("stop_when: answr.text == 'x'", "expression.unknown_name"),
-    ],
+    [("approvals: {pick: none}", "agent.approval"), ("stop_when: answr.text == 'x'", "expression.unknown_name")],
 )
 def test_what_can_not_be_is_a_finding(more: str, code: str) -> None:
     with pytest.raises(DefinitionError) as raised:

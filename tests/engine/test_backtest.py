@@ -231,12 +231,7 @@ def test_a_branch_that_is_taken_otherwise_is_another_path() -> None:
     play = played(text)
     play.succeed("pay", {})
     verdict = backtest(play, text.replace("> 3", "> 7"))
-    assert (verdict.kind, verdict.step, verdict.recorded, verdict.now) == (
-        "path",
-        "big",
-        "begins (say)",
-        "is skipped",
-    )
+    assert (verdict.kind, verdict.step, verdict.recorded, verdict.now) == ("path", "big", "begins (say)", "is skipped")
 
 
 def test_a_step_that_has_another_name_keeps_its_recorded_result() -> None:

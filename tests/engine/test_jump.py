@@ -139,8 +139,7 @@ def test_time_passes_only_for_a_run_that_is_on_a_clock(status: str) -> None:
 
 def test_a_jump_over_more_than_one_decision_may_hold_says_what_is_left() -> None:
     play = started(
-        "steps: [{repeat: {max: 500, steps: [{wait: {for: 1h}}], until: 'false'}}]",
-        limits=Bounds(events=120),
+        "steps: [{repeat: {max: 500, steps: [{wait: {for: 1h}}], until: 'false'}}]", limits=Bounds(events=120)
     )
     rest, decisions = 400 * HOUR, 0
     while rest:

@@ -19,9 +19,7 @@ groups = st.dictionaries(
 )
 seats = st.dictionaries(st.sampled_from(SELECTORS), st.integers(1, 3), max_size=4)
 maps = st.builds(
-    lambda wanted, total: wanted if total is None else {**wanted, "any": total},
-    seats,
-    st.none() | st.integers(0, 6),
+    lambda wanted, total: wanted if total is None else {**wanted, "any": total}, seats, st.none() | st.integers(0, 6)
 )
 quorums: st.SearchStrategy[Quorum] = st.integers(1, 6) | st.just("all") | maps  # type: ignore[arg-type]
 

@@ -226,9 +226,7 @@ def test_a_model_s_call_and_answer_may_have_nineteen_digits() -> None:
 
 
 @pytest.mark.parametrize("number", [1e300, 5e-324, -1.7976931348623157e308])
-def test_many_extreme_floats_are_refused_before_reading_and_texts_are_not(
-    number: float,
-) -> None:
+def test_many_extreme_floats_are_refused_before_reading_and_texts_are_not(number: float) -> None:
     few = [number] * values.EXTREMES_MAX
     assert foreign.take(few).value == foreign.read(values.dumps(few)).value == few
     many = values.dumps([number] * 50_000)

@@ -175,8 +175,7 @@ async def test_a_request_on_a_kept_connection_that_ends_is_sent_again_once() -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("all_proxy", "socks5://h:1"), ("http_proxy", "foo://h"), ("https_proxy", "http://[::1")],
+    ("name", "value"), [("all_proxy", "socks5://h:1"), ("http_proxy", "foo://h"), ("https_proxy", "http://[::1")]
 )
 async def test_a_proxy_that_is_none_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)

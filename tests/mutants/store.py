@@ -362,8 +362,7 @@ run_lists.bug("a page begins with the last run of the page before").edit(
 # --- messages between runs --------------------------------------------------------------------------------------------
 
 outbox = Room(
-    "hai_flow/store/messaging/outbox.py",
-    f"{_READS}::test_the_outbox_gives_each_target_messages_in_order_until_deleted",
+    "hai_flow/store/messaging/outbox.py", f"{_READS}::test_the_outbox_gives_each_target_messages_in_order_until_deleted"
 )
 outbox.bug("a target's second message overtakes its first").edit(
     "AND e.target = o.target)", "AND e.target = o.target AND false)"

@@ -79,8 +79,7 @@ def test_every_survivor_is_a_mutant_that_there_is_and_says_why_it_survives() -> 
 
 
 @pytest.mark.parametrize(
-    ("old", "words"),
-    [("not there", "found 0 times"), ("a", "found 2 times"), ("(b", "unreadable")],
+    ("old", "words"), [("not there", "found 0 times"), ("a", "found 2 times"), ("(b", "unreadable")]
 )
 def test_a_mutant_that_does_not_fit_the_source_says_so(old: str, words: str) -> None:
     mutant = Mutant("a bug", "some.py", ((old, "x"),), ("tests/test_some.py",))

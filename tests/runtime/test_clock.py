@@ -59,9 +59,7 @@ class World:
 
 
 @given(readings)
-def test_beside_a_right_database_clock_ours_is_never_ahead_or_going_back(
-    readings: list[tuple[int, int, int]],
-) -> None:
+def test_beside_a_right_database_clock_ours_is_never_ahead_or_going_back(readings: list[tuple[int, int, int]]) -> None:
     world = World()
     world.read(0, 5)
     for pause, there, back in readings:

@@ -112,9 +112,7 @@ async def test_runs_begin_with_the_commit_and_never_without_it(shop: Shop) -> No
 
 @pytest.mark.costly
 @pytest.mark.timeout(300)
-async def test_a_thousand_transactions_half_rolled_back_give_half_through_kills(
-    shop: Shop,
-) -> None:
+async def test_a_thousand_transactions_half_rolled_back_give_half_through_kills(shop: Shop) -> None:
     async def deposit(numbers: range) -> None:
         connection = await shop.connect()
         for number in numbers:

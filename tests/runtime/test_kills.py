@@ -161,9 +161,7 @@ async def registered_again(eye: Connection) -> bool:
 SKEW_SECONDS = 3 * LEASE_SECONDS  # a clock that is wrong by so much ends every lease, or makes it three times as long
 
 
-async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(
-    skewed: SkewedServer,
-) -> None:
+async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(skewed: SkewedServer) -> None:
     print(f"seed {SEED}")
     chance, count = random.Random(SEED), by_night(24, 6)
     eye = await asyncpg.connect(skewed.dsn)

@@ -81,11 +81,7 @@ async def test_without_a_direct_way_nothing_is_listened_to(database_url: str) ->
 
 async def through(make: Make, pooler: PgBouncer, direct: str, *, performs: bool) -> Runtime:
     return await make(
-        performs=performs,
-        dsn=pooler.dsn,
-        database_url=pooler.dsn,
-        database_pooled=True,
-        database_direct_url=direct,
+        performs=performs, dsn=pooler.dsn, database_url=pooler.dsn, database_pooled=True, database_direct_url=direct
     )
 
 

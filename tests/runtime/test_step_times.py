@@ -65,9 +65,7 @@ def read_on(steps: StepTimes, log: Any, end: int) -> list[Span]:
 
 @settings(max_examples=examples(30))
 @given(moments=st.lists(st.tuples(st.integers(0, len(EVENTS)), st.integers(1, 9)), min_size=1, max_size=6))
-def test_steps_read_on_are_those_of_one_fold_whatever_was_merged(
-    moments: Sequence[tuple[int, int]],
-) -> None:
+def test_steps_read_on_are_those_of_one_fold_whatever_was_merged(moments: Sequence[tuple[int, int]]) -> None:
     log, steps = Log(), StepTimes(lambda event: event)
     for end, size in sorted(moments):
         log.merge(size)

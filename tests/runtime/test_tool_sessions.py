@@ -143,9 +143,7 @@ async def test_a_failing_tools_leftovers_are_rolled_back_after_a_committed_one(d
     assert await found(database) == before
 
 
-async def test_a_tools_temporary_table_with_our_name_takes_no_commit(
-    database: Database,
-) -> None:
+async def test_a_tools_temporary_table_with_our_name_takes_no_commit(database: Database) -> None:
     transaction = Transaction(database)
     async with transaction.block() as connection:
         await connection.execute("CREATE TEMP TABLE runs (id uuid)")
@@ -175,9 +173,7 @@ async def test_a_setting_of_the_tool_is_not_the_commit_s(database: Database) -> 
     assert seen == ["on"]
 
 
-async def test_an_attempt_ended_while_waiting_for_a_connection_begins_none(
-    database: Database,
-) -> None:
+async def test_an_attempt_ended_while_waiting_for_a_connection_begins_none(database: Database) -> None:
     transaction, pool = Transaction(database), await database.tools()
     held = await pool.acquire().__aenter__()
 

@@ -74,8 +74,7 @@ async def right_workflow(eye: Connection, run_id: UUID) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "mend"),
-    [(unknown_field, known_again), (no_workflow, workflow_again), (wrong_workflow, right_workflow)],
+    ("spoil", "mend"), [(unknown_field, known_again), (no_workflow, workflow_again), (wrong_workflow, right_workflow)]
 )
 async def test_an_unreadable_run_is_given_back_until_somebody_can_read_it(
     make: Make, eye: Connection, spoil: Break, mend: Break

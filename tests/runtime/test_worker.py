@@ -32,9 +32,7 @@ def hands(runtime: Runtime) -> Worker:
     return runtime.worker
 
 
-async def test_a_tool_cancelled_by_its_dependency_fails_without_hanging_its_run(
-    make: Make,
-) -> None:
+async def test_a_tool_cancelled_by_its_dependency_fails_without_hanging_its_run(make: Make) -> None:
     runtime = await make(performs=True)
     body = TOOLS + "steps:\n  - {id: s, call: fx.cancels_itself, retry: {max: 0}}\n"
     run_id = (await start(runtime, body)).run_id

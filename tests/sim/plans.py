@@ -12,10 +12,7 @@ from tests.support.runs import plan_of
 
 DEPTH_MAX = 2
 HEAD: dict[str, Any] = {
-    "state": {
-        "zero": {"type": "integer", "default": 0},
-        "log": {"type": "array", "default": [], "reduce": "append"},
-    },
+    "state": {"zero": {"type": "integer", "default": 0}, "log": {"type": "array", "default": [], "reduce": "append"}},
     "tools": {
         "t": {"python": "registered"},
         "pick": {

@@ -189,9 +189,7 @@ async def test_a_line_that_is_too_long_ends_its_call_and_no_other() -> None:
         assert connection._owner is owner
 
 
-async def test_a_program_gets_its_declared_environment_and_no_secret_of_ours(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_program_gets_its_declared_environment_and_no_secret_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HAI_FLOW_SECRET_OTHER", "hidden")
     declared = STDIO.replace("env: {", "env: {TOKEN: 'k ${{ secrets.FILES }}', ")
     async with runner_of(secrets=Secrets({"FILES": "abc"})) as runner:
@@ -321,9 +319,7 @@ async def test_a_program_that_ends_at_an_empty_cursor_is_called() -> None:
         assert await call(runner, "ok", f"mcp: {{command: {command}}}") == "ok"
 
 
-async def test_a_dead_and_a_silent_address_are_unavailable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_dead_and_a_silent_address_are_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_connections, "START_SECONDS", 0.5)
     async with runner_of() as runner:
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -334,9 +330,7 @@ async def test_a_dead_and_a_silent_address_are_unavailable(
         assert (fault.code, fault.retriable) == ("mcp.unavailable", True)
 
 
-async def test_a_server_dying_in_a_write_leaves_a_doubt_and_is_restarted(
-    tmp_path: Path,
-) -> None:
+async def test_a_server_dying_in_a_write_leaves_a_doubt_and_is_restarted(tmp_path: Path) -> None:
     async with runner_of() as runner:
         assert isinstance(await failure(runner, "dies"), OutcomeLost)
         fault = await failure(runner, "dies", f"{STDIO}, effect: read")

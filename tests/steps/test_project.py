@@ -120,11 +120,7 @@ def test_a_failed_modules_registrations_do_not_count_once_it_is_mended(root: Pat
 def test_a_package_is_loaded_anew_with_the_modules_in_it(root: Path) -> None:
     assert refunded(root) == 10
     write(root / "acme_store" / "__init__.py", "NAME = 'store'\n")
-    assert Project(root).reload(["acme_store"]).modules == (
-        "acme_store",
-        "acme_store.prices",
-        "acme_store.refunds",
-    )
+    assert Project(root).reload(["acme_store"]).modules == ("acme_store", "acme_store.prices", "acme_store.refunds")
 
 
 def test_a_module_whose_file_is_gone_is_let_go(root: Path) -> None:
@@ -135,9 +131,7 @@ def test_a_module_whose_file_is_gone_is_let_go(root: Path) -> None:
     assert refunded(root) == 10
 
 
-def test_a_modules_files_are_its_own_and_its_imports_even_if_broken(
-    root: Path,
-) -> None:
+def test_a_modules_files_are_its_own_and_its_imports_even_if_broken(root: Path) -> None:
     write(root / "acme_store" / "prices.py", "BASE = \n")
     store = root / "acme_store"
     assert Project(root).files(["acme_store.refunds"]) == {

@@ -140,9 +140,7 @@ def test_a_link_that_leads_out_of_the_folder_tools_does_not_count(project: Path)
     assert refusal(Toolbox.of([], project), "shop.refund", "tools.shop").code == "tool.not_allowed"
 
 
-def test_a_workflow_on_disk_calls_its_projects_functions_not_their_imports(
-    project: Path,
-) -> None:
+def test_a_workflow_on_disk_calls_its_projects_functions_not_their_imports(project: Path) -> None:
     toolbox = Toolbox([], project=project)
     assert found(toolbox, "shop.helper", "acme_shop", from_disk=True)(order="o1") == "o1"
     for name in ("getoutput", "polish", "subprocess", "_book", "wraps"):

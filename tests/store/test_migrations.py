@@ -143,9 +143,7 @@ def test_the_revisions_are_found_beside_the_package_and_inside_it(
         revisions.directory()
 
 
-async def test_signals_stored_without_places_get_them_by_their_time(
-    empty_database_url: str,
-) -> None:
+async def test_signals_stored_without_places_get_them_by_their_time(empty_database_url: str) -> None:
     await migrations.upgrade(empty_database_url, "0006")
     async with connected(empty_database_url) as connection:
         await connection.execute(

@@ -55,9 +55,7 @@ async def _names(connection: asyncpg.Connection, query: str, *given: object) -> 
     return [row["name"] for row in await connection.fetch(query, *given)]
 
 
-async def test_many_callers_on_two_sessions_see_their_own_tenant_or_nothing(
-    pooled: str,
-) -> None:
+async def test_many_callers_on_two_sessions_see_their_own_tenant_or_nothing(pooled: str) -> None:
     walled, sessions = wrap_in_role(FORGETFUL, 0), set[int]()
 
     async def caller(number: int) -> None:

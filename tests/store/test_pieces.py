@@ -46,9 +46,7 @@ async def test_a_commit_that_is_cut_between_two_pieces_is_undone_as_a_whole(db: 
     assert (await load(db, start.run_id)).version == 1
 
 
-async def test_commits_cut_between_their_pieces_lose_and_repeat_nothing(
-    database_url: str,
-) -> None:
+async def test_commits_cut_between_their_pieces_lose_and_repeat_nothing(database_url: str) -> None:
     report = await torture.torture(database_url, seconds=by_night(6, 2), processes=3, seed=7, pieces=True)
     assert report.violations == []
     assert report.numbers.get("ack"), report.numbers  # how much else fits into the time, the machine decides

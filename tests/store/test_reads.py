@@ -152,9 +152,7 @@ async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -
     assert await threads.find_turn_of_run(db.api, TENANT, "t", entries[1].run_id, 1) == turn
 
 
-async def test_of_turns_with_one_client_id_the_equal_body_or_the_newest_counts(
-    db: Database,
-) -> None:
+async def test_of_turns_with_one_client_id_the_equal_body_or_the_newest_counts(db: Database) -> None:
     entries = [
         birth(thread_id="t", turns=[TurnRow(1, first=1, last=1, wire_run_id="w", body_sha=body)])
         for body in (b"a", b"b", None)

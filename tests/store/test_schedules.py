@@ -139,11 +139,7 @@ async def test_publishing_again_keeps_the_clock_of_a_schedule_whose_timing_stays
     first, second = schedule(0), schedule(1)
     await publish(db, first, second, events=("paid", "shipped"))
     later = now() + timedelta(hours=5)
-    await publish(
-        db,
-        replace(schedule(0), next_fire_at=later),
-        replace(schedule(1), every_ms=5000, next_fire_at=later),
-    )
+    await publish(db, replace(schedule(0), next_fire_at=later), replace(schedule(1), every_ms=5000, next_fire_at=later))
     kept, moved = await triggers.list_schedules(db.api, TENANT)
     assert (kept.id, kept.next_fire_at) == (first.id, first.next_fire_at)
     assert (moved.id, moved.next_fire_at, moved.wake_at) == (second.id, later, later)

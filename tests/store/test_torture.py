@@ -20,9 +20,7 @@ TENANT = UUID(int=1)
 STRANGER = UUID(int=2)
 
 
-async def test_cut_connections_and_stalled_processes_lose_and_repeat_nothing(
-    database_url: str,
-) -> None:
+async def test_cut_connections_and_stalled_processes_lose_and_repeat_nothing(database_url: str) -> None:
     seconds = by_night(6, 4) if citus.CITUS is None else 20  # each statement takes longer there
     report = await t.torture(database_url, seconds=seconds, processes=3, seed=7)
     assert report.violations == []

@@ -128,11 +128,7 @@ class HaiClient:
         self.accept = BINARY if binary else "text/event-stream"
 
     def body(
-        self,
-        *messages: dict[str, Any],
-        run_id: str | None = None,
-        tools: tuple[str, ...] = (),
-        **more: Any,
+        self, *messages: dict[str, Any], run_id: str | None = None, tools: tuple[str, ...] = (), **more: Any
     ) -> dict[str, Any]:
         return {
             "threadId": self.thread_id,

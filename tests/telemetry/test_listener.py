@@ -92,15 +92,9 @@ async def test_a_worker_without_a_lease_is_not_ready(database_url: str) -> None:
         runtime.committer.worker_id = worker
 
 
-async def test_a_process_whose_database_is_silent_answers_all_the_same(
-    database_url: str,
-) -> None:
+async def test_a_process_whose_database_is_silent_answers_all_the_same(database_url: str) -> None:
     quick = Deadlines(connect_seconds=1.0, acquire_seconds=1.0, statement_seconds=1.0, close_seconds=0.5)
-    async with (
-        Proxy(database_url) as proxy,
-        shown(proxy.dsn, deadlines=quick) as (runtime, client),
-        runtime.lifespan(),
-    ):
+    async with Proxy(database_url) as proxy, shown(proxy.dsn, deadlines=quick) as (runtime, client), runtime.lifespan():
         await until(lambda: is_code(client, "ready"))
         proxy.swallow()
         await until(lambda: is_code(client, "database_unavailable"))

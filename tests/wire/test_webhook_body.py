@@ -37,10 +37,7 @@ def test_a_repeated_header_has_its_first_value_and_thousands_are_read() -> None:
 def test_every_documented_type_is_read_and_only_json_must_be_json() -> None:
     (body,) = OPENAPI_BODY.values()
     kinds = cast(Any, body)["content"]
-    forms = {
-        FORM: (b"a=1", {"a": "1"}),
-        MULTIPART: (PARTS, {"id": ["17", ""], "file": "\r\nA\ufffd"}),
-    }
+    forms = {FORM: (b"a=1", {"a": "1"}), MULTIPART: (PARTS, {"id": ["17", ""], "file": "\r\nA\ufffd"})}
     for kind in {*kinds} - {"application/json"}:
         content, value = forms.get(kind, (b"<paid/>", "<paid/>"))
         headers = {"content-type": f"{kind.replace('*', 'csv')}; boundary=x"}

@@ -249,12 +249,7 @@ class Sessions:
         if principal.credential == LINK:
             principal = replace(principal, who=Who(principal.id, tuple(ROLES)))
         return _Session(
-            replace(
-                principal,
-                expires_at=_ms(row.ends_at),
-                session=bytes.fromhex(digest),
-                session_version=row.version,
-            ),
+            replace(principal, expires_at=_ms(row.ends_at), session=bytes.fromhex(digest), session_version=row.version),
             _ms(row.renew_at),
             _ms(row.good_until),
         )

@@ -44,11 +44,7 @@ class Admission:
 
     @classmethod
     def of(cls, settings: Settings) -> Admission:
-        return cls(
-            settings.streams_max,
-            settings.streams_peer_max,
-            bodies_bytes_max=settings.bodies_bytes_max,
-        )
+        return cls(settings.streams_max, settings.streams_peer_max, bodies_bytes_max=settings.bodies_bytes_max)
 
     def place(self, peer: str, tenant: UUID | None = None) -> StreamPlace:
         """The place of a stream that is about to begin. `peer` is the address of its client, `tenant` the caller's."""

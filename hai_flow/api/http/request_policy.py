@@ -15,10 +15,7 @@ from hai_flow.settings import Settings
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
-_EVERY_RESPONSE: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-)
+_EVERY_RESPONSE: Final = ((b"x-content-type-options", b"nosniff"), (b"x-frame-options", b"DENY"))
 # Of a response that has none of its own: nothing of it may run or be framed, should a browser take it for a page.
 _POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'")
 # Of a response that has none of its own: a page with a form has, since without a referrer its Origin would be `null`.

@@ -26,11 +26,7 @@ class _Server(uvicorn.Server):
     number of requests in progress when it shuts."""
 
     def __init__(
-        self,
-        config: uvicorn.Config,
-        runtime: Runtime,
-        started: Callable[[str], None],
-        stopping: Callable[[int], None],
+        self, config: uvicorn.Config, runtime: Runtime, started: Callable[[str], None], stopping: Callable[[int], None]
     ) -> None:
         super().__init__(config)
         self._runtime = runtime

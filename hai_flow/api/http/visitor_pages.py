@@ -166,10 +166,7 @@ _REFUSALS: Final = {
     ),
     "identity_none": ("Nobody is asked here who they are, so there is no sign-in.", "此服务器不验证身份，无需登录。"),
     "auth.expired": ("Your session has ended. Sign in again.", "会话已结束，请重新登录。"),
-    "auth.unavailable": (
-        "The identity provider does not answer now. Try again.",
-        "身份提供方现在没有响应，请重试。",
-    ),
+    "auth.unavailable": ("The identity provider does not answer now. Try again.", "身份提供方现在没有响应，请重试。"),
 }
 
 _FAULTS: Final = {

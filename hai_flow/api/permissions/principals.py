@@ -270,9 +270,7 @@ def reject_missing_right(rights: tuple[Right, ...]) -> MissingRight:
     roles = [role for role, held in ROLES.items() if held.intersection(rights)]
     who = f"the role {roles[0]} does" if len(roles) == 1 else f"the roles {', '.join(roles)} do"
     refusal = MissingRight(
-        403,
-        "right_missing",
-        f"this takes the right {' or '.join(rights)}, which your roles do not have; {who}.",
+        403, "right_missing", f"this takes the right {' or '.join(rights)}, which your roles do not have; {who}."
     )
     refusal.rights = rights
     return refusal

@@ -188,11 +188,7 @@ class Conversation:
         """The turn that a POST with this runId opened."""
         posted = self.posted
         return await threads.find_turn_of_wire_run(
-            self.access.reads,
-            self.access.tenant,
-            posted.thread_id,
-            posted.wire_run_id,
-            bytes.fromhex(posted.body_sha),
+            self.access.reads, self.access.tenant, posted.thread_id, posted.wire_run_id, bytes.fromhex(posted.body_sha)
         )
 
     async def _is_continuation(self, turn: threads.Turn, last: RunSummary | None, *, stale: bool) -> bool:
@@ -597,10 +593,7 @@ class Conversation:
         return is_new
 
     def _answer_command(
-        self,
-        answers: tuple[c.PendingAnswer, ...],
-        messages: tuple[UserMessage, ...],
-        state: Mapping[str, Any],
+        self, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...], state: Mapping[str, Any]
     ) -> c.Answer:
         by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
         turn = self.posted.turn()

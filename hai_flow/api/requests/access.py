@@ -271,12 +271,7 @@ class Access(RunVisibility):
         with self.admission.command():
             await self._record_files(start.run_id, start)
             await self.runtime.messages.add(
-                self.tenant,
-                plan.sha256,
-                start,
-                self._actor_of(start),
-                command_id=command_id,
-                body_sha=body_sha,
+                self.tenant, plan.sha256, start, self._actor_of(start), command_id=command_id, body_sha=body_sha
             )
 
     def _with_people(self, begin: Began) -> Began:

@@ -136,8 +136,7 @@ def _list_query_names(route: APIRoute) -> frozenset[str]:
 async def get_command_key(
     connection: HTTPConnection,
     key: Annotated[
-        str | None,
-        Header(alias=_KEY, description="the same key again: the first outcome again, nothing happens"),
+        str | None, Header(alias=_KEY, description="the same key again: the first outcome again, nothing happens")
     ] = None,
 ) -> str | None:
     """A client's Idempotency-Key as a command id. Keys are separate for each caller: two callers may use the same one.

@@ -184,12 +184,7 @@ class _Download(Response):
     """A file, or a span of it, piece by piece. A client that takes nothing for `stall_seconds` is cut off."""
 
     def __init__(
-        self,
-        file: File,
-        span: tuple[int, int] | None,
-        first: bytes,
-        pieces: AsyncIterator[bytes],
-        stall_seconds: float,
+        self, file: File, span: tuple[int, int] | None, first: bytes, pieces: AsyncIterator[bytes], stall_seconds: float
     ) -> None:
         start, end = span or (0, file.size)
         headers = {

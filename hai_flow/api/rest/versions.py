@@ -31,13 +31,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.runs import migrate
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_work
-from hai_flow.runtime.ops.backtest import (
-    Backtest,
-    Backtesting,
-    backtest_some,
-    build_kept_rehearsal,
-    render_backtest,
-)
+from hai_flow.runtime.ops.backtest import Backtest, Backtesting, backtest_some, build_kept_rehearsal, render_backtest
 from hai_flow.runtime.settings import bounds_of
 from hai_flow.store.catalog.rehearsals import keep_rehearsal
 from hai_flow.store.catalog.workflows import WorkflowSummary
@@ -112,8 +106,7 @@ async def backtest_workflow(
 
     At most 1,000 runs, the oldest first, and half a minute: `complete` is false where there are more; then ask for a
     shorter time, or use `hai-flow backtest`. Of errors their codes are told, and not their words. Runs with personal
-    values that are kept from you are not decided: `unreadable` counts them.
-    """
+    values that are kept from you are not decided: `unreadable` counts them."""
     if keep and not any(access.principal.may(right) for right in _KEEPERS):
         raise reject_missing_right(_KEEPERS)
     plan = await check_beside_loop(access, compile_workflow, source, "<workflow>")
@@ -161,8 +154,7 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
     """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.
 
     With `dry_run` no run moves; the answer shows which would. At most 1,000 runs a request: `more` is true if there are
-    others; name them in `runs`.
-    """
+    others; name them in `runs`."""
     (old, before), (new, after) = await _versions(access, name, body.from_, body.to)
     if (retired := await access.catalog.retirement(access.tenant, after)) is not None:
         raise retired
@@ -204,13 +196,7 @@ async def _select_runs(access: Access, name: str, ids: list[str] | None) -> Asyn
         before = None
         while True:
             page = await run_lists.list_runs(
-                cell.reads,
-                cell.tenant,
-                limit=_PAGE,
-                statuses=_ACTIVE,
-                workflow=name,
-                before=before,
-                viewer=cell.viewer,
+                cell.reads, cell.tenant, limit=_PAGE, statuses=_ACTIVE, workflow=name, before=before, viewer=cell.viewer
             )
             for run in page:
                 yield cell, run

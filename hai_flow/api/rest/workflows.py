@@ -101,10 +101,7 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     after = "" if place is None else place[1]
     listed = await workflows.list_workflows(access.reads, access.tenant, limit=limit + 1, after=after)
     rows, following = cut(listed, limit, lambda row: encode_place(0, row.name))
-    return {
-        "items": [render_workflow(each) for each in rows],
-        "next_cursor": following,
-    }
+    return {"items": [render_workflow(each) for each in rows], "next_cursor": following}
 
 
 @router.post("/{reference}/retire", Right.PUBLISH, answer=schemas.WorkflowSummary, refusals=(404, 409, 422))

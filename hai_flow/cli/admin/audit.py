@@ -1,8 +1,7 @@
 """`hai-flow audit`: the recorded acts of people and credentials, and the proof that the records were not changed later.
 
 `list` asks a server, as an auditor. `verify`, `anchor` and `export` read the database itself, because the answer of a
-server that was changed, too, would prove nothing.
-"""
+server that was changed, too, would prove nothing."""
 
 from __future__ import annotations
 
@@ -78,8 +77,7 @@ def verify(
     """Check the chain of every tenant, and name the records that were changed, removed or swapped. Exits with 1 if any
     were.
 
-    An end that was cut off, or a chain that was made anew, shows only against an anchor that was kept elsewhere.
-    """
+    An end that was cut off, or a chain that was made anew, shows only against an anchor that was kept elsewhere."""
     anchors_read = list(_read_anchors(anchors or []))
     if file is not None and logs:
         raise UsageError("expected --logs without --file: an export has no logs.")

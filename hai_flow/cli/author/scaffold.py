@@ -67,8 +67,7 @@ def new(
 
     Templates: minimal, a message and an output; approval, a call that people approve; form, a question; revise,
     rounds until somebody approves; loop, a list, several at once; schedule, by the clock, with retries; agent, a model
-    with tools; event, a wait for an event; parallel, two gates at once; undo, taking back what was done.
-    """
+    with tools; event, a wait for an event; parallel, two gates at once; undo, taking back what was done."""
     from hai_flow.authoring import scaffold
     from hai_flow.definition.names.names import check_name
 

@@ -1,8 +1,7 @@
 """REST from the outside: the one way in which commands reach a server (docs/cli.md).
 
 The Python client, adapted to commands: JSON is as the server wrote it, each request is sent once, and errors name the
-command to type next.
-"""
+command to type next."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ def refuse_link(error: ValueError) -> UsageError:
 class Server:
     """A HAI Flow server at `url` (default: HAI_FLOW_URL). Used inside `async with`.
 
-    Raises Problem if the server refuses a request, and Unreachable if no server answers.
-    """
+    Raises Problem if the server refuses a request, and Unreachable if no server answers."""
 
     def __init__(self, url: str | None = None, *, act_as: str | None = None) -> None:
         self.act_as = act_as

@@ -55,8 +55,7 @@ def run(
 ) -> None:
     """Start a workflow, follow it and answer it here. By its name, a server performs it.
 
-    Without a terminal, or with --json, it prints how to answer each open question, and exits with 3.
-    """
+    Without a terminal, or with --json, it prints how to answer each open question, and exits with 3."""
     if _is_file_name(file):
         choice, input = _resolve_file(file, given or [], given_json)
     else:
@@ -69,12 +68,7 @@ def run(
     at = server_url(server) if choice.source is None else server
     interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
     conversation = RunConversation(
-        choice,
-        input,
-        thread,
-        where=_server_of(at, data_dir),
-        interactive=interactive,
-        quiet=as_json,
+        choice, input, thread, where=_server_of(at, data_dir), interactive=interactive, quiet=as_json
     )
     try:
         # What the project's tools print is not part of the JSON.
@@ -232,8 +226,7 @@ def check_input(schema: Schema, input: dict[str, Json]) -> None:
 def inputs(schema: dict[str, Json], given: list[str], given_json: str | None) -> dict[str, Json]:
     """The run's input: the JSON object with each KEY=VALUE on top. A value is JSON unless its field is text.
 
-    Raises UsageError.
-    """
+    Raises UsageError."""
     values: Json = {}
     if given_json is not None:
         try:

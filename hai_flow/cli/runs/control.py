@@ -14,11 +14,7 @@ from hai_flow.cli.terminal import note, program, roughly, say
 from hai_flow.values import Json
 
 
-def pause(
-    run: RunArgument,
-    remote: ActingOptions,
-    reason: ReasonOption = "",
-) -> None:
+def pause(run: RunArgument, remote: ActingOptions, reason: ReasonOption = "") -> None:
     """Pause a run: no new step starts; answers and timers are kept until `resume`."""
     _control(run, "pause", {"reason": reason}, remote)
 
@@ -28,20 +24,12 @@ def resume(run: RunArgument, remote: ActingOptions) -> None:
     _control(run, "resume", None, remote)
 
 
-def stop(
-    run: RunArgument,
-    remote: ActingOptions,
-    reason: ReasonOption = "",
-) -> None:
+def stop(run: RunArgument, remote: ActingOptions, reason: ReasonOption = "") -> None:
     """Stop a run: its running steps are cancelled and have some time to clean up."""
     _control(run, "stop", {"reason": reason}, remote)
 
 
-def terminate(
-    run: RunArgument,
-    remote: ActingOptions,
-    reason: ReasonOption = "",
-) -> None:
+def terminate(run: RunArgument, remote: ActingOptions, reason: ReasonOption = "") -> None:
     """End a run at once; results that come later are not recorded."""
     _control(run, "terminate", {"reason": reason}, remote)
 

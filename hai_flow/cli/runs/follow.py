@@ -185,10 +185,7 @@ class Narrator:
         why = event.get("reason") or "nobody decided in time"
         deciders = ", ".join(event["policy"]["from"])
         until = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
-        self.line(
-            f"! {event['path']}: {why}; it now asks {deciders}{until}",
-            "bold yellow",
-        )
+        self.line(f"! {event['path']}: {why}; it now asks {deciders}{until}", "bold yellow")
 
     def _print_pending_decided(self, event: EventJson) -> None:
         by = f" by {event['by']}" if event.get("by") else ""

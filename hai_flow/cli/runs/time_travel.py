@@ -10,12 +10,7 @@ import typer
 
 from hai_flow.cli.client.rest import ActingOptions, RemoteOptions, Server
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import (
-    ReasonOption,
-    RunArgument,
-    StepArgument,
-    parse_json,
-)
+from hai_flow.cli.options import ReasonOption, RunArgument, StepArgument, parse_json
 from hai_flow.cli.runs.follow import Narrator
 from hai_flow.cli.terminal import compact, moment, out, print_json, program, say, write_line
 from hai_flow.values import Json

@@ -1,7 +1,6 @@
 """`dev`: everything in one process, for authors of workflows.
 
-A life, top to bottom: PostgreSQL -> schema -> workflows -> API and worker -> commands to try -> until a signal.
-"""
+A life, top to bottom: PostgreSQL -> schema -> workflows -> API and worker -> commands to try -> until a signal."""
 
 from __future__ import annotations
 

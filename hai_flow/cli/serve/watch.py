@@ -1,8 +1,7 @@
 """The files that `dev` loads and watches: workflows, and the Python modules of the project that they call.
 
 A saved workflow is published, a saved module is imported anew. A file that could not be loaded is tried again with
-every change, because the missing part may be there now. Files that depend on a change are checked again.
-"""
+every change, because the missing part may be there now. Files that depend on a change are checked again."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ AGAIN_SECONDS: Final = 2.0
 class _File:
     """A workflow file as it was last read.
 
-    `stands`: exactly these bytes are published. `complaint`: the last complaint about the file that was printed.
-    """
+    `stands`: exactly these bytes are published. `complaint`: the last complaint about the file that was printed."""
 
     path: Path
     source: bytes  # with the files that it uses

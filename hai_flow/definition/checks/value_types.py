@@ -165,8 +165,7 @@ def is_filter(loop: Comprehension) -> bool:
     """Whether the loop gives some of the items of its range: `filter`, but no `map`."""
     match loop.step:
         case Call(
-            function="_?_:_",
-            arguments=(_, Call(function="_+_", arguments=(_, Listing(elements=(Name() as kept,)))), _),
+            function="_?_:_", arguments=(_, Call(function="_+_", arguments=(_, Listing(elements=(Name() as kept,)))), _)
         ):
             return kept.name == loop.variable
         case _:

@@ -583,8 +583,7 @@ class Program:
 
     def _run_in_parts(self, data: dict[str, Json], sizes: Mapping[str, Size]) -> cel.Value | None:
         """The result of the program that takes lists in parts. None: where there is no need for it; and where it fails,
-        as the other one says why. Only if that takes the budget up a second time this one's word counts.
-        """
+        as the other one says why. Only if that takes the budget up a second time this one's word counts."""
         if self._parted is None:
             return None
         try:

@@ -79,10 +79,7 @@ def with_pairs(tree: Tree, names: Mapping[int, str]) -> Tree:
         added, listed = step.arguments
         assert isinstance(listed, Listing), "one element at a time"
         pair = Listing(listed.offset, (*listed.elements, Name(node.offset, node.variable)))
-        loop = replace(
-            node,
-            step=replace(step, arguments=(added, replace(listed, elements=(pair,)))),
-        )
+        loop = replace(node, step=replace(step, arguments=(added, replace(listed, elements=(pair,)))))
         return Call(node.offset, f"{names[node.offset]}__", loop, ())
 
     return rebuilt(tree, change)

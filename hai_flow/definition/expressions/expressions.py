@@ -381,8 +381,7 @@ _ELSEWHERE_CALLED: Final = {
     "each": "; the item of a loop is `item`, or what `as` says",
     "it": "; the item of a loop is `item`, or what `as` says",
     **dict.fromkeys(
-        ("needs", "jobs", "tasks", "nodes", "outputs", "xcom", "results"),
-        "; what a step gives is `steps.ID.output`",
+        ("needs", "jobs", "tasks", "nodes", "outputs", "xcom", "results"), "; what a step gives is `steps.ID.output`"
     ),
     **dict.fromkeys(("body", "payload", "request", "data"), "; what an event or a request brings is `event.data`"),
     "headers": "; those of a webhook are `event.headers`, those of an answer `response.headers`",

@@ -264,10 +264,7 @@ def _iter_frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -
     if "while" in owner.params:
         yield _Reason(f"the loop `{owner.id}` may not run at all", has_run)
     if "if" in owner.fields:
-        yield _Reason(
-            f"`{owner.id}` around it has an `if`",
-            lambda guards: has_run(guards) or _is_true(owner, guards),
-        )
+        yield _Reason(f"`{owner.id}` around it has an `if`", lambda guards: has_run(guards) or _is_true(owner, guards))
     if _is_caught(owner):
         yield _Reason(f"`{owner.id}` around it has a `catch`")
 

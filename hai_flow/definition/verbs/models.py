@@ -231,11 +231,7 @@ class _Body:
 
 
 def _add_body(
-    context: StepContext,
-    draft: StepDraft,
-    path: str,
-    agent: plan.Agent,
-    approvals: Mapping[str, plan.Approval | None],
+    context: StepContext, draft: StepDraft, path: str, agent: plan.Agent, approvals: Mapping[str, plan.Approval | None]
 ) -> dict[str, plan.Tool]:
     """The steps of one agent; returns the kinds of its calls."""
     declared = context.declared.tools

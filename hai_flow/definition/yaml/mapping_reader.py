@@ -207,12 +207,7 @@ class Reader:
         return dict(value)
 
     def _explain(
-        self,
-        details: list[ErrorDetails],
-        shape: Shape,
-        value: Mapping[str, Json],
-        path: Path,
-        place: _Place,
+        self, details: list[ErrorDetails], shape: Shape, value: Mapping[str, Json], path: Path, place: _Place
     ) -> None:
         words = shape.words
         is_last = ("else" in value or "otherwise" in value) and "when" in words

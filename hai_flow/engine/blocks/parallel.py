@@ -147,11 +147,6 @@ def may_move(was: Step, now: Step) -> Hindrance | None:
 
 BLOCKS: Final = {
     Parallel: Block(
-        begin=begin,
-        list_done=list_done,
-        child_failed=child_failed,
-        resume=resume,
-        behind=behind,
-        may_move=may_move,
+        begin=begin, list_done=list_done, child_failed=child_failed, resume=resume, behind=behind, may_move=may_move
     )
 }

@@ -12,12 +12,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.definition.names.durations import NotADuration
 from hai_flow.definition.names.durations import milliseconds as duration_ms
-from hai_flow.definition.people.calendars import (
-    WORKING_DAYS_MAX,
-    Calendar,
-    count_working_days,
-    find_calendar,
-)
+from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, Calendar, count_working_days, find_calendar
 from hai_flow.definition.plan import Duration, Escalate, Policy, Step, Template
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings.deciders import world_of

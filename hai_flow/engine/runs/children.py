@@ -226,10 +226,7 @@ def _start_detached(draft: Draft, step: Step) -> dict[str, Json]:
     started."""
     state = draft.state
     origin = e.Origin(state.run_id, step.path, 0 if state.origin is None else state.origin.depth)
-    return {
-        "origin": msgspec.to_builtins(origin),
-        "by": {"path": step.path, "attempt": state.attempts[step.path]},
-    }
+    return {"origin": msgspec.to_builtins(origin), "by": {"path": step.path, "attempt": state.attempts[step.path]}}
 
 
 def reference_of(verb: Run) -> str:

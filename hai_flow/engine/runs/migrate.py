@@ -63,12 +63,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 def examine(
-    old: Plan,
-    new: Plan,
-    state: RunState,
-    mapping: Mapping[str, str],
-    now: int,
-    who: Principal | None = None,
+    old: Plan, new: Plan, state: RunState, mapping: Mapping[str, str], now: int, who: Principal | None = None
 ) -> Move:
     """The changes with which a run of `old` in `state` goes on with `new`, or the obstacles.
 

@@ -57,12 +57,7 @@ def catching(clauses: Iterable[CatchClause], code: str) -> tuple[int, CatchClaus
 
 
 def delay(
-    policy: Retry | None,
-    failures: int,
-    code: str,
-    retriable: bool,
-    retry_after: int | None,
-    seed: tuple[str, str, int],
+    policy: Retry | None, failures: int, code: str, retriable: bool, retry_after: int | None, seed: tuple[str, str, int]
 ) -> int | None:
     """Milliseconds until the next attempt after `failures` failed ones before this, or None: no further attempt.
 

@@ -38,10 +38,7 @@ def begin_approve(draft: Draft, step: Step) -> None:
 
 
 def _question(draft: Draft, step: Step, title: Template, message: Template | None) -> dict[str, Any]:
-    return {
-        "title": draft.text(title, step),
-        "message": None if message is None else draft.text(message, step),
-    }
+    return {"title": draft.text(title, step), "message": None if message is None else draft.text(message, step)}
 
 
 VERBS: Final = {Ask: begin_ask, Approve: begin_approve}

@@ -75,11 +75,7 @@ class Catalog:
     whether a document that came over the network is a file of this machine, whose tools it may use."""
 
     def __init__(
-        self,
-        database: Database,
-        registry: Registry,
-        tool_pins: PinBook | None = None,
-        tenants: Tenants | None = None,
+        self, database: Database, registry: Registry, tool_pins: PinBook | None = None, tenants: Tenants | None = None
     ) -> None:
         self.database = database
         self.reads: Pool = database.api

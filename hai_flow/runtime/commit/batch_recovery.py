@@ -125,11 +125,7 @@ class BatchRecovery:
         run.submit_next(Submission(c.NeedAttention(reason="what the run would store can't be stored"), now))
 
     def give_up(
-        self,
-        run: CachedRun,
-        error: Exception,
-        submissions: Iterable[Submission] = (),
-        loaded: Loaded | None = None,
+        self, run: CachedRun, error: Exception, submissions: Iterable[Submission] = (), loaded: Loaded | None = None
     ) -> None:
         """Nothing can be decided for this run (its log or its workflow can't be read): its callers get an error, and if
         it is ours, another worker gets it, with the results and timers that are dropped here."""

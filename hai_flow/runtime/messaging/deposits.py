@@ -55,13 +55,7 @@ class Deposits(PulsedService):
     DUE, TASK, FAILURE = "deposits", "deposits", "deposits_not_taken"
 
     def __init__(
-        self,
-        database: Database,
-        catalog: Catalog,
-        files: Files,
-        starts: Starts,
-        delivery: Delivery,
-        triggers: Triggers,
+        self, database: Database, catalog: Catalog, files: Files, starts: Starts, delivery: Delivery, triggers: Triggers
     ) -> None:
         super().__init__()
         self._database = database
@@ -124,10 +118,7 @@ class Deposits(PulsedService):
         demand_unreserved(plan.name)
         run_id = place_id(deposit.id, self._starts.cell)
         command = c.Start(
-            run_id=run_id,
-            thread_id=start.thread_id or str(run_id),
-            requester=deposit.principal,
-            input=start.input,
+            run_id=run_id, thread_id=start.thread_id or str(run_id), requester=deposit.principal, input=start.input
         )
         await self._files.use_all(deposit.tenant, deposit.principal, run_id, command, _viewer_of(deposit))
         await self._starts.start(

@@ -1,8 +1,7 @@
 """The moments of a run: where it can be forked, its state then, and the moment that a time or a step means.
 
 All of it is read from the log, which is folded once from its beginning. A log of which a fork would copy more than
-`BYTES_MAX` has no moments beyond them that are looked at.
-"""
+`BYTES_MAX` has no moments beyond them that are looked at."""
 
 from __future__ import annotations
 

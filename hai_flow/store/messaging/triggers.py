@@ -221,13 +221,7 @@ WHERE id = $1 AND last_run_id IS NOT DISTINCT FROM $2 AND (NOT paused OR $4) RET
 
 
 async def claim_turn(
-    pool: Pool,
-    schedule: ScheduleRow,
-    after: UUID | None,
-    run_id: UUID,
-    lease: timedelta,
-    *,
-    paused_too: bool = False,
+    pool: Pool, schedule: ScheduleRow, after: UUID | None, run_id: UUID, lease: timedelta, *, paused_too: bool = False
 ) -> bool:
     """Make `run_id` the schedule's last run, before it is stored, if that is `after` still. Of all processes that look
     at one schedule, however late, one at a time starts a run: one that is refused must look again. For so long as

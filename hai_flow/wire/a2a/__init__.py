@@ -17,13 +17,7 @@ from hai_flow.errors import Rejected, describe_findings
 from hai_flow.primitives import instants
 from hai_flow.primitives.signs import reveal
 from hai_flow.values import Json
-from hai_flow.wire.dialects.dialect import (
-    Dialect,
-    Frame,
-    error_message,
-    list_misplaced_edits,
-    list_misplaced_members,
-)
+from hai_flow.wire.dialects.dialect import Dialect, Frame, error_message, list_misplaced_edits, list_misplaced_members
 from hai_flow.wire.dialects.turns import TurnEncoder
 from hai_flow.wire.mcp import Question, RunView, build_question_value, describe_run
 from hai_flow.wire.sent_json import dump

@@ -167,13 +167,7 @@ class HaiEncoder(FrameEncoder):
         state = self.state
         message_id = f"msg_{turn_id(state.run_id, state.turn.n if state.turn else 0)}"
         return frame(
-            type,
-            at,
-            terminal=terminal,
-            threadId=state.thread_id,
-            runId=run_id,
-            messageId=message_id,
-            role="assistant",
+            type, at, terminal=terminal, threadId=state.thread_id, runId=run_id, messageId=message_id, role="assistant"
         )
 
     # --- state and snapshots
@@ -296,12 +290,7 @@ def _message_edge(type: str, message: MessageState, at: int) -> Frame:
 
 def _message_content(message: MessageState, delta: str, at: int) -> Frame:
     return frame(
-        "BUSINESS_DATA_CONTENT",
-        at,
-        messageId=message.id,
-        delta=delta,
-        blockId=message.block_id,
-        style=message.style,
+        "BUSINESS_DATA_CONTENT", at, messageId=message.id, delta=delta, blockId=message.block_id, style=message.style
     )
 
 

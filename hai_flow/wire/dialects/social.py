@@ -155,13 +155,7 @@ class SocialEncoder(TurnEncoder):
 
     def _call(self, type: str, call: ToolCallState, **fields: Json) -> Frame:
         return self._frame(
-            type,
-            call.id,
-            messageId=call.message_id,
-            toolCallId=call.id,
-            toolCallName=call.name,
-            **fields,
-            stage=STAGE,
+            type, call.id, messageId=call.message_id, toolCallId=call.id, toolCallName=call.name, **fields, stage=STAGE
         )
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:

@@ -47,13 +47,7 @@ class _History:
             self._append(entry)
 
     def add_call(
-        self,
-        id: str,
-        name: str,
-        args: str,
-        at: int,
-        parent: str | None,
-        answer: tuple[str, str | None] | None,
+        self, id: str, name: str, args: str, at: int, parent: str | None, answer: tuple[str, str | None] | None
     ) -> None:
         """A call belongs to its parent message, if the snapshot shows that as the assistant's. Else it gets a message
         of its own, with the call's id (docs/design/engine.md#ids)."""

@@ -27,11 +27,7 @@ from hai_flow.store.identity import proofs
 from hai_flow.store.people import absences
 from hai_flow.store.people.absences import AbsenceRow
 
-router = Routes(
-    prefix="/v1/absences",
-    tags=["inbox"],
-    dependencies=[requires(Right.DECIDE, Right.MANAGE_KEYS)],
-)
+router = Routes(prefix="/v1/absences", tags=["inbox"], dependencies=[requires(Right.DECIDE, Right.MANAGE_KEYS)])
 
 _Person: TypeAlias = Annotated[str, Field(pattern=PERSON), Visible]
 _Day: TypeAlias = Annotated[date, Strict(False)]  # JSON has no days, only texts

@@ -74,10 +74,7 @@ async def list_feedback(
     if not opinions or access.viewer is not None:
         await find_thread(access, thread_id)
     rows, following = cut(opinions, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
-    return {
-        "items": [render_feedback(each) for each in rows],
-        "next_cursor": following,
-    }
+    return {"items": [render_feedback(each) for each in rows], "next_cursor": following}
 
 
 @router.get("/{kind}/{subject_id:path}", Right.SEE_OWN, answer=schemas.Feedback, refusals=(404,))

@@ -36,10 +36,7 @@ class Where(Body):
     status: list[schemas.RunStatus] | None = Field(default=None, min_length=1)
     workflow: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
     workflow_like: str | None = Field(
-        default=None,
-        max_length=200,
-        pattern=NO_CONTROL_CHARACTERS,
-        description="a part of its name or title",
+        default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS, description="a part of its name or title"
     )
     version: int | None = Field(default=None, ge=1, le=999_999_999)
     thread_id: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
