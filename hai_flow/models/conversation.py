@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Final, Literal, TypeAlias, cast
 
 from msgspec.structs import replace
@@ -14,6 +16,8 @@ from hai_flow.values import Json
 
 EMPTY_RESULT: Final = "(The result is empty.)"
 EMPTY_MESSAGE: Final = "(The message has no text.)"
+
+_SHORT_ID: Final = re.compile("[a-zA-Z0-9]{9}")
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -48,6 +52,17 @@ def arrange(messages: Iterable[Message], *, alternate: bool) -> list[Message]:
             message = replace(before, content=_join_contents(before.content, message.content))
         result.append(message)
     return result
+
+
+def with_short_ids(message: Message) -> Message:
+    """The message with ids of calls that have nine letters or digits, as Mistral's servers want them; the same id is
+    always the same one."""
+    calls = tuple(replace(call, id=_short_id(call.id)) for call in message.calls)
+    return replace(message, calls=calls, call_id=None if message.call_id is None else _short_id(message.call_id))
+
+
+def _short_id(id: str) -> str:
+    return id if _SHORT_ID.fullmatch(id) else sha256(id.encode()).hexdigest()[:9]
 
 
 def _is_empty(message: Message) -> bool:

@@ -18,8 +18,10 @@ from hai_flow.models.failures.words import (
     DAILY,
     FILTERED,
     LIMITED,
+    MALFORMED,
     NO_KEY,
     NO_MODEL,
+    SHORT_IDS,
     TOO_LONG,
     TURNS,
     UNPAID_CODES,
@@ -69,6 +71,8 @@ def _judge(status: int | None, report: Report, wait: float | None, told: str) ->
         return _error("llm.rate_limited", told, retriable=not is_daily, after=None if is_daily else wait)
     if status is not None and (status in AWAY or status >= 500):
         return _error("llm.unavailable", told, after=wait)
+    if status in (400, 422, None) and MALFORMED.search(words):  # of the model's answer, which may be another next time
+        return _error("llm.unavailable", told, after=wait)
     if FILTERED.search(words):
         return _error("llm.refused", told)
     if status in (401, 403) or (status in (400, None) and NO_KEY.search(words)):
@@ -83,6 +87,11 @@ def _judge(status: int | None, report: Report, wait: float | None, told: str) ->
 def wants_turns(error: StepError) -> bool:
     """Whether a server has refused a request because two neighbours in it have one role."""
     return error.code == "llm.invalid_request" and TURNS.search(error.message) is not None
+
+
+def wants_short_ids(error: StepError) -> bool:
+    """Whether a server has refused a request because of the ids of its calls: those of another model, or ours."""
+    return error.code == "llm.invalid_request" and SHORT_IDS.search(error.message) is not None
 
 
 def web_page(status: int | None, page: str) -> StepError:

@@ -178,6 +178,34 @@ def named(name: str, said: str, meaning: Said | Failed = ADDED, **more: Json) ->
     return chat(f"the name as {name}", call(0, "c1", said, HI), CALLED, DONE, meaning=meaning, **more)
 
 
+def refused(name: str, message: str, code: str = "", status: int = 400) -> Transcript:
+    report = {"error": {"message": message, "type": "invalid_request_error", "code": code}}
+    return Transcript(f"newer: {name}", document(report), Failed("llm.unavailable", message, True), status=status)
+
+
+UNPARSED: Final = [
+    refused(
+        "groq: a call that it can't read", "Failed to call a function. Please adjust your prompt.", "tool_use_failed"
+    ),
+    refused(
+        "groq: arguments that don't fit",
+        "tool call validation failed: parameters for tool add did not match schema: errors: [`/a`: expected array]",
+        "tool_use_failed",
+    ),
+    refused(
+        "groq: an object that is none", "Failed to generate JSON. Please adjust your prompt.", "json_validate_failed"
+    ),
+    refused("groq: output that it can't read", "Parsing failed. Please adjust your prompt.", "output_parse_failed"),
+    refused("groq: behind a gateway", "litellm.BadRequestError: GroqException - Failed to call a function.", "400"),
+    refused("vllm: a header of gpt-oss", "Unexpected tokens remaining in message header: ['to=functions.x']"),
+    chat(
+        "groq: a call that it can't read, in the stream",
+        {"error": {"message": "Failed to call a function.", "code": "tool_use_failed", "status_code": 400}},
+        meaning=Failed("llm.unavailable", "Failed to call a function", True),
+    ),
+]
+
+
 NAMES: Final = [
     named("gpt-oss with its channel behind", "add<|channel|>commentary"),
     named("gpt-oss with a constraint behind", "add<|constrain|>json"),
@@ -682,4 +710,4 @@ FAULTS: Final = [
 ]  # fmt: skip
 
 
-ALL: Final = [*FLUSHED, *SLOTS, *NAMES, *ARGUMENTS, *EVENTS, *TALK, *FAULTS]
+ALL: Final = [*FLUSHED, *SLOTS, *NAMES, *ARGUMENTS, *EVENTS, *TALK, *FAULTS, *UNPARSED]

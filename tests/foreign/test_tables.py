@@ -135,6 +135,8 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "opens it in": "llama.cpp: the template opens the thinking",
         "wants its own data": f"{_DIALECTS}::test_what_a_provider_gave_for_itself_goes_back_to_it_as_it_was",
         "refuses messages": f"{_TALKS}::test_no_message_without_content_is_sent",
+        "can't read the call": "newer: groq: a call that it can't read",
+        "wants ids of calls": f"{_DIALECTS}::test_a_server_that_wants_short_ids_is_asked_again_with_them",
         "wants the user": f"{_DIALECTS}::test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined",
         "reports in any words": "wrapped: too long: 提示词过长",
     },

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.models.failover import ask, limit_time
-from hai_flow.models.providers.endpoints import Providers
+from hai_flow.models.providers.endpoints import OpenAIProvider, Providers
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import (
     Call,
@@ -462,6 +462,43 @@ async def test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined()
         with pytest.raises(StepError, match="must alternate"):
             await Asking().of(endpoint(fake), messages=messages)
     assert len(fake.asked) == 2
+
+
+async def test_a_server_that_wants_short_ids_is_asked_again_with_them() -> None:
+    said = "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."
+    refused = Status(400, {"object": "error", "message": said, "type": "invalid_function_call", "code": "3280"})
+    calls = (Call("call_1", "search", "{}"), Call("D681PevKs", "search", "{}"))
+    messages = (
+        Message("user", "Hello"),
+        Message("assistant", "", calls),
+        *(Message("tool", "found", call_id=call.id) for call in calls),
+    )
+    async with FakeModels([refused], spoken(Answer("Yes."))) as fake:
+        turn, _ = await Asking().of(endpoint(fake), messages=messages)
+    asked, *results = fake.asked[1].body["messages"][1:]
+    own, other = (each["id"] for each in asked["tool_calls"])
+    assert turn.text == "Yes."
+    assert (len(own), own.isalnum(), other) == (9, True, "D681PevKs")
+    assert [each["tool_call_id"] for each in results] == [own, other]
+    async with FakeModels([refused]) as fake:
+        with pytest.raises(StepError, match="length of 9"):
+            await Asking().of(endpoint(fake), messages=messages)
+    assert len(fake.asked) == 2
+
+
+async def test_a_server_that_has_begun_to_answer_is_not_asked_again() -> None:
+    asked: list[Request] = []
+
+    class Interrupted(OpenAIProvider):
+        async def _pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
+            asked.append(request)
+            yield CallStart("c1", "pay")
+            raise StepError("roles must alternate", code="llm.invalid_request")
+
+    request = Request(Endpoint("m", "openai", "m"), (Message("user", "Pay"),))
+    with pytest.raises(StepError, match="must alternate"):
+        assert [each async for each in Interrupted().stream(request)] == []
+    assert len(asked) == 1
 
 
 async def test_without_money_another_model_is_asked() -> None:

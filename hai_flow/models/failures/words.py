@@ -72,6 +72,13 @@ TURNS: Final = _compile_pattern(
     r"roles? must alternate|alternate .{0,20}(user|role)|alternat\w+ between .{0,20}(user|assistant)",
     r"(consecutive|successive) .{0,20}(user|assistant|role|messages)|same role",
 )
+SHORT_IDS: Final = _compile_pattern(r"tool.?call.?id was .{1,300}?must be a-z")
+MALFORMED: Final = _compile_pattern(
+    r"tool_use_failed|output_parse_failed|json_validate_failed|malformed_(function|tool)_call",
+    r"failed to (call a function|generate json)\b|tool call validation failed|output that could not be parsed",
+    r"unexpected tokens remaining in message header",
+)
+"""The words of servers that can't read the call or the object that their model wrote: Groq, vLLM with gpt-oss."""
 AWAY: Final = frozenset({408, 409, 425, 499, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """The statuses of a server that could answer a little later."""
 STATUSES: Final[dict[str, int]] = {

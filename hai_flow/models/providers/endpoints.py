@@ -16,10 +16,11 @@ from hai_flow import plugins
 from hai_flow.errors import StepError
 from hai_flow.models import chat, faults, responses
 from hai_flow.models.connections import Connections
+from hai_flow.models.conversation import with_short_ids
 from hai_flow.models.event_stream import StreamReader
 from hai_flow.models.providers.presets import PRESETS
 from hai_flow.models.providers.scripted import SCRIPTED, ScriptedProvider
-from hai_flow.models.vocabulary import ENTRY_POINTS, Endpoint, ModelProvider, Piece, Request
+from hai_flow.models.vocabulary import ENTRY_POINTS, Alive, Endpoint, ModelProvider, Piece, Request
 
 
 class Providers:
@@ -76,21 +77,21 @@ class OpenAIProvider:
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         """See `ModelProvider`. Raises StepError. The caller notices if no piece comes, or none in time.
 
-        A server that refuses the request because its template wants the user and the assistant in turn is asked once
-        more, with neighbours of one role joined: otherwise every later question of that thread would fail, too."""
-        try:
-            async with contextlib.aclosing(self._pieces(request)) as pieces:
-                async for piece in pieces:
-                    yield piece
-            return
-        except StepError as error:
-            endpoint = request.endpoint
-            if endpoint.quirks.alternate or not faults.wants_turns(error):
-                raise
-        joined = dataclasses.replace(endpoint, quirks=msgspec.structs.replace(endpoint.quirks, alternate=True))
-        async with contextlib.aclosing(self._pieces(dataclasses.replace(request, endpoint=joined))) as pieces:
-            async for piece in pieces:
-                yield piece
+        A server that refuses the form of the request (`_adapt`) is asked once more, in the form that it takes:
+        otherwise every later question of that thread would fail, too. One that has begun to answer is not."""
+        has_begun = False
+        while True:
+            try:
+                async with contextlib.aclosing(self._pieces(request)) as pieces:
+                    async for piece in pieces:
+                        has_begun = has_begun or not isinstance(piece, Alive)
+                        yield piece
+                return
+            except StepError as error:
+                adapted = _adapt(request, error)
+                if has_begun or adapted == request:
+                    raise
+                request = adapted
 
     async def _pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
         endpoint = request.endpoint
@@ -113,3 +114,14 @@ class OpenAIProvider:
 
     async def close(self) -> None:
         await self._connections.close()
+
+
+def _adapt(request: Request, error: StepError) -> Request:
+    """The request as the server takes it, by the words in which it refuses it: with the user and the assistant in turn,
+    or with ids of nine letters. The same request where it can't be that."""
+    if faults.wants_turns(error):
+        quirks = msgspec.structs.replace(request.endpoint.quirks, alternate=True)
+        return dataclasses.replace(request, endpoint=dataclasses.replace(request.endpoint, quirks=quirks))
+    if faults.wants_short_ids(error):
+        return dataclasses.replace(request, messages=tuple(map(with_short_ids, request.messages)))
+    return request
