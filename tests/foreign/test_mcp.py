@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -263,6 +264,24 @@ async def test_a_redirect_within_its_origin_is_followed_and_another_is_named() -
         fault = await failure(runner, "ok", declared)
         assert fault.code == "mcp.unavailable"
         assert "http://elsewhere.example/mcp" in fault.message
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys; sys.exit('no module acme')",
+        "print('usage: server [-h] --acme')",
+        "import os; os.write(1, b'acme is missing\\n'); os.close(1); os.read(0, 1)",
+    ],
+)
+async def test_what_a_program_printed_before_it_ended_is_in_the_log(program: str) -> None:
+    declared = f"mcp: {{command: {json.dumps([sys.executable, '-c', program])}}}"
+    with structlog.testing.capture_logs() as logs:
+        async with runner_of() as runner:
+            fault = await failure(runner, "add", declared)
+    assert (fault.code, fault.retriable) == ("mcp.unavailable", True)
+    assert "ended before it answered" in fault.message
+    assert [("acme" in str(each["said"])) for each in logs if each["event"] == "mcp_server_ended"] == [True]
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "does not answer": (
             "tests/foreign/test_silence.py::test_a_notification_that_the_server_does_not_answer_holds_up_no_call"
         ),
+        "is a program that ends": (f"{_MCP}::test_what_a_program_printed_before_it_ended_is_in_the_log"),
         "compresses its answer": (
             "tests/foreign/test_unpacking.py::test_a_packed_answer_of_a_server_is_the_result_of_its_one_call"
         ),

@@ -197,7 +197,7 @@ playing_apart.bug("tests of strangers are played with the server's environment")
 ).by("tests/api/test_mcp.py::test_the_process_that_plays_tests_has_nothing_of_the_environment")
 
 connections.bug("any error under the SDK's own code is a lost connection").edit(
-    "types.CONNECTION_CLOSED and error.message == _CLOSED:", "types.CONNECTION_CLOSED:"
+    "types.CONNECTION_CLOSED and error.message == _CLOSED", "types.CONNECTION_CLOSED"
 ).by(f"{_MCP}::test_an_error_that_only_mentions_a_session_is_the_function_s_own")
 _FORMS: Final = f"{_MCP}::test_an_answer_in_another_form_is_read_and_one_in_part_is_a_doubt"
 mcp_http.bug("a refused call is repeated in another session though its own is known").edit(

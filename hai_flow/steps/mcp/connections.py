@@ -479,6 +479,8 @@ class Connection:
             )
         if isinstance(error, TimeoutError):
             return self._unavailable(f"said nothing for {START_SECONDS:g} s")
+        if isinstance(error, MCPError) and _is_closed(error):
+            return self._unavailable("ended before it answered; the log has what a program said last, mcp_server_ended")
         if isinstance(error, MCPError):
             return self._unavailable(f"refuses to begin: {_first_line(error)}", error)
         if isinstance(error, RuntimeError) and (unknown := _UNKNOWN_VERSION.search(str(error))) is not None:
@@ -492,7 +494,7 @@ class Connection:
         fault = data.get(FAULT) if isinstance(data, dict) else None
         if isinstance(fault, dict):
             return self._faulty(fault, repeatable)
-        if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
+        if _is_closed(error):
             if client is None or self._is_open(client):
                 self.drop()
             return self._loss_error("the connection ended before it answered", repeatable)
@@ -640,6 +642,11 @@ def _find_innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
+
+
+def _is_closed(error: MCPError) -> bool:
+    """Whether it is the SDK's error for a connection that has ended."""
+    return error.code == types.CONNECTION_CLOSED and error.message == _CLOSED
 
 
 def _error_text(error: BaseException) -> str:

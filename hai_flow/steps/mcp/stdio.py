@@ -65,7 +65,7 @@ async def program(
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     from_session, to_server = anyio.create_memory_object_stream[SessionMessage](0)
     last_lines: deque[str] = deque(maxlen=SAID_LINES_MAX)
-    messages = _Messages(process.stdout, line_max)
+    messages = _Messages(process.stdout, line_max, last_lines)
     tasks = [
         asyncio.create_task(_read(messages, to_session, ended, command[0])),
         asyncio.create_task(_write(process, to_server, to_session)),
@@ -79,13 +79,15 @@ async def program(
         await asyncio.shield(_end(process, tasks))
         for stream in (from_server, to_server):
             stream.close()
-        if last_lines and process.returncode not in (0, None, -signal.SIGTERM, -signal.SIGKILL):
+        is_odd = process.returncode not in (0, None, -signal.SIGTERM, -signal.SIGKILL)
+        if last_lines and (is_odd or not messages.has_spoken):
             log.warning("mcp_server_ended", command=command[0], code=process.returncode, said=list(last_lines))
 
 
 async def _read(messages: _Messages, to_session: Any, ended: asyncio.Event, name: str) -> None:
     try:
         async for message in messages.read():
+            messages.has_spoken = True
             await to_session.send(SessionMessage(message))
     except ValueError:  # one that is too long, and the call that it answers is unknown
         log.warning("mcp_line_too_long", command=name)
@@ -100,8 +102,10 @@ class _Messages:
     """The messages of a program, each of at most `bytes_max` bytes. Each should be a line; a batch is read, too, and a
     value that goes on over several lines."""
 
-    def __init__(self, output: asyncio.StreamReader | None, bytes_max: int) -> None:
+    def __init__(self, output: asyncio.StreamReader | None, bytes_max: int, last_lines: deque[str]) -> None:
         assert output is not None
+        self.has_spoken = False  # a message came
+        self._last_lines = last_lines  # of what else the program prints
         self._bytes_max = bytes_max
         self._output = output
         self._line = bytearray()  # that has not ended
@@ -144,7 +148,9 @@ class _Messages:
         self._line.clear()
         self._is_skipping = False
         if is_skipped or not line or not (self._value or _VALUE.match(line)):
-            return  # programs print other things, too
+            if line:  # programs print other things, too
+                self._last_lines.append(line.decode(errors="replace")[:_SAID_CHARS_MAX])
+            return
         depth = measure(line.decode(errors="replace"))
         if self._value and depth == 0 and line.startswith(b"{") and b'"jsonrpc"' in line:
             if self._value.startswith(b"["):  # maybe a batch, maybe no more than a bracket: it waits for neither
