@@ -4,6 +4,7 @@ other forms. Each is given its errand once, and what it said reaches the step, o
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -316,10 +317,13 @@ async def test_a_doubt_about_an_answer_goes_to_people_and_nothing_is_sent_again(
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-def question(agent: Sloppy, **more: Json) -> Json:
+TIMES: Final = itertools.count()
+
+
+def question(agent: Sloppy) -> Json:
     """The same question, with the time at which it is asked for."""
     message = {"messageId": "q1", "role": "agent", "parts": [{"text": "Which colour?"}]}
-    return task(status={"state": "Input Required", "message": message, "timestamp": str(len(agent.got)), **more})
+    return task(status={"state": "Input Required", "message": message, "timestamp": str(next(TIMES))})
 
 
 async def test_a_question_whose_time_is_always_now_is_answered_once() -> None:
