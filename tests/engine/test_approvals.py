@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from hai_flow.engine import commands as c
@@ -229,6 +230,18 @@ def test_all_needs_everyone_in_from() -> None:
     ask = asked(("role:board",), roles=BOARD, quorum="all")
     ask.vote(who("ann"))
     ask.vote(who("eve"))
+    assert ask.needs["missing"]["names"] == ["user:bob"]
+    ask.vote(who("bob"))
+    assert ask.status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("voter", "ids"),
+    [(who("ann"), {"aliases": ("user:annie",)}), (who("joe", for_="ann"), {"lent_aliases": ("user:annie",)})],
+)
+def test_everyone_may_be_named_by_a_further_id(voter: c.Principal, ids: dict[str, Any]) -> None:
+    ask = asked(("user:annie", "user:bob"), quorum="all")
+    ask.vote(msgspec.structs.replace(voter, **ids))
     assert ask.needs["missing"]["names"] == ["user:bob"]
     ask.vote(who("bob"))
     assert ask.status == "finished"

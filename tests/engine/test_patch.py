@@ -165,6 +165,13 @@ def test_the_difference_of_two_documents_makes_one_of_the_other(before: Any, aft
     assert (found == []) == is_same_json(before, after)
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 1.0), (1.0, 1), (True, 1), (0, False)])
+def test_a_value_of_another_type_is_another_value(before: Any, after: Any) -> None:
+    (operation,) = difference({"a": before}, {"a": after})
+    assert (operation["op"], operation["path"], type(operation["value"])) == ("replace", "/a", type(after))
+    assert difference({"a": after}, {"a": after}) == []
+
+
 def test_a_difference_of_too_many_operations_replaces_all() -> None:
     before, after = {"l": [0] * (OPERATIONS_MAX + 1)}, {"l": [1] * (OPERATIONS_MAX + 1)}
     assert difference(before, after) == [{"op": "replace", "path": "", "value": after}]

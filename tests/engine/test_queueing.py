@@ -110,14 +110,14 @@ def test_the_key_is_made_of_the_input_before_the_run_exists() -> None:
         key_of(share, structs.replace(start, input={"customer": ""}), NOON)
 
 
-@pytest.mark.parametrize(("edited", "key"), [({}, "c2"), ({"input": {"customer": "c3"}}, "c3")])
-def test_a_fork_counts_by_the_input_with_which_it_begins(edited: dict[str, Any], key: str) -> None:
+@pytest.mark.parametrize(("edits", "key"), [(None, "c2"), (c.Edits(), "c2"), (c.Edits(input={"customer": "c3"}), "c3")])
+def test_a_fork_counts_by_the_input_with_which_it_begins(edits: c.Edits | None, key: str) -> None:
     play = queued()
     forked = e.Forked(at=NOON, of=str(RUN), copied=1, by="user:ann", input={"customer": "c2"})
     moved = e.Migrated(at=NOON, by="user:ann", version=2, sha256="0" * 64)  # the version adds nothing to it
     answer = c.Answer(answers=(), by=c.Principal("user:ann"), via="rest")
-    events = (*play.of(e.RunStarted), forked, moved)
-    fork = c.Fork(run_id=FORK, of=RUN, events=events, answer=answer, edits=c.Edits(**edited))
+    events = (*play.of(e.RunStarted), *play.of(e.TurnStarted), forked, moved)
+    fork = c.Fork(run_id=FORK, of=RUN, events=events, answer=answer, edits=edits)
     assert compute_key_of_fork(play.plan, fork, NOON) == f"{play.plan.name}:{key}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from hai_flow.engine.commands import Principal
@@ -128,6 +129,13 @@ def test_a_delegate_to_whom_nothing_was_lent_brings_what_they_have() -> None:
 def test_who_is_asked_has_one_of_the_names_by_which_they_are_found() -> None:
     who = Principal("user:joe", ("boss",), ("x",))
     assert principal_selectors(who) == ("user:joe", "role:boss", "group:x", "anyone")
+    vouched = msgspec.structs.replace(who, issuer="key:shop")
+    assert principal_selectors(vouched) == ("user:joe", "anyone")
+    assert list_matching_selectors(["role:boss", "user:joe", "group:x", "anyone"], vouched, WORLD) == ("anyone",)
+    bot = msgspec.structs.replace(who, id="agent:bot")
+    assert principal_selectors(bot) == ("agent:bot", "anyone")
+    selectors = ["role:boss", "agent:bot", "group:x", "anyone"]
+    assert list_matching_selectors(selectors, bot, WORLD) == ("agent:bot", "anyone")
     for selectors in (["role:money"], ["role:boss"], ["group:x"], ["anyone"], ["requester"], ["role:board"]):
         asked = bool(list_matching_selectors(selectors, who, WORLD))
         assert asked == bool(set(expand_selectors(selectors, WORLD)) & set(principal_selectors(who))), selectors

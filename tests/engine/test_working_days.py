@@ -53,6 +53,8 @@ def test_the_deadline_is_an_instant_by_the_calendar_of_the_workflow() -> None:
     _, state, events = opened(OWN)
     (pending,) = state.pendings.values()
     assert pending.opened.deadline == at("2026-03-09 11:00")  # the 3rd and the 6th are holidays, the 7th is Saturday
+    rules = pending.opened.policy
+    assert (rules["deadline"], rules["escalations"][0]["deadline"]) == ("3 working days", "1 working day")
     (reminder,) = [each for each in events if isinstance(each, e.TimerSet) and each.kind == "remind"]
     assert reminder.due == at("2026-03-04 11:00")
 

@@ -630,6 +630,7 @@ TARGETS: Final = (
             *_APPROVALS,
             "tests/engine/test_approvals_edit.py",
             "tests/engine/test_picks.py",
+            "tests/engine/test_working_days.py",
         ),
     ),
     Target("hai_flow/engine/pendings/quorum.py", ("tests/engine/test_quorum.py",)),

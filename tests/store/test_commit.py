@@ -160,6 +160,7 @@ async def test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held(db:
 
 
 # docs/design/store.md#decisions-and-chunks
+@pytest.mark.usefixtures("either_statement")
 async def test_chunks_neither_lose_to_decisions_nor_defeat_them(db: Database) -> None:
     me = await worker(db)
     start = birth()
@@ -173,6 +174,7 @@ async def test_chunks_neither_lose_to_decisions_nor_defeat_them(db: Database) ->
     assert await commit(db, chunks(start.run_id, born.fence), worker=me) == [None]
 
 
+@pytest.mark.usefixtures("either_statement")
 async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db: Database) -> None:
     me, other = await worker(db), await worker(db)
     start, foreign = birth(), birth()

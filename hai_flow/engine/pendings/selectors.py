@@ -259,7 +259,7 @@ def list_people(selectors: Iterable[str], world: World) -> tuple[str, ...] | Non
     people: dict[str, None] = {}
     for selector in selectors:
         kind, _, name = selector.partition(":")
-        members = (_find_members(name, world) or (ANYONE,)) if kind == "role" else ()
+        members = _find_members(name, world) or (ANYONE,)
         if selector == REQUESTER:
             people[compose(world.requester)] = None
         elif kind in ("user", "agent"):
