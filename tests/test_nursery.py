@@ -8,8 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Final
+from unittest.mock import Mock
 from uuid import uuid4
 
+import pytest
+
+from tests.support import forking
 from tests.support.forking import ROOT
 from tests.support.waiting import until
 from tests.support.workers import alive
@@ -54,3 +58,12 @@ async def test_a_nursery_outlives_its_first_user_and_ends_with_the_last(tmp_path
         await until(lambda: not [*Path(tempfile.gettempdir()).glob(f"hai-flow-nursery-{run[:12]}*")])
         await until(lambda: not alive(of_second))
         stranger.kill()
+
+
+def test_a_nursery_that_could_not_be_started_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forking, "_PLACES", str(tmp_path / "nursery"))
+    monkeypatch.setattr(forking, "_LISTEN_SECONDS_MAX", 0)
+    monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=PermissionError))
+    for _ in range(2):
+        with pytest.raises(PermissionError):
+            forking._Nursery(())

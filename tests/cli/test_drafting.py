@@ -178,7 +178,7 @@ def test_schema_is_json_in_the_terminal_and_in_a_file(tmp_path: Path) -> None:
     assert printed["properties"]["hai"]["enum"] == ["flow/v1"]
     run("schema", "-o", tmp_path / "schema.json")
     assert json.loads((tmp_path / "schema.json").read_text()) == printed
-    assert json.loads(run("schema", "--tests").output)["properties"]["hai"]["const"] == "test/v1"
+    assert json.loads(run("schema", "--tests").output)["properties"]["hai"]["enum"] == ["test/v1"]
 
 
 def test_grammar_is_a_page(tmp_path: Path) -> None:

@@ -169,10 +169,14 @@ class _Nursery:
                         raise
                     time.sleep(_POLL_SECONDS)  # it is about to listen
                     continue
-                listener.listen(_USERS_MAX)
-                self._socket.connect(place)
-                command = [sys.executable, "-m", __name__, *preloaded]
-                return subprocess.Popen(command, stdin=listener.fileno(), cwd=ROOT)
+                try:
+                    listener.listen(_USERS_MAX)
+                    self._socket.connect(place)
+                    command = [sys.executable, "-m", __name__, *preloaded]
+                    return subprocess.Popen(command, stdin=listener.fileno(), cwd=ROOT)
+                except BaseException:  # `--quick` starts none: nobody shall wait for this one to listen
+                    os.unlink(place)
+                    raise
 
     def ask(self, request: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> Any:
         with self._lock:
