@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -624,7 +624,7 @@ def test_the_same_idempotency_key_is_the_same_proposal(desk: Desk) -> None:
     assert desk.decide(pending, "user:cat").status_code == 200
     headers = {"Idempotency-Key": unique("k")}
     body = {"pending_id": pending, "when": SMALL, "until": later(days=1), "reason": "small amounts"}
-    with desk.people.hold_up("rules", 2), ThreadPoolExecutor() as threads:
+    with desk.people.hold_up("rules", 1), ThreadPoolExecutor() as threads:  # the other one waits for its run
         answers = list(
             threads.map(lambda _: desk.call("user:ann", "POST", "/v1/rules", json=body, headers=headers), range(2))
         )
@@ -635,6 +635,37 @@ def test_the_same_idempotency_key_is_the_same_proposal(desk: Desk) -> None:
     assert [each["act"] for each in audit] == ["rule.proposed"]
     other = desk.call("user:ann", "POST", "/v1/rules", json=body | {"reason": "another"}, headers=headers)
     assert (other.status_code, other.json()["code"]) == (409, "command_id_reused")
+
+
+def test_no_rule_is_proposed_about_which_nobody_is_asked(desk: Desk) -> None:
+    """A server dies while it stores the proposal; the same request to another one asks people."""
+    pending = desk.gate(desk.start(5000))["id"]
+    assert desk.decide(pending, "user:cat").status_code == 200
+    body = {"pending_id": pending, "when": SMALL, "until": later(days=1), "reason": unique("dies")}
+    headers = {**desk.people.person("user:ann", roles=ROLES["user:ann"]), "Idempotency-Key": unique("k")}
+    stored = "SELECT EXISTS (SELECT FROM runs WHERE id = run_id) FROM rules WHERE position($1::bytea IN body) > 0"
+    commits = """
+    SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.relation = 'runs'::regclass AND NOT l.granted AND a.query LIKE '%claimant%'
+    """
+
+    async def kill(connection: asyncpg.Connection) -> None:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE runs IN EXCLUSIVE MODE")
+            requests.append(
+                threads.submit(httpx2.post, f"{dying.url}/v1/rules", json=body, headers=headers, timeout=60)
+            )
+            await until(lambda: desk.fetch(commits))
+            dying.kill()
+
+    requests: list[Future[httpx2.Response]] = []
+    with serving(desk.dsn, environment=KEYS) as dying, ThreadPoolExecutor() as threads:
+        desk.people.do(kill)
+        assert isinstance(requests[0].exception(), httpx2.HTTPError), requests[0].result().text
+    assert [row[0] for row in asyncio.run(desk.fetch(stored, body["reason"].encode()))] in ([], [True])
+    again = httpx2.post(f"{desk.server.url}/v1/rules", json=body, headers=headers, timeout=60)
+    assert (again.status_code, again.json()["status"]) == (201, "proposed"), again.text
+    assert desk.gate(again.json()["run_id"], "approved")["status"] == "open"
 
 
 def test_the_rules_of_another_tenant_are_not_there(desk: Desk) -> None:

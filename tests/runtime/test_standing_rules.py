@@ -15,8 +15,9 @@ import pytest
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
 from hai_flow.runtime.catalog import built_in
+from hai_flow.runtime.commit.submission import CommitWithRows
 from hai_flow.runtime.people import standing_rules
-from hai_flow.runtime.people.standing_rules import RuleBody, UseOfRule, _RuleLost, judge_approval
+from hai_flow.runtime.people.standing_rules import RuleBody, _RuleLost, count_use, judge_approval
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import rules
 from hai_flow.store.people.rules import RuleRow
@@ -64,7 +65,8 @@ def test_no_spelling_of_an_excluded_id_approves_a_rule() -> None:
 async def test_a_rule_does_not_vote_where_the_rules_are_others_than_were_read(make: Make, change: str) -> None:
     database = (await make()).database
     allow = await _put_in_force(database)
-    use = UseOfRule(database, LOCAL_TENANT, "t.pay", frozenset([allow]), allow, uuid4(), "call_1")
+    use = LOCAL_TENANT, "t.pay", frozenset([allow]), allow, uuid4(), "call_1"
+    counting = CommitWithRows(database, lambda connection: count_use(connection, *use))
     async with database.api.acquire() as connection:
         if change == "revoked":
             await rules.end(connection, LOCAL_TENANT, allow, "user:op", "a drill")
@@ -77,7 +79,7 @@ async def test_a_rule_does_not_vote_where_the_rules_are_others_than_were_read(ma
         raise asyncio.CancelledError  # and with it goes the count
 
     with pytest.raises(asyncio.CancelledError if change == "nothing" else _RuleLost):
-        await use.commit(send)
+        await counting.commit(send)
     row: Any = await rules.find_rule(database.api, LOCAL_TENANT, allow)
     assert (sent, row.uses) == ([1] if change == "nothing" else [], 0)
 

@@ -18,10 +18,11 @@ from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.store.commit.entries import BatchResult, Branch, CommandRow
+from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
+    from hai_flow.store.postgres.database import Connection, Database
 
 Begin: TypeAlias = c.Start | c.Fork
 """The commands with which a run is born."""
@@ -32,8 +33,8 @@ SUPERSEDED: Final = "superseded"
 
 
 class CommitCarrier(Protocol):
-    """A transaction that a command is committed with: of a tool, for the result of its attempt, or of the use of a
-    standing rule."""
+    """A transaction that a command is committed with: of a tool, for the result of its attempt, or with rows that
+    belong to it (`CommitWithRows`)."""
 
     async def commit(self, send: Callable[[Connection], Awaitable[BatchResult]]) -> BatchResult:
         """Commit it with the entry that `send` sends; nothing is committed unless that wins."""
@@ -42,6 +43,37 @@ class CommitCarrier(Protocol):
     def abandon(self) -> None:
         """It will not be committed."""
         ...
+
+
+class _NotWon(Exception):
+    def __init__(self, done: BatchResult) -> None:
+        super().__init__()
+        self.done = done
+
+
+@dataclass(slots=True)
+class CommitWithRows:
+    """The transaction of a command and of rows that belong to it: `write` adds these, or raises. All of it is
+    committed, or nothing. `CommitCarrier`."""
+
+    database: Database
+    write: Callable[[Connection], Awaitable[None]]
+
+    async def commit(self, send: Callable[[Connection], Awaitable[BatchResult]]) -> BatchResult:
+        """Raises the errors of `write`, and those of the database."""
+        try:
+            with raise_outcome_unknown():
+                async with self.database.engine.acquire() as connection, connection.transaction():
+                    await self.write(connection)
+                    done = await send(connection)
+                    if not done.won:
+                        raise _NotWon(done)
+        except _NotWon as lost:
+            return lost.done
+        return done
+
+    def abandon(self) -> None:
+        """It holds nothing outside of `commit`."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

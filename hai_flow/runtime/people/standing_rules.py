@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -37,15 +36,15 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.commit.submission import CommitWithRows
 from hai_flow.runtime.people.delegates import cap_voters
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import new_row
-from hai_flow.store.commit.entries import BatchResult
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import rules as store
 from hai_flow.store.people.rules import RuleRow
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.postgres.error_classes import passing, raise_outcome_unknown
+from hai_flow.store.postgres.error_classes import passing
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -96,43 +95,15 @@ class _RuleLost(Exception):
     """The rules are others than those that were held against the question."""
 
 
-class _NotWon(Exception):
-    def __init__(self, done: BatchResult) -> None:
-        super().__init__()
-        self.done = done
-
-
-@dataclass(slots=True)
-class UseOfRule:
-    """The transaction of one use of a rule: the rules are still those that were `read`, the use is counted, and the
-    vote is committed; or nothing is. `CommitCarrier`."""
-
-    database: Database
-    tenant: UUID
-    tool: str
-    read: frozenset[UUID]
-    rule: UUID
-    run_id: UUID
-    pending_id: str
-
-    async def commit(self, send: Callable[[Connection], Awaitable[BatchResult]]) -> BatchResult:
-        """Raises _RuleLost, and the errors of the database."""
-        try:
-            with raise_outcome_unknown():
-                async with self.database.engine.acquire() as connection, connection.transaction():
-                    if await store.lock_in_force(connection, self.tenant, self.tool) != self.read:
-                        raise _RuleLost
-                    if not await store.count_use(connection, self.tenant, self.rule, self.run_id, self.pending_id):
-                        raise _RuleLost
-                    done = await send(connection)
-                    if not done.won:
-                        raise _NotWon(done)
-        except _NotWon as lost:
-            return lost.done
-        return done
-
-    def abandon(self) -> None:
-        """It holds nothing outside of `commit`."""
+async def count_use(
+    connection: Connection, tenant: UUID, tool: str, read: frozenset[UUID], rule: UUID, run_id: UUID, pending_id: str
+) -> None:
+    """Count a use of the rule in the transaction of its vote. Raises _RuleLost where the rules are not those any more
+    that were `read`, or this one was used as often as it may be."""
+    if await store.lock_in_force(connection, tenant, tool) != read:
+        raise _RuleLost
+    if not await store.count_use(connection, tenant, rule, run_id, pending_id):
+        raise _RuleLost
 
 
 class StandingRules(Service):
@@ -222,10 +193,11 @@ class StandingRules(Service):
                 log.info("no_rule_applies", run_id=str(run_id), pending=pending_id, why=chosen.obstacle)
                 return
             read, id = frozenset(row.id for row in rows), UUID(chosen.rule.id)
-            use = UseOfRule(self._database, tenant, pending.opened.tool, read, id, run_id, pending_id)
+            use = pending.opened.tool, read, id, run_id, pending_id
+            counting = CommitWithRows(self._database, lambda connection, use=use: count_use(connection, tenant, *use))
             try:
                 command = chosen.rule.make_command(pending)
-                await self._committer.submit(run_id, tenant, command, asked=_ACTOR, carrier=use)
+                await self._committer.submit(run_id, tenant, command, asked=_ACTOR, carrier=counting)
             except _RuleLost:
                 continue
             except Rejected as rejected:

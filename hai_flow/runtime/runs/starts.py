@@ -23,7 +23,7 @@ from hai_flow.primitives import uuids
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.trace_parent import ASKER, BeginTrace, forward_trace
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Outcome, RunCreation
+from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, CommitCarrier, Outcome, RunCreation
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.thread_state import ThreadState
 from hai_flow.runtime.tenancy.placement import demand_seat
@@ -95,12 +95,14 @@ class Starts:
         latest: bool = False,
         claimed: bool = False,
         promised: bool = False,
+        carrier: CommitCarrier | None = None,
     ) -> Outcome:
         """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
 
-        `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its thread's line;
-        the caller then gives the kept state. `owners`: if another request begins the thread at the same time, one of
-        them has to own it; None: the owner is known. `resolved`: the plan's version was found for this start, in use.
+        `command_id`, `body_sha`, `asked` and `carrier` as in `Committer.submit`. `branch`: where the run leaves its
+        thread's line; the caller then gives the kept state. `owners`: if another request begins the thread at the same
+        time, one of them has to own it; None: the owner is known. `resolved`: the plan's version was found for this
+        start, in use.
         `latest`: the start names no version, and the plan is of the one that was the latest; only where
         `asks_for_version`. `claimed`: `claim` has asked the tenant's limits for it. `promised`: the slot of its thread
         is promised to it.
@@ -134,13 +136,13 @@ class Starts:
             if is_plain:  # its commit asks for the rest
                 begin = msgspec.structs.replace(begin, trace=begin.trace or self._trace())
                 birth = RunCreation(plan, slot=_derive_thread_slot(begin), in_use=not resolved, latest=latest)
-                return await self._submit(tenant, begin, birth, command_id, body_sha, asked)
+                return await self._submit(tenant, begin, birth, command_id, body_sha, asked, carrier)
             pins = await self._find_pins(tenant, plan)
             begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
             if branch is None:
                 async with self._keeping.with_thread_state(tenant, plan, begin, owners) as start:
-                    return await self._store(tenant, plan, start, command_id, body_sha, None, asked)
-        return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked, promised=promised)
+                    return await self._store(tenant, plan, start, command_id, body_sha, None, asked, carrier)
+        return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked, carrier, promised=promised)
 
     async def claim(self, tenant: UUID, plan: Plan, begin: Begin, leaving: RunState) -> e.Heir:
         """Ask for everything that `start` may refuse the run, before the active run `leaving` of its thread is stopped
@@ -168,6 +170,7 @@ class Starts:
         body_sha: bytes,
         branch: Branch | None,
         asked: AuditActor | None,
+        carrier: CommitCarrier | None,
         *,
         promised: bool = False,
     ) -> Outcome:
@@ -177,7 +180,7 @@ class Starts:
         while True:
             async with self._slots.reserve_slot(tenant, plan, begin) as (start, seat):
                 try:
-                    return await self._submit(tenant, start, birth, command_id, body_sha, asked, seat)
+                    return await self._submit(tenant, start, birth, command_id, body_sha, asked, carrier, seat)
                 except Rejected as rejected:
                     if rejected.code != SEAT_LOST:
                         raise
@@ -190,6 +193,7 @@ class Starts:
         command_id: str | None,
         body_sha: bytes,
         asked: AuditActor | None,
+        carrier: CommitCarrier | None,
         seat: str | None = None,
     ) -> Outcome:
         return await self._committer.submit(
@@ -201,6 +205,7 @@ class Starts:
             birth=birth,
             seat=seat,
             asked=asked,
+            carrier=carrier,
         )
 
     def asks_for_version(self, plan: Plan) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid5
 
 import msgspec
@@ -33,9 +34,13 @@ from hai_flow.engine.standing_rules import ESTABLISH
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import built_in
+from hai_flow.runtime.commit.submission import CommitWithRows
 from hai_flow.runtime.people.standing_rules import RuleBody, read_row
 from hai_flow.store.people import rules as store
 from hai_flow.store.people.rules import RuleRow
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection
 
 router = Routes(prefix="/v1/rules", tags=["rules"])
 
@@ -144,18 +149,7 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
             "expires_in": body.expires_in,
         },
     )
-    async with access.act() as connection:
-        is_new = await store.create(connection, row)
-        if is_new:
-            details = {"rule_digest": row.digest, "tool": row.tool, "kind": row.kind, "pending": row.pending_id}
-            await access.record(connection, "rule.proposed", subject=f"rule:{row.id}", run_id=None, **details)
-    stored = await store.find_rule(access.pool, access.tenant, row.id)
-    assert stored is not None, "it was just written, or was there"
-    if stored.digest != row.digest:
-        raise Rejected(409, "command_id_reused", KEY_REUSED)
-    if not is_new:
-        return view_of(stored)
-    try:
+    with access.admission.command():
         await access.runtime.starts.start(
             access.tenant,
             asking,
@@ -163,17 +157,24 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
             command_id=f"rule:{row.id}",
             body_sha=await hash_content(document),
             asked=access.asked,
+            carrier=CommitWithRows(access.runtime.database, partial(_create, access, row)),
         )
-    except Rejected as rejected:
-        async with access.act() as connection:
-            await store.end(
-                connection, access.tenant, row.id, who.id, f"nobody could be asked: {rejected.detail}"[:500]
-            )
-        raise
     access.hint_lists()
     stored = await store.find_rule(access.pool, access.tenant, row.id)
-    assert stored is not None, "it was just written"
+    assert stored is not None, "it was written with its run"
     return view_of(stored)
+
+
+async def _create(access: Access, row: RuleRow, connection: Connection) -> None:
+    """Store the rule in the transaction of the run that asks people about it, so that there is none about which nobody
+    is asked. One that is there is of a release before, of which the process died in between."""
+    if await store.create(connection, row):
+        details = {"rule_digest": row.digest, "tool": row.tool, "kind": row.kind, "pending": row.pending_id}
+        await access.record(connection, "rule.proposed", subject=f"rule:{row.id}", run_id=None, **details)
+        return
+    stored = await store.find_rule(connection, access.tenant, row.id)
+    if stored is None or stored.digest != row.digest:
+        raise Rejected(409, "command_id_reused", KEY_REUSED)
 
 
 @router.post("/{rule_id}/revoke", Right.CONTROL_RUNS, Right.DECIDE, answer=schemas.RuleRecord, refusals=(403, 404, 409))
