@@ -114,7 +114,10 @@ def _reader(items: Items) -> live_lists.ListReader:
     lists = SharedLists()
     shared = lists.open("inbox").__enter__()
     return live_lists.ListReader(
-        {"inbox": shared}, {"inbox": live_lists.ListSource("me", read, "until")}, since=time.monotonic()
+        {"inbox": shared},
+        {"inbox": live_lists.ListSource("me", read, "until")},
+        lambda: int(time.time() * 1000),
+        since=time.monotonic(),
     )
 
 

@@ -20,6 +20,7 @@ from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.mcp_caller import FORMS, WITH_TASKS, Caller, accept
 from tests.support.postgres import Server
 from tests.support.server import ROOT, YAML, ServerProcess, serving
+from tests.support.skewed import SkewedServer
 
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
 ISSUER = Issuer()
@@ -201,6 +202,29 @@ def test_a_state_under_an_earlier_key_is_refused_and_stays_answerable(postgres_s
             caller.call("answer", {"question_id": question["id"], "values": {"confirm": True}})
             done = caller.call("wait_run", {"run_id": question["run_id"]})["structuredContent"]
             assert done["output"] == "confirmed: true"
+
+
+def test_states_and_their_keys_end_by_the_clock_of_the_database(skewed: SkewedServer) -> None:
+    flow = (FLOWS / "confirm_delete.flow.yaml").read_bytes()
+    with serving(skewed.dsn) as server, httpx2.Client(base_url=server.url, timeout=60) as http:
+        assert http.post("/v1/workflows", content=flow, headers=YAML).status_code == 201
+        caller = Caller(http, FORMS)
+
+        def answer(state: str) -> dict[str, Any]:
+            params = {"name": "confirm_delete", "arguments": ASK, "requestState": state}
+            return caller.send("tools/call", {**params, "inputResponses": {"sure": accept(confirm=False)}})
+
+        states = [caller.call("confirm_delete", ASK)["requestState"] for _ in range(2)]
+        skewed.skew(state_keys.STATE_SECONDS - 60)
+        caller.call("confirm_delete", ASK)  # a commit tells the server the time
+        assert "result" in answer(states[0])
+        skewed.skew(state_keys.STATE_SECONDS + 60)
+        late = caller.call("confirm_delete", ASK)["requestState"]
+        assert answer(states[1])["error"]["code"] == -32602, "it was good for a week of the database's"
+        People(skewed.dsn).do(lambda connection: state_keys.rotate(connection, at_once=True))
+        assert answer("unknown.v1.AAAA")["error"]["code"] == -32602  # it reads the keys anew
+        assert "which is retired since" in answer(late)["error"]["message"]
+        assert not server.faults
 
 
 def test_states_outlive_a_rotation_of_the_key_but_not_its_retirement(house: House) -> None:

@@ -7,7 +7,6 @@ RFC 8785 writes it: `nonce`, `at` (ms), the tool, the request's id, the sha256 o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
@@ -37,7 +36,8 @@ async def sign_answer(
         keys = access.runtime.receipt_keys.find()
         if keys is None:
             return dict(answer)
-        signature = await run_if_large((params.arguments, answer), _sign, keys, request_id, params, answer)
+        at = access.runtime.committer.now_ms()
+        signature = await run_if_large((params.arguments, answer), _sign, keys, at, request_id, params, answer)
     except (BadKeys, rfc8785.CanonicalizationError, ValueError) as error:
         log.warning("mcp_answer_unsigned", tool=params.name, error=str(error))
         return dict(answer)
@@ -45,10 +45,12 @@ async def sign_answer(
     return {**answer, "_meta": {**(meta if isinstance(meta, Mapping) else {}), SIGNATURE: signature}}
 
 
-def _sign(keys: SigningKeys, request_id: Any, params: types.CallToolRequestParams, answer: Mapping[str, Any]) -> str:
+def _sign(
+    keys: SigningKeys, at: int, request_id: Any, params: types.CallToolRequestParams, answer: Mapping[str, Any]
+) -> str:
     payload = rfc8785.dumps({
         "nonce": uuid4().hex,
-        "at": int(time.time() * 1000),
+        "at": at,
         "tool": params.name,
         "request": str(request_id),
         "arguments": sha256(rfc8785.dumps(params.arguments or {})).hexdigest(),

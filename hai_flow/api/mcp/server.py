@@ -117,8 +117,10 @@ async def server_of(app: FastAPI, access: Access) -> McpEndpoint:
     """The server of the application, made with its first request."""
     server: McpEndpoint | None = getattr(app.state, "mcp", None)
     if server is None:
-        server = app.state.mcp = McpEndpoint(StateKeys(partial(read_ring, access.cells.home.database.api)))
-        access.cells.home.hint_listeners.append(server.sessions.hear)
+        home = access.cells.home
+        keys = StateKeys(partial(read_ring, home.database.api), home.committer.clock_ahead)
+        server = app.state.mcp = McpEndpoint(keys)
+        home.hint_listeners.append(server.sessions.hear)
     return server
 
 

@@ -122,7 +122,8 @@ async def _list_state_keys(connection: Connection) -> Sequence[str]:
     if not await connection.fetchval(f"SELECT {may}"):  # of a role without rights, or of a schema that is behind
         return ()
     sealing, *older = await read_ring(connection)
-    opening = [f"{key.id} (until {key.until_text})" for key in older if (key.until or 0.0) > time.time()]
+    now = await connection.fetchval("SELECT extract(epoch FROM now())::float8")
+    opening = [f"{key.id} (until {key.until_text})" for key in older if (key.until or 0.0) > now]
     return [sealing.id, *opening]
 
 

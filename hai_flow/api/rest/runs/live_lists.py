@@ -52,6 +52,7 @@ class ListReader:
 
     shared: Mapping[str, SharedList]
     sources: Mapping[str, ListSource]
+    now_ms: Callable[[], int]  # the database's clock
     since: float = 0.0
     changes: dict[str, float | None] = field(default_factory=dict)  # when each changes by itself next, since 1970
 
@@ -59,21 +60,21 @@ class ListReader:
         """The list of the topic, no older than what the stream was hinted of."""
         source = self.sources[topic]
         listed = await self.shared[topic].get(self.since, source.read)
-        self.changes[topic] = _next_change(listed.items, source.changes_at)
+        self.changes[topic] = _next_change(listed.items, source.changes_at, self.now_ms() / 1000)
         return listed
 
     def seconds(self, at_most: float) -> float:
         """How long nothing changes by itself, and at most so long."""
         next_at = min((each for each in self.changes.values() if each is not None), default=None)
-        return at_most if next_at is None else max(0.0, min(at_most, next_at - time.time()))
+        return at_most if next_at is None else max(0.0, min(at_most, next_at - self.now_ms() / 1000))
 
 
-def _next_change(items: Items, member: str | None) -> float | None:
+def _next_change(items: Items, member: str | None, now: float) -> float | None:
     if member is None:
         return None
     texts = (each.get(member) for each in items.values())
     times = (datetime.fromisoformat(text).timestamp() + _CLOCKS_SECONDS for text in texts if text)
-    return min((at for at in times if at > time.time()), default=None)
+    return min((at for at in times if at > now), default=None)
 
 
 async def watch_news(
@@ -90,7 +91,7 @@ async def watch_news(
             topic: watching.enter_context(access.lists.open((topic, access.tenant, access.cell, source.sight)))
             for topic, source in sources.items()
         }
-        reader = ListReader(shared, sources, since=time.monotonic())
+        reader = ListReader(shared, sources, access.cells.home.committer.now_ms, since=time.monotonic())
         closing = access.cells.home.fanout.closing
         while not closing.is_set():
             hinted.clear()
