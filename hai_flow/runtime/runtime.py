@@ -359,7 +359,8 @@ class Runtime(Service):
                 self.database, self.catalog, self.files, self.starts, self.delivery, self.triggers
             )
             guard, credentials = EgressGuard(settings.http_hosts), (home or self.database).api
-            pushes = Pushes(self.database, credentials, self.inbox, guard, self._build_http_config(), self.rows)
+            http, now_ms = self._build_http_config(), self.committer.now_ms
+            pushes = Pushes(self.database, credentials, self.inbox, guard, http, self.rows, now_ms)
             if settings.identity is not None:
                 self._services.append(Stranded(self.database, self.catalog, rosters, self.rows))
             reseating = Reseating(self.database, self.hint_lists, self.rows)

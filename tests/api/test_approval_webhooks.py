@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,9 +20,10 @@ from tests.api.test_a2a_push import Receiver, receiving, wait_for_outcome
 from tests.api.test_approvals import BOSS, ROLES, TRANSFER, House, refusal
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
-from tests.support.identities import KEYS, People
+from tests.support.identities import KEYS, People, carried
 from tests.support.postgres import Server
 from tests.support.server import serving
+from tests.support.skewed import SkewedServer
 
 REACHING: Final = {**KEYS, "HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}
 SECRET: Final = "a-secret-of-the-agent"
@@ -180,3 +182,41 @@ def test_an_address_is_forgotten_once_its_owner_has_no_key_any_more(
     count = "SELECT count(*) FROM pushes WHERE run_id = $1::uuid"
     wait_for(lambda: house.people.do(lambda c: c.fetchval(count, approval["id"])) == 0)
     assert not receiver.calls
+
+
+@pytest.mark.parametrize("roles", [["operator"], ["requester"]])
+def test_an_address_of_somebody_elses_run_goes_with_the_roles_that_showed_it(
+    house: House, receiver: Receiver, roles: list[str]
+) -> None:
+    """The key by which an operator left it is revoked; their other key shows them the run, or does not."""
+    operator = f"user:{unique('op')}"
+    key, text = house.people.key(operator, roles=["operator"])
+    house.people.person(operator, roles=roles)
+    approval = house.ask()
+    params = {"taskId": approval["id"], "url": receiver.url}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "CreateTaskPushNotificationConfig", "params": params}
+    headers = {**carried(text), "A2A-Version": "1.0"}
+    created = httpx2.post(f"{house.server.url}/a2a", json=body, headers=headers)
+    assert "result" in created.json(), created.text
+    wait_for(lambda: len(receiver.calls) == 1)
+    house.people.revoke(key)
+    house.decide(approval)
+    assert house.look(approval["id"], 30)["status"] == "approved"
+    assert house.consume(approval["id"], arguments=TRANSFER).status_code == 200
+    count = "SELECT count(*) FROM pushes WHERE run_id = $1::uuid"
+    if roles == ["operator"]:
+        wait_for(lambda: len(receiver.calls) == 2)
+        return
+    wait_for(lambda: house.people.do(lambda c: c.fetchval(count, approval["id"])) == 0)
+    assert len(receiver.calls) == 1
+
+
+@pytest.mark.parametrize("ahead", [600.0, -600.0])
+def test_a_call_is_signed_at_the_time_of_the_database(skewed: SkewedServer, receiver: Receiver, ahead: float) -> None:
+    skewed.skew(ahead)
+    with serving(skewed.dsn, environment=REACHING) as server:
+        house = House(server, People(skewed.dsn))
+        house.decide(house.ask(webhook=to(receiver)))
+        wait_for(lambda: receiver.calls)
+        headers, _ = receiver.calls[0]
+        assert abs(int(headers["webhook-timestamp"]) - time.time() - ahead) < 60

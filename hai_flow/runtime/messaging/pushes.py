@@ -6,7 +6,7 @@ failed call is repeated, ever more seldom, and given up in the end; the next cha
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import RunState
 from hai_flow.notify.delivery import SECONDS, NotSent, Poster
@@ -72,13 +73,14 @@ class _Notice(NamedTuple):
 
 class Pushes(PulsedService):
     """Makes the calls, in every process that performs. `credentials` is the cell that has API keys; `guard`
-    judges the addresses of each."""
+    judges the addresses of each; `now_ms` is the database's clock."""
 
     DUE, TASK, FAILURE = "pushes", "push notifications", "pushes_not_taken"
 
     def __init__(
-        self, database: Database, credentials: Pool, inbox: Inbox, guard: EgressGuard, http: HttpConfig, rows: Rows
-    ) -> None:
+        self, database: Database, credentials: Pool, inbox: Inbox, guard: EgressGuard, http: HttpConfig, rows: Rows,
+        now_ms: Callable[[], int],
+    ) -> None:  # fmt: skip
         super().__init__()
         self._database = database
         self._credentials = credentials
@@ -86,6 +88,7 @@ class Pushes(PulsedService):
         self._guard = guard
         self._http = http
         self._rows = rows
+        self._now_ms = now_ms
         self.config = PushesConfig()
         self._key: bytes | None = None
 
@@ -111,9 +114,8 @@ class Pushes(PulsedService):
         opened = pushes.open_config(await self._find_key(), push)
         config = None if opened is None else msgspec.json.decode(opened, type=PushConfig)
         caller = msgspec.json.decode(push.who, type=PushCaller)
-        is_over = caller.key and await keys.is_over(self._credentials, push.tenant, caller.key, caller.id)
-        notice = None if config is None or is_over else await self._look(push, config, caller)
-        if config is None or notice is None:  # it was removed; or this database is a copy, which calls nobody
+        notice = None if config is None else await self._look(push, config, caller)
+        if config is None or notice is None:  # it is over; or this database is a copy, which calls nobody
             await pushes.delete_push(self._database.api, push.tenant, push.run_id, push.principal, push.id)
             return
         error = None
@@ -144,7 +146,7 @@ class Pushes(PulsedService):
         id = derive_id(f"{push.run_id} {push.principal} {push.id} {mark}")
         headers = headers_of(config)
         if config.token:
-            headers |= webhook_signatures.sign(config.token, id, int(time.time()), body)
+            headers |= webhook_signatures.sign(config.token, id, self._now_ms() // 1000, body)
         else:
             headers["webhook-id"] = id
         try:
@@ -157,11 +159,17 @@ class Pushes(PulsedService):
         except TimeoutError:
             raise NotSent(f"no answer within {SECONDS:g} s") from None
 
-    async def _look(self, push: Push, config: PushConfig, caller: c.Principal) -> _Notice | None:
-        """How the run stands now, as its address is told; None: there is none any more."""
+    async def _look(self, push: Push, config: PushConfig, caller: PushCaller) -> _Notice | None:
+        """How the run stands now, as its address is told; None: there is none any more, or the caller's key has ended
+        and they have no other that shows them the run."""
         state = await state_at(self._database, push.tenant, push.run_id, HEAD)
         if state is None:
             return None
+        if caller.key is not None:
+            is_own = state.requester in ids_of(caller) and not state.forked  # whatever roles they have
+            held = ((), ()) if is_own else (caller.roles, caller.groups)
+            if await keys.is_over(self._credentials, push.tenant, caller.key, caller.id, *held):
+                return None
         if config.approval:
             status, outcome = approvals.write_outcome(state)
             mark = f"{status} {len(state.pendings)}"  # a workflow may ask again behind a no, and an operator retry it

@@ -216,14 +216,18 @@ async def has_others(connection: Connection | Pool, key: Key) -> bool:
     return bool(await connection.fetchval(query, key.tenant, key.principal, key.id))
 
 
-async def is_over(connection: Connection | Pool, tenant: UUID, key_id: str, person: str) -> bool:
-    """Whether the key is good no more, and neither its principal nor `person` has another one that is."""
+async def is_over(
+    connection: Connection | Pool, tenant: UUID, key_id: str, person: str, roles: Sequence[str], groups: Sequence[str]
+) -> bool:
+    """Whether the key is good no more, and neither its principal nor `person` has another one that is, with all of
+    these roles and groups."""
     query = """
     SELECT NOT EXISTS (SELECT FROM keys WHERE tenant = $1 AND revoked_at IS NULL
       AND (expires_at IS NULL OR expires_at > now())
-      AND principal IN ($3, (SELECT principal FROM keys WHERE tenant = $1 AND id = $2)))
+      AND (id = $2 OR (roles @> $4 AND groups @> $5
+        AND principal IN ($3, (SELECT principal FROM keys WHERE tenant = $1 AND id = $2)))))
     """
-    return bool(await connection.fetchval(query, tenant, key_id, person))
+    return bool(await connection.fetchval(query, tenant, key_id, person, list(roles), list(groups)))
 
 
 def sign(parts: KeyParts, data: bytes) -> bytes:
