@@ -368,9 +368,9 @@ class Runtime(Service):
             pulse.looks += [each.look for each in performers]
             self._services += [self.worker, *performers]
             if self._channels is not None:
-                cards = self._build_cards(self._channels)
+                cards = self._build_cards(self._channels, rosters)
                 pulse.looks.append(cards.look)
-                self._services += [cards, self._build_notifier(self._channels, cards)]
+                self._services += [cards, self._build_notifier(self._channels, rosters, cards)]
         elif self._beside is None and not self._restoring:
             self._services.append(Presence(self.database))
         self._services.append(pulse)  # behind those that it wakes
@@ -401,21 +401,17 @@ class Runtime(Service):
         """The tenant's people whom channels reach, by id; None: this process has no file of them."""
         return None if self._channels is None else self._channels.place(await self.tenants.name(tenant)).people
 
-    def _build_cards(self, file: NotifyFile) -> ChatCards:
+    def _build_cards(self, file: NotifyFile, rosters: Rosters) -> ChatCards:
         assert self.chats is not None, "there is a file of channels"
         link_base = file.url or self.settings.public_url
-        home = None if self._beside is None else self._beside.database
-        return ChatCards(
-            self.database, self.inbox, self.chats, self.tenants, link_base, self.rows, home=home, ids=self.ids
-        )
+        return ChatCards(self.database, self.inbox, self.chats, self.tenants, rosters, link_base, self.rows)
 
-    def _build_notifier(self, file: NotifyFile, cards: ChatCards) -> Notifier:
-        settings = self.settings
-        home = None if self._beside is None else self._beside.database
+    def _build_notifier(self, file: NotifyFile, rosters: Rosters, cards: ChatCards) -> Notifier:
+        settings, now = self.settings, self.committer.now
         config = NotifierConfig(poll_seconds=settings.poll_seconds, link_base=file.url or settings.public_url)
         http = self._build_http_config()
         return Notifier(
-            self.database, self.inbox, file, settings.secrets, http, config, self.rows, cards, home, self.ids
+            self.database, self.inbox, rosters, file, settings.secrets, http, now, config, self.rows, cards
         )
 
     def _build_http_config(self) -> HttpConfig:

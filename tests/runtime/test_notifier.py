@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -14,11 +16,13 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.notify import delivery
-from hai_flow.notify.channels import NotifyFile, read_channels
+from hai_flow.notify.channels import NotifyFile, WebhookChannel, read_channels
 from hai_flow.runtime.people.ids import NO_IDS, Aliases
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig
+from hai_flow.runtime.people.roster import Rosters
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.http.transport import HttpConfig
+from hai_flow.store.identity import keys
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import NotificationSummary
 from hai_flow.wire.webhook_body import Call
@@ -66,6 +70,11 @@ class World:
         text = FILE.replace("MAIL", str(mail.port)).replace("HOOK", hooks.url)
         self.file, findings = read_channels(text.encode(), "notify.yaml")
         assert findings == []
+        self.ahead = timedelta(0)
+
+    def now(self) -> datetime:
+        """The database's clock, which is ahead of this machine's."""
+        return self.runtime.committer.now() + self.ahead
 
     @contextlib.asynccontextmanager
     async def notifier(
@@ -73,7 +82,9 @@ class World:
     ) -> AsyncIterator[Notifier]:
         secrets = {"PAGER": SECRET, "SLACK": self.hooks.url}
         runtime = self.runtime
-        made = Notifier(runtime.database, runtime.inbox, file or self.file, secrets, HttpConfig(), QUICK, ids=ids)
+        file = file or self.file
+        rosters = Rosters(runtime.tenants, file, None, by_keys=True, ids=ids)
+        made = Notifier(runtime.database, runtime.inbox, rosters, file, secrets, HttpConfig(), self.now, QUICK)
         await made.start()
         yield made
         await made.stop()
@@ -132,6 +143,38 @@ async def test_a_person_with_two_ids_is_told_once(world: World) -> None:
     async with world.notifier(ids={"default": Aliases({"user:bob": "user:ann"})}):
         ended = await world.ended(run_id, 2)
     assert [(each.person, each.status) for each in ended if each.person != "user:req"] == [("user:ann", "sent")]
+
+
+@pytest.mark.parametrize("channels", ["[email]", "[anns]", "[email:boss]"])
+async def test_nobody_whose_keys_were_revoked_is_told_of_a_question(world: World, channels: str) -> None:
+    """They decide nothing any more, so what people are asked is not for them, whatever the file says."""
+    anns = WebhookChannel(url=world.hooks.url, secret="PAGER", person="user:ann")
+    file = msgspec.structs.replace(world.file, channels={**world.file.channels, "anns": anns})
+    pool = world.runtime.database.api
+    for person, revoked in (("user:ann", True), ("user:bob", False)):
+        key, _ = await keys.create_key(pool, LOCAL_TENANT, person, name="", roles=["boss"], created_by="test")
+        if revoked:
+            await keys.revoke_key(pool, LOCAL_TENANT, key.id)
+    run_id = await world.ask(channels)
+    async with world.notifier(file):
+        ended = await world.ended(run_id, 1 if channels == "[anns]" else 3)
+    (left,) = [each for each in ended if each.person == "user:ann"]
+    assert (left.status, left.error) == ("dropped", "the keys of the person were revoked")
+    assert [str(mail["To"]) for mail in world.mail.mails] == ([] if channels == "[anns]" else ["bob@example.com"])
+    assert world.hooks.received == []
+
+
+async def test_links_end_and_webhooks_are_signed_by_the_clock_of_the_database(world: World) -> None:
+    world.ahead = timedelta(days=30)
+    run_id = await world.ask("[email, pager]")
+    async with world.notifier():
+        await world.ended(run_id, 4)
+    ends = [row[0] for row in await world.runtime.database.api.fetch("SELECT expires_at FROM links")]
+    assert len(ends) == 2
+    assert all(abs(each - world.now() - timedelta(hours=72)) < timedelta(minutes=5) for each in ends)
+    (hook,) = world.hooks.received
+    assert abs(int(hook.headers["webhook-timestamp"]) - world.now().timestamp()) < 300
+    assert all(parsedate_to_datetime(mail["Date"]).date() == world.now().date() for mail in world.mail.mails)
 
 
 async def test_a_failing_hanging_receiver_gets_its_message_under_one_id(

@@ -214,7 +214,10 @@ def offered_signals(stage: Stage) -> Round:
 
 def sent_notifications(stage: Stage) -> Round:
     file, _ = read_channels(b"hai: notify/v1\nchannels: {}\n", "notify.yaml")
-    made = Notifier(stage.runtime.database, stage.runtime.inbox, file, {}, HttpConfig(), rows=stage.runtime.rows)
+    runtime = stage.runtime
+    rosters = Rosters(runtime.tenants, file, None, by_keys=True)
+    now = runtime.committer.now
+    made = Notifier(runtime.database, runtime.inbox, rosters, file, {}, HttpConfig(), now, rows=runtime.rows)
 
     async def divide(given: Any) -> None:
         await stage.deal_with(given.id)

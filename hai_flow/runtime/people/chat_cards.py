@@ -36,8 +36,6 @@ from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
-from hai_flow.runtime.people.delegates import AllIds
-from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.stranded import STRANDED
 from hai_flow.steps.http.egress import EgressGuard
@@ -50,8 +48,10 @@ from hai_flow.wire.personal import mask_opened
 
 if TYPE_CHECKING:
     from hai_flow.definition.plan import Plan
+    from hai_flow.runtime.people.roster import Rosters
     from hai_flow.runtime.tenancy.tenants import Tenants
     from hai_flow.store.people.notifications import Notification
+    from hai_flow.store.postgres.database import Pool
 
 log = structlog.get_logger(__name__)
 
@@ -126,19 +126,17 @@ class ChatCardsConfig(msgspec.Struct, frozen=True):
 
 class ChatCards(PulsedService):
     """Sends and updates cards, in every process that sends notifications. `link_base`: with which the page of a
-    question begins; `home`: the database with people's accounts, where that is another one; `ids`: the people with
-    several ids, by the name of their tenant."""
+    question begins; `rosters` know where people's accounts are, and who was let go."""
 
     DUE, TASK, FAILURE = "cards", "cards in chats", "cards_not_taken"
 
     def __init__(
-        self, database: Database, inbox: Inbox, chats: Chats, tenants: Tenants, link_base: str | None, rows: Rows,
-        home: Database | None = None, ids: Mapping[str, Aliases] = NO_IDS,
+        self, database: Database, inbox: Inbox, chats: Chats, tenants: Tenants, rosters: Rosters, link_base: str | None,
+        rows: Rows,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._ids = ids
         self._database = database
-        self._home = home or database
+        self._rosters = rosters
         self._inbox = inbox
         self._personals = Personals(inbox.catalog)
         self._chats = chats
@@ -225,8 +223,11 @@ class ChatCards(PulsedService):
         if state is None or pending is None:
             return None
         is_open, decides = pending.status == "open", False
-        if person is not None:
-            inbox = self._inbox.of_people(await self._all_ids(row.tenant))
+        if person is not None and await self._rosters.has_left(self._database.api, row.tenant, person.id):
+            person = None
+        elif person is not None:
+            _, all_ids = await self._rosters.find_credentials(self._database.api, row.tenant)
+            inbox = self._inbox.of_people(all_ids)
             item = await inbox.item(row.tenant, person, row.run_id, row.pending_id)
             decides = item is not None and (item.obstacle is None or bool(item.for_others))
         else:
@@ -272,17 +273,15 @@ class ChatCards(PulsedService):
 
     async def principal(self, tenant: UUID, channel: str, id: str) -> c.Principal:
         """The reader of a card, with the roles that they have now."""
-        name, all_ids = await self._tenants.name(tenant), await self._all_ids(tenant)
+        name = await self._tenants.name(tenant)
+        credentials, all_ids = await self._rosters.find_credentials(self._database.api, tenant)
         ids = all_ids(id)
         person = next(filter(None, (self._chats.person(name, each, channel) for each in ids)), None)
         if person is None:
-            connected = await find_connected(self._inbox.of_people(all_ids), self._home, tenant, channel)
+            connected = await find_connected(self._inbox.of_people(all_ids), credentials, tenant, channel)
             person = next((each for each in connected if each.id in ids), ChatPerson(id, "", (), ()))
         who = c.Principal(ids[0], tuple(person.roles), tuple(person.groups))
         return replace(who, aliases=ids[1:], through=tuple(person.held))
-
-    async def _all_ids(self, tenant: UUID) -> AllIds:
-        return self._ids.get(await self._tenants.name(tenant), NO_ALIASES).all_of
 
 
 class _DrawnCard(msgspec.Struct, frozen=True):
@@ -308,9 +307,10 @@ async def _in_time() -> AsyncIterator[None]:
         raise NotSent(f"no end within {SECONDS * 2:g} s") from None
 
 
-async def find_connected(inbox: Inbox, home: Database, tenant: UUID, channel: str) -> list[ChatPerson]:
-    """The people who have connected an account of the channel that holds now, with what they have now."""
-    accounts = {each.id: each for each in await chat.find_accounts(home.api, tenant, channel)}
+async def find_connected(inbox: Inbox, credentials: Pool, tenant: UUID, channel: str) -> list[ChatPerson]:
+    """The people who have connected an account of the channel that holds now, with what they have now. `credentials`:
+    the database that has the accounts."""
+    accounts = {each.id: each for each in await chat.find_accounts(credentials, tenant, channel)}
     return [
         ChatPerson(held.from_id, accounts[held.id].account or "", held.roles, held.groups, held.held)
         for held in await inbox.in_force(tenant, [as_delegation(each) for each in accounts.values()])

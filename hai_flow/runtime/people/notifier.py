@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -38,8 +38,8 @@ from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
 from hai_flow.runtime.people.delegates import AllIds
-from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
+from hai_flow.runtime.people.roster import Rosters
 from hai_flow.runtime.people.stranded import MENDERS, STRANDED
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.commit.projection import NOTIFY, PICKED, Notice
@@ -90,22 +90,22 @@ class Notifier(Service):
         self,
         database: Database,
         inbox: Inbox,
+        rosters: Rosters,
         file: NotifyFile,
         secrets: Mapping[str, str],
         http: HttpConfig,
+        now: Callable[[], datetime],
         config: NotifierConfig | None = None,
         rows: Rows | None = None,
         cards: ChatCards | None = None,
-        home: Database | None = None,
-        ids: Mapping[str, Aliases] = NO_IDS,
     ) -> None:
-        """`cards` sends those of chats; `home`: the database with people's accounts, where that is another one. `ids`:
-        the people with several ids, by the name of their tenant."""
+        """`rosters` know where people's accounts are, and who was let go; `now` is the database's clock; `cards` sends
+        those of chats."""
         super().__init__()
         self._rows = rows or Rows()
         self._cards = cards
-        self._ids = ids
-        self._home = home or database
+        self._rosters = rosters
+        self._now = now
         self._database = database
         self._inbox = inbox
         self._personals = Personals(inbox.catalog)
@@ -152,7 +152,14 @@ class Notifier(Service):
 
     async def _try(self, given: Notification) -> None:
         try:
-            await (self._divide(given) if given.channel is None else self._send(given))
+            if given.channel is None:
+                await self._divide(given)
+            elif given.person is not None and await self._rosters.has_left(
+                self._database.api, given.tenant, given.person
+            ):
+                await notifications.end(self._database.api, given.id, "dropped", "the keys of the person were revoked")
+            else:
+                await self._send(given)
         except NotSent as error:
             await self._record_failure(given, str(error), error)
 
@@ -170,8 +177,9 @@ class Notifier(Service):
         place = await self._place(given.tenant)
         selectors = await inbox.selectors_of(self._database.api, given.tenant, given.run_id, given.pending_id)
         names = place.channels if given.what == STRANDED else {text.partition(":")[0] for text in given.notify}
+        credentials, all_ids = await self._rosters.find_credentials(self._database.api, given.tenant)
         connected = {
-            name: await find_connected(self._inbox_of(given.tenant), self._home, given.tenant, name)
+            name: await find_connected(self._inbox.of_people(all_ids), credentials, given.tenant, name)
             for name in names
             if isinstance(place.channels.get(name), App)
         }
@@ -183,7 +191,6 @@ class Notifier(Service):
             notify, people = tuple(dict.fromkeys((*given.notify, *mails))), list(MENDERS)
             of_chats = [f"{name}:{each}" for name in connected for each in MENDERS]
             menders = [each for each in channels.recipients(place, of_chats, (), connected) if each.person is not None]
-        all_ids = self._all_ids(given.tenant)
         people = list(dict.fromkeys(id for each in people for id in all_ids(each)))  # a role has no further ids
         receivers = [*channels.recipients(place, notify, people, connected), *menders]
         away = map_absences(await absences.list_now(self._database.api, given.tenant, None), all_ids)
@@ -206,12 +213,12 @@ class Notifier(Service):
             await self._send_card(given)
             return
         person = None if given.person is None else place.people.get(given.person, Person())
-        item = await self._item(given, person)
+        item = await self._find_item(given, await self._principal(given, person))
         mends = given.what == STRANDED
         if item is None or (person is not None and item.obstacle is not None and not (item.for_others or mends)):
             await notifications.end(self._database.api, given.id, "dropped")
             return
-        now = datetime.now().astimezone()
+        now = self._now()
         link = None
         if (
             person is not None and given.person is not None and item.obstacle is None
@@ -247,9 +254,7 @@ class Notifier(Service):
             if given.person is None
             else await self._cards.principal(given.tenant, given.channel or "", given.person)
         )
-        item = await self._inbox_of(given.tenant).item(
-            given.tenant, person or c.Principal("service:notify"), given.run_id, given.pending_id
-        )
+        item = await self._find_item(given, person)
         named = given.what == STRANDED or any(text.startswith(f"{given.channel}:") for text in given.notify)
         if item is None or (person is not None and item.obstacle is not None and not item.for_others and not named):
             await notifications.end(self._database.api, given.id, "dropped")
@@ -261,14 +266,10 @@ class Notifier(Service):
         sent = await self._cards.send(given, person)
         await notifications.end(self._database.api, given.id, "sent" if sent else "dropped")
 
-    async def _item(self, given: Notification, person: Person | None) -> InboxEntry | None:
+    async def _find_item(self, given: Notification, who: c.Principal | None) -> InboxEntry | None:
         """The question, if it is open, as the person's inbox shows it."""
-        who = (
-            c.Principal("service:notify")
-            if person is None or given.person is None
-            else self._principal(given.tenant, given.person, person)
-        )
-        return await self._inbox_of(given.tenant).item(given.tenant, who, given.run_id, given.pending_id)
+        inbox, who = self._inbox.of_people(await self._all_ids(given.tenant)), who or c.Principal("service:notify")
+        return await inbox.item(given.tenant, who, given.run_id, given.pending_id)
 
     async def _mask_question(self, given: Notification, item: InboxEntry) -> e.PendingOpened:
         """The question for a channel that is not one person's own, and may have any readers."""
@@ -299,16 +300,14 @@ class Notifier(Service):
         await notifications.add_link(self._database.api, link)
         return f"{self.config.link_base.rstrip('/')}{LINKS}{token}"
 
-    def _principal(self, tenant: UUID, id: str, person: Person) -> c.Principal:
-        one, *further = self._all_ids(tenant)(id)
+    async def _principal(self, given: Notification, person: Person | None) -> c.Principal | None:
+        if person is None or given.person is None:
+            return None
+        one, *further = (await self._all_ids(given.tenant))(given.person)
         return c.Principal(one, person.roles, person.groups, aliases=tuple(further))
 
-    def _all_ids(self, tenant: UUID) -> AllIds:
-        """The people of the tenant, whose place was read."""
-        return self._ids.get(self._names.get(tenant, ""), NO_ALIASES).all_of
-
-    def _inbox_of(self, tenant: UUID) -> Inbox:
-        return self._inbox.of_people(self._all_ids(tenant))
+    async def _all_ids(self, tenant: UUID) -> AllIds:
+        return (await self._rosters.find_credentials(self._database.api, tenant))[1]
 
     async def _place(self, tenant: UUID) -> TenantChannels:
         if tenant not in self._names:

@@ -96,6 +96,15 @@ class Rosters:
         name = await self._tenants.name(tenant) if self._ids else ""
         return pool if self._home is None else self._home.api, self._ids.get(name, NO_ALIASES).all_of
 
+    async def has_left(self, pool: Pool, tenant: UUID, id: str) -> bool:
+        """Whether the person was let go: keys alone let people sign in, and theirs were revoked. `pool`: of this
+        cell."""
+        if not self._by_keys:
+            return False
+        credentials, all_ids = await self.find_credentials(pool, tenant)
+        ids = all_ids(id)
+        return proofs.has_left(await proofs.find_key_holders(credentials, tenant, ids), ids)
+
     async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
         at_home = connection if self._home is None else self._home.api
         rows = await stranded.list_holders(at_home, tenant, DECIDER)

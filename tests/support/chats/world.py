@@ -121,6 +121,13 @@ steps:
       deadline: 1d
 ---
 hai: flow/v1
+name: bobs
+version: 1
+input: {type: object, properties: {mark: {type: string, default: x}}}
+steps:
+  - {id: go, approve: {title: "Go ${{ input.mark }}?", from: [role:boss], notify: ["chat:bob"], deadline: 1d}}
+---
+hai: flow/v1
 name: addressed
 version: 1
 input: {type: object, properties: {mark: {type: string, default: x}}}
