@@ -40,7 +40,7 @@ from hai_flow.runtime.ops.external_beat import Witness
 from hai_flow.runtime.ops.replicas import Replicas
 from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
 from hai_flow.runtime.people.chat_cards import ChatCards, Chats
-from hai_flow.runtime.people.ids import read_ids
+from hai_flow.runtime.people.ids import read_ids, signs_in_by_keys
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.people.picks import Picks
@@ -73,7 +73,7 @@ from hai_flow.runtime.worker.remote_tasks import RemoteTasks
 from hai_flow.runtime.worker.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.worker.thaws import Thaws
 from hai_flow.runtime.worker.worker import Worker, WorkerConfig
-from hai_flow.settings import KEYS, Settings
+from hai_flow.settings import Settings
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.python.toolbox import Toolbox
@@ -193,6 +193,7 @@ class Runtime(Service):
         self.receipt_keys = ReceiptKeys(settings)
         self._channels = channels_of(settings)
         self.ids = read_ids(settings) if beside is None else beside.ids
+        self._by_keys = signs_in_by_keys(settings) if beside is None else beside._by_keys
         self.issuer_roles: Collection[str] = ()  # which the file of issuers names; the API knows it
         self.chats: Chats | None = None
         if self._channels is not None:
@@ -294,8 +295,8 @@ class Runtime(Service):
             self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs, rows=self.rows
         )
         queueing = Queueing(self.database).handlers
-        home, by_keys = None if self._beside is None else self._beside.database, settings.identity == KEYS
-        rosters = Rosters(self.tenants, self._channels, home, by_keys=by_keys, ids=self.ids)
+        home = None if self._beside is None else self._beside.database
+        rosters = Rosters(self.tenants, self._channels, home, by_keys=self._by_keys, ids=self.ids)
         self.rules = StandingRules(
             self.database, self.committer, self.catalog, self.pins, rosters, settings.rule_approvals
         )
@@ -410,9 +411,7 @@ class Runtime(Service):
         settings, now = self.settings, self.committer.now
         config = NotifierConfig(poll_seconds=settings.poll_seconds, link_base=file.url or settings.public_url)
         http = self._build_http_config()
-        return Notifier(
-            self.database, self.inbox, rosters, file, settings.secrets, http, now, config, self.rows, cards
-        )
+        return Notifier(self.database, self.inbox, rosters, file, settings.secrets, http, now, config, self.rows, cards)
 
     def _build_http_config(self) -> HttpConfig:
         settings = self.settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -13,10 +14,11 @@ import pytest
 
 from hai_flow.api.permissions.rights import ROLES, Right
 from hai_flow.notify.channels import NotifyFile, Person
-from hai_flow.runtime.people.ids import NO_IDS, Aliases
+from hai_flow.runtime.people.ids import NO_IDS, Aliases, signs_in_by_keys
 from hai_flow.runtime.people.roster import DECIDER, Roster, Rosters
 from hai_flow.runtime.people.stranded import Stranded
 from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.settings import Settings
 from hai_flow.store.people import absences
 from hai_flow.store.people import stranded as store
 from hai_flow.store.people.absences import AbsenceRow
@@ -213,6 +215,20 @@ async def test_where_issuers_say_who_people_are_a_role_is_never_taken_for_empty(
     run_id = await world.ask("[]")
     await look(world, by_keys=False)
     assert await why(world, run_id) is None
+
+
+ISSUERS = "issuers: {corp: {issuer: https://corp.example, audience: flow, jwks: https://corp.example/keys}}"
+PEOPLE = "people: {user:ann: [user:corp-ann]}"
+
+
+@pytest.mark.parametrize(
+    ("rest", "by_keys"), [("", True), (PEOPLE, True), (ISSUERS, False), (f"{PEOPLE}\n{ISSUERS}", False)]
+)
+def test_an_identity_file_without_issuers_leaves_signing_in_to_keys(tmp_path: Path, rest: str, by_keys: bool) -> None:
+    file = tmp_path / "identity.yaml"
+    file.write_text(f"hai: identity/v1\n{rest}\n")
+    assert signs_in_by_keys(Settings(identity=str(file))) is by_keys
+    assert (signs_in_by_keys(Settings(identity="keys")), signs_in_by_keys(Settings())) == (True, False)
 
 
 @pytest.mark.parametrize("by_keys", [True, False])

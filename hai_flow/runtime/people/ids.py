@@ -70,6 +70,16 @@ def read_ids(settings: Settings) -> Mapping[str, Aliases]:
     return {name: Aliases(one) for name, one in ids.items() if one}
 
 
+def signs_in_by_keys(settings: Settings) -> bool:
+    """Whether keys alone let people sign in: the identity file, if it is one, names no issuers. Raises DefinitionError,
+    and OSError."""
+    if settings.identity in (None, KEYS):
+        return settings.identity == KEYS
+    path = Path(settings.identity)
+    document = parse(path.read_bytes(), str(path)).value
+    return not (isinstance(document, Mapping) and document.get("issuers"))
+
+
 def read_people(reader: Reader, fields: Mapping[str, Json]) -> Ids:
     """The people of each tenant that `people` in the fields of an identity file names. Those that stand there without
     a tenant are of the one whose people all issuers of the file are, else of `default`."""
