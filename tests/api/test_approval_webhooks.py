@@ -185,9 +185,7 @@ def test_an_address_is_forgotten_once_its_owner_has_no_key_any_more(
 
 
 @pytest.mark.parametrize("roles", [["operator"], ["requester"]])
-def test_an_address_of_somebody_elses_run_goes_with_the_roles_that_showed_it(
-    house: House, receiver: Receiver, roles: list[str]
-) -> None:
+def test_an_address_goes_with_the_roles_that_showed_its_run(house: House, receiver: Receiver, roles: list[str]) -> None:
     """The key by which an operator left it is revoked; their other key shows them the run, or does not."""
     operator = f"user:{unique('op')}"
     key, text = house.people.key(operator, roles=["operator"])

@@ -166,9 +166,9 @@ people.bug("an agent acts for people for whom its key does not speak").edit(
 ).by(f"{_ATTACKS}::test_nobody_acts_for_people_for_whom_their_key_does_not_speak")
 _ROTATION: Final = f"{_ATTACKS}::test_states_outlive_a_rotation_of_the_key_but_not_its_retirement"
 rings = Room("hai_flow/api/mcp/state_keys.py", _ROTATION)
-rings.bug("the state of a retired key is opened").edit("or time.time() < key.until:", "or time.time() > 0.0:")
+rings.bug("the state of a retired key is opened").edit("if key is None or not self._opens(key):", "if key is None:")
 rings.bug("a process learns of a key late").edit("if is_known else _UNKNOWN_SECONDS", "if is_known else 1e9")
-rings.bug("a session outlives the retirement").edit("if each.until is None or now < each.until]", "]")
+rings.bug("a session outlives the retirement").edit(" if self._opens(each)]", "]")
 rotations = Room("hai_flow/store/identity/state_keys.py", _ROTATION)
 rotations.bug("a rotation ends what is open").edit("ELSE $1 * interval '1 s' END", "ELSE $1 * interval '0 s' END")
 rotations.bug("a rotation at once waits").edit("WHEN later.at_once THEN '0 s' ELSE", "WHEN NULL THEN '0 s' ELSE")

@@ -243,7 +243,7 @@ shared_lists.bug("two sessions of one person read twice").edit(
     "session=None, session_version=0, ", "session_version=0, "
 )
 live = Room("hai_flow/api/rest/runs/live_lists.py", _SHARED)
-live.bug("a claim that ends by itself is seen with the next poll").edit("if at > time.time()", "if at > 1e12")
+live.bug("a claim that ends by itself is seen with the next poll").edit("if at > now", "if at > 1e12")
 
 _STEP_TIMES: Final = "tests/runtime/test_step_times.py"
 steps = Room("hai_flow/api/rest/runs/steps.py", "tests/api/test_steps.py")

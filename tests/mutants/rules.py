@@ -24,7 +24,7 @@ standing.bug("an approver has two votes").edit("            spent.update(ids)\n"
 
 approving = Room("hai_flow/runtime/people/standing_rules.py", _API)
 approving.bug("rules that were revoked since are not looked at").edit(
-    "await store.lock_in_force(connection, self.tenant, self.tool) != self.read", "False"
+    "await store.lock_in_force(connection, tenant, tool) != read", "False"
 ).by("tests/runtime/test_standing_rules.py")
 approving.bug("another spelling of an excluded id approves").edit(
     "set(map(compose, (*row.proposer_ids, *row.excluded_ids)))", "{*row.proposer_ids, *row.excluded_ids}"

@@ -274,7 +274,7 @@ waits = Room("hai_flow/api/requests/access.py", "tests/api/test_revoking.py")
 waits.bug("a request waits on behind its credential's end").edit("if term.is_over:\n", "if False:\n")
 addresses = Room("hai_flow/runtime/messaging/pushes.py", "tests/api/test_approval_webhooks.py")
 addresses.bug("an address outlives its owner's last key").edit(
-    "if config is None or is_over else", "if config is None else"
+    "if await keys.is_over(self._credentials, push.tenant, caller.key, caller.id, *held):", "if False:"
 )
 
 _LINKS: Final = "tests/api/test_links.py"
@@ -478,4 +478,21 @@ key_files.bug("a key stands in the file twice").edit(
 )
 key_files.bug("nobody is told that a key is retired").edit("retired=key.private is None", "retired=False").by(
     "tests/api/test_receipts.py::test_a_new_key_signs_at_once_and_old_receipts_hold"
+)
+
+rosters = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_notifier.py")
+rosters.bug("somebody whose keys were revoked is told of questions").edit(
+    "return proofs.has_left(await proofs.find_key_holders(credentials, tenant, ids), ids)", "return False"
+)
+told = Room("hai_flow/runtime/messaging/pushes.py", "tests/api/test_approval_webhooks.py")
+told.bug("a key without the role holds the address of somebody else's run").edit(
+    "((), ()) if is_own else (caller.roles, caller.groups)", "((), ())"
+)
+sealing = Room("hai_flow/api/mcp/state_keys.py", "tests/attacks/test_mcp.py")
+sealing.bug("a state ends by the machine's clock").edit(
+    "return _move_times(payload, self._clock_ahead())", "return payload"
+)
+signing_in = Room("hai_flow/runtime/people/ids.py", "tests/runtime/test_stranded.py")
+signing_in.bug("a file that only joins ids is one of issuers").edit(
+    'return not (isinstance(document, Mapping) and document.get("issuers"))', "return False"
 )

@@ -164,7 +164,7 @@ async def test_nobody_whose_keys_were_revoked_is_told_of_a_question(world: World
     assert world.hooks.received == []
 
 
-async def test_links_end_and_webhooks_are_signed_by_the_clock_of_the_database(world: World) -> None:
+async def test_links_end_and_webhooks_are_signed_by_the_databases_clock(world: World) -> None:
     world.ahead = timedelta(days=30)
     run_id = await world.ask("[email, pager]")
     async with world.notifier():
