@@ -496,3 +496,8 @@ signing_in = Room("hai_flow/runtime/people/ids.py", "tests/runtime/test_stranded
 signing_in.bug("a file that only joins ids is one of issuers").edit(
     'return not (isinstance(document, Mapping) and document.get("issuers"))', "return False"
 )
+
+sealed = Room("hai_flow/store/postgres/tool_transactions.py", "tests/runtime/test_tool_sessions.py")
+sealed.bug("a cut connection is the tool's fault").edit(
+    'code = "tool.unavailable" if is_lost else "tool.failed"', 'code = "tool.failed"'
+)

@@ -18,6 +18,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import asyncpg
 import structlog
 
 from hai_flow.errors import StepError
@@ -100,13 +101,17 @@ class Transaction:
         assert self._connection is not None, "only a transaction that has begun is sealed"
         try:
             session = _session_of(self._connection)
+            if session is None:
+                raise asyncpg.ConnectionDoesNotExistError("its connection was lost")
             session.drop_listeners()
             await session.reset_codecs()
             await self._connection.execute(_SEAL)
         except (*FAILURES, ValueError) as error:
             if not await self._drops_statements(error):
                 await self._roll_back()
-                raise StepError(_explain_failure(error)) from error
+                is_lost = classify(error) is ErrorClass.UNKNOWN  # and with it the transaction, for sure
+                code = "tool.unavailable" if is_lost else "tool.failed"
+                raise StepError(_explain_failure(error), code=code) from error
 
     async def _drops_statements(self, error: Exception) -> bool:
         """Whether it can be committed after an error of its seal: it was one of the last statement of that, which
@@ -144,7 +149,9 @@ class Transaction:
                 self.abandon()
             raise
         if done.won:
-            _session_of(connection).spotless = True  # since it was sealed
+            session = _session_of(connection)
+            if session is not None:
+                session.spotless = True  # since it was sealed
             self.abandon()
         return done
 
@@ -167,6 +174,7 @@ class Transaction:
             message = f"no connection for the tool's transaction: {error or type(error).__name__}"
             raise StepError(message, code="tool.unavailable", retriable=True) from error
         self._connection, self._outer, session = connection, connection.transaction(), _session_of(connection)
+        assert session is not None, "it was just lent"
         try:
             if self._over:
                 raise _is_over()
@@ -188,7 +196,7 @@ class Transaction:
 
         Behind a pooler the session is another client's as soon as the transaction is over, so what a rollback leaves in
         it is taken back before. A connection that is cut instead is one whose session the pooler closes."""
-        session: Session | None = connection._con  # None: it was cut
+        session = _session_of(connection)
         if session is not None:
             session.drop_listeners()
         try:
@@ -204,9 +212,9 @@ class Transaction:
             log.info("tool_connection_cut", error=str(error) or repr(error))
 
 
-def _session_of(connection: Any) -> Session:
-    """The session that the pool has lent."""
-    session: Session = connection._con
+def _session_of(connection: Any) -> Session | None:
+    """The session that the pool has lent; None: it was cut."""
+    session: Session | None = connection._con
     return session
 
 
