@@ -135,16 +135,6 @@ obeying = Room(
 )
 obeying.bug("a freeze that can't be read back holds nothing").edit("self.note_version(self._newest + 1)", "pass")
 
-rules = Room(
-    "hai_flow/api/rest/people/rules.py", "tests/api/test_rules.py::test_the_same_idempotency_key_is_the_same_proposal"
-)
-rules.bug("a repeated proposal of another rule is the first one").edit(
-    "    if stored.digest != row.digest:\n", "    if False:\n"
-)
-rules.bug("a rule that was proposed twice stands twice in the audit").edit(
-    "        if is_new:\n            details", "        if True:\n            details"
-)
-
 deposits = Room(
     "hai_flow/runtime/messaging/deposits.py",
     "tests/runtime/test_deposits.py::test_a_deposit_starts_no_more_than_a_request_of_a_requester",

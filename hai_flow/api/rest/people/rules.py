@@ -19,7 +19,7 @@ from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.views import render, time_of
 from hai_flow.api.rest.people.decide_pendings import find_pending
 from hai_flow.api.routes import Routes
@@ -166,15 +166,11 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
 
 
 async def _create(access: Access, row: RuleRow, connection: Connection) -> None:
-    """Store the rule in the transaction of the run that asks people about it, so that there is none about which nobody
-    is asked. One that is there is of a release before, of which the process died in between."""
-    if await store.create(connection, row):
-        details = {"rule_digest": row.digest, "tool": row.tool, "kind": row.kind, "pending": row.pending_id}
-        await access.record(connection, "rule.proposed", subject=f"rule:{row.id}", run_id=None, **details)
-        return
-    stored = await store.find_rule(connection, access.tenant, row.id)
-    if stored is None or stored.digest != row.digest:
-        raise Rejected(409, "command_id_reused", KEY_REUSED)
+    """Store the rule in the transaction of the run that asks people about it: there is none about which nobody is
+    asked, and of two proposals at once one begins the run."""
+    await store.create(connection, row)
+    details = {"rule_digest": row.digest, "tool": row.tool, "kind": row.kind, "pending": row.pending_id}
+    await access.record(connection, "rule.proposed", subject=f"rule:{row.id}", run_id=None, **details)
 
 
 @router.post("/{rule_id}/revoke", Right.CONTROL_RUNS, Right.DECIDE, answer=schemas.RuleRecord, refusals=(403, 404, 409))
