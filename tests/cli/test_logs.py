@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.cli.errors import UsageError
+from hai_flow.cli.serve import logs
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.engine.state.tracing import place_of
 from hai_flow.runtime.base.trace_parent import ASKER, TraceParent
@@ -133,3 +135,31 @@ def test_dev_writes_lines_for_people_unless_the_setting_says_json(
     monkeypatch.setenv("HAI_FLOW_LOGS", setting)
     result = CliRunner().invoke(app, ["dev", "--data-dir", str(tmp_path), "--port", "0"])
     assert (result.exit_code, styles) == (2, [style])
+
+
+def test_the_same_error_a_moment_later_is_counted_and_told_with_the_next(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+    with as_json():
+        log = structlog.get_logger("x")
+        for _ in range(50):
+            log.warning("claim_failed", error="no connection")
+            log.warning("sweep_failed", error="no connection")
+            log.warning("told")
+            log.error("store_failed", error="no connection")
+        now += logs.REPEAT_SECONDS
+        log.warning("claim_failed", error="no connection")
+        log.warning("claim_failed", error="another one")
+    found = lines(capfd)
+    first, second, other = [line for line in found if line["event"] == "claim_failed"]
+    assert "repeated" not in first
+    assert second["repeated"] == 49
+    assert (other["error"], "repeated" in other) == ("another one", False)
+    counts = Counter(line["event"] for line in found)
+    assert counts == {"claim_failed": 3, "sweep_failed": 1, "told": 50, "store_failed": 50}, "only errors of warnings"
+    repeats = logs._Repeats(structlog.DropEvent)
+    for number in range(2 * logs._KEPT_MAX):
+        repeats(None, "warning", {"event": "e", "error": str(number)})
+    assert len(repeats._kept) <= logs._KEPT_MAX

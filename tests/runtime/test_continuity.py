@@ -10,16 +10,18 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
+from hai_flow.runtime.ops import rollback_guard
 from hai_flow.runtime.ops.external_beat import Witness
-from hai_flow.runtime.ops.rollback_guard import WentBack
+from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
 from hai_flow.runtime.restore import may_repeat
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.ops import database_history
@@ -393,3 +395,28 @@ def test_safe_to_repeat_is_what_its_author_has_declared() -> None:
     """
     lines = [line[4:] for line in source.strip("\n").splitlines()]
     assert may_repeat(compile_workflow("\n".join(lines).encode(), "w.flow.yaml")) == ("post", "write", "write/~undo")
+
+
+async def test_a_database_that_goes_away_and_comes_back_is_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollback_guard, "BEAT_SECONDS", 0.001)
+    beats = iter([None, OSError("no connection"), OSError("no connection"), None, None, OSError("gone"), None])
+    seen = asyncio.Event()
+
+    class Away(Continuity):
+        async def demand(self, *, from_outside: bool = False) -> None:
+            fault = next(beats, seen)
+            if fault is seen:
+                seen.set()
+            elif isinstance(fault, OSError):
+                raise fault
+
+    with capture_logs() as told:
+        task = asyncio.create_task(Away(cast(Any, None), None)._run())
+        await asyncio.wait_for(seen.wait(), 20)
+        task.cancel()
+    assert [(each["event"], each.get("error")) for each in told] == [
+        ("database_unavailable", "no connection"),
+        ("database_answers", None),
+        ("database_unavailable", "gone"),
+        ("database_answers", None),
+    ]

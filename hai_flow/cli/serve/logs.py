@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import io
 import sys
+import time
 from collections.abc import Callable, Mapping, MutableMapping
 from types import ModuleType
-from typing import Any, TextIO, TypeAlias
+from typing import Any, Final, TextIO, TypeAlias
 
 from hai_flow.cli.console import clean, join_lines, shows_styles
 
@@ -43,6 +44,7 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
             structlog.contextvars.merge_contextvars,
             _with_place,
             structlog.processors.add_log_level,
+            _Repeats(structlog.DropEvent),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _without_rows,
             *processors,
@@ -52,6 +54,33 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+REPEAT_SECONDS: Final = 60.0
+_KEPT_MAX: Final = 1000
+
+
+class _Repeats:
+    """Leaves out a warning about an error that stood in the log less than a minute ago, word by word. The next one has
+    the number of those that were left out (`repeated`): the loops of a process that can't reach its database fail many
+    times a second, and would hide everything else."""
+
+    def __init__(self, drop: type[BaseException]) -> None:
+        self._drop = drop
+        self._kept: dict[str, tuple[float, int]] = {}
+
+    def __call__(self, _logger: Any, method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if method != "warning" or "error" not in entry:
+            return entry
+        key, now = repr(sorted(entry.items(), key=lambda each: each[0])), time.monotonic()
+        since, repeated = self._kept.pop(key, (now - REPEAT_SECONDS, 0))
+        if now - since < REPEAT_SECONDS:
+            self._kept[key] = since, repeated + 1
+            raise self._drop
+        while len(self._kept) >= _KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = now, 0
+        return {**entry, "repeated": repeated} if repeated else entry
 
 
 def _load_structlog() -> ModuleType:

@@ -107,6 +107,7 @@ class Continuity(Service):
             log.warning("witness_not_written", error=str(error) or repr(error))
 
     async def _run(self) -> None:
+        answers = True
         while self.fault is None:
             await asyncio.sleep(BEAT_SECONDS * random.uniform(0.9, 1.0))
             try:
@@ -114,7 +115,13 @@ class Continuity(Service):
             except WentBack as error:
                 self._give_up(error)
             except Exception as error:
-                log.warning("beat_failed", error=str(error) or repr(error))
+                if answers:
+                    log.error("database_unavailable", error=str(error) or repr(error), meaning=AWAY)
+                answers = False
+            else:
+                if not answers:
+                    log.warning("database_answers", meaning="everything continues.")
+                answers = True
         await asyncio.Event().wait()
 
     def _give_up(self, error: WentBack) -> None:
@@ -124,6 +131,7 @@ class Continuity(Service):
             tell(error)
 
 
+AWAY: Final = "nothing is stored or performed until the database answers; then everything continues by itself."
 TIMELINE: Final = (
     "the database's server was recovered, or a standby was promoted. The last beat that was seen is there, so at most "
     "what came in the seconds after it was lost; where the standby is not synchronous, steps of them may be repeated."
