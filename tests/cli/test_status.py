@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
+from typer.testing import CliRunner
 
 import hai_flow
+from hai_flow.cli import app
+from hai_flow.store.ops import health
 from hai_flow.store.postgres import migrations, revisions
 from tests.runtime.conftest import ASKING, ECHO, Connection, Make, eye, is_now, make, start
 from tests.support.commands import run, started
@@ -85,3 +89,14 @@ def test_a_held_database_and_a_cell_that_is_away_want_a_person(database_url: str
         assert [fault.partition(":")[0] for fault in report["faults"]] == ["cell away"]
         worker.end(signal.SIGTERM)
     assert told(database_url, code=0)["cells"] == {}
+
+
+def test_a_database_that_stores_nothing_wants_a_person(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(_: object) -> str:
+        return "No space left on device"
+
+    monkeypatch.setattr(health, "find_space_fault", find)
+    done = CliRunner().invoke(app, ["status"], env={"HAI_FLOW_DATABASE_URL": database_url})
+    assert done.exit_code == 1
+    assert "nothing is stored: No space left on device; free disk space on the database's server." in done.output
+    assert "Nothing needs an operator." not in done.output

@@ -15,7 +15,7 @@ from hai_flow.runtime.ops.doctor import DoctorFacts, examine
 from hai_flow.runtime.ops.examination import examine_database
 from hai_flow.runtime.people.receipts import make_key
 from hai_flow.settings import Settings
-from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts, read_facts
+from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts, find_space_fault, read_facts
 
 GOOD = Facts(
     settings={
@@ -67,6 +67,7 @@ OF_FACTS: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"settings": {**GOOD.settings, "synchronous_commit": "local"}}, {"database.synchronous_commit": "doubtful"}),
     ({"settings": {**GOOD.settings, "full_page_writes": "off"}}, {"database.full_page_writes": "bad"}),
     ({"settings": {**GOOD.settings, "max_connections": "20"}}, {"limits.connections": "doubtful"}),
+    ({"no_space": "No space left on device"}, {"database.space": "bad"}),
     ({"version": 140009}, {"database.version": "bad"}),
     ({"superuser": True}, {"database.role": "bad"}),
     ({"bypasses": True}, {"database.role": "bad"}),
@@ -145,6 +146,28 @@ def test_each_setting_that_rule_books_leave_to_deployments_is_judged(
 ) -> None:
     place = msgspec.structs.replace(PLACE, **facts)
     assert list_findings(place=place, settings=dataclasses.replace(SETTINGS, **changes)) == expected
+
+
+async def test_a_full_disk_is_found_and_nothing_stays(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        assert await find_space_fault(connection) is None
+        assert await connection.fetchval("SELECT to_regclass('pg_temp.space')") is None
+        await connection.execute("SET default_transaction_read_only = on")
+        assert await find_space_fault(connection) is None, "a standby stores nothing, and needs not"
+        execute = connection.execute
+
+        async def fill(query: str) -> str:
+            if "space" in query:
+                raise asyncpg.DiskFullError(
+                    "could not extend file: No space left on device\nHINT:  Check free disk space."
+                )
+            return await execute(query)
+
+        monkeypatch.setattr(asyncpg.Connection, "execute", lambda self, query: fill(query))
+        assert await find_space_fault(connection) == "could not extend file: No space left on device"
+    finally:
+        await connection.close()
 
 
 async def test_files_that_others_can_read_or_write_are_seen(database_url: str, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
 
     from hai_flow.runtime.ops.status_problems import SchemaStatus, faults
     from hai_flow.store.ops import database_history, status
+    from hai_flow.store.ops.health import find_space_fault
     from hai_flow.store.postgres import revisions
 
     database = place.database
@@ -55,6 +56,7 @@ async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
         ours = revision == revisions.head() or not is_known
         era = await database_history.look(connection) if ours else None
         standing = await status.standing(connection) if ours else None
+        no_space = await find_space_fault(connection)
     finally:
         await connection.close()
     held = None if era is None else era.held or era.moved
@@ -62,7 +64,10 @@ async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
     return {
         "database": {"place": database.shown, "version": version, "schema": revision, "held": held},
         **({} if standing is None else _render_standing(standing)),
-        "faults": faults(schema, standing),
+        "faults": [
+            *([] if no_space is None else [f"nothing is stored: {no_space}; free disk space on the database's server"]),
+            *faults(schema, standing),
+        ],
     }
 
 

@@ -128,6 +128,11 @@ def _check_durability(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
             yield Check("database.synchronous_commit", "doubtful", "synchronous_commit is local", remedy)
         else:
             yield Check(f"database.{name}", "good", f"{name} is {value}", params=(name, value))
+    if facts.no_space is None:
+        yield Check("database.space", "good", "the server stores what is written")
+    else:
+        remedy = "free disk space on the database's server: until then nothing is stored, and requests are refused"
+        yield Check("database.space", "bad", facts.no_space, remedy, params=(facts.no_space,))
 
 
 def _versions(facts: Facts, place: DoctorFacts) -> Iterator[Check]:

@@ -41,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     second wall. `audit_triggers` are there and enabled. `may_change_audit`: the role `works_as` may update, delete or
     truncate records. `unsealed_seconds`: for how long the oldest record waits for its seal. `unserved`: queues in which
     runs wait and that no worker serves. `state_keys`: the key that seals states at `/mcp`, and the older ones with the
-    times until when they open them.
+    times until when they open them. `no_space`: why the server stores nothing; None: it does.
     """
 
     settings: Mapping[str, str]
@@ -63,6 +63,22 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     unserved: Sequence[str] = ()
     state_keys: Sequence[str] = ()
+    no_space: str | None = None
+
+
+async def find_space_fault(connection: Connection) -> str | None:
+    """Why the server does not store a megabyte; None: it does. Nothing of it stays."""
+    import asyncpg
+
+    rows = "CREATE TEMPORARY TABLE space ON COMMIT DROP AS SELECT n FROM generate_series(1, 30000) n"
+    try:
+        async with connection.transaction():
+            await connection.execute(rows)
+    except (asyncpg.InsufficientResourcesError, asyncpg.PostgresSystemError) as error:
+        return str(error).partition("\n")[0]
+    except asyncpg.PostgresError:  # it may make no such table, or is a standby: other findings tell of that
+        return None
+    return None
 
 
 async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
@@ -84,6 +100,7 @@ async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
         "bypasses": role[2],
         "ahead_ms": ahead,
         "within_ms": within,
+        "no_space": await find_space_fault(connection),
     }
     if await connection.fetchval("SELECT to_regclass('audit_unsealed')") is None:
         return Facts(**fields)
