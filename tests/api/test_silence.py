@@ -57,6 +57,8 @@ async def test_every_request_ends_with_a_sentence_and_the_server_is_not_ready(
                 assert response.status_code == 503, problem
                 assert problem["code"] in ("store_unavailable", "database_unavailable")
                 assert "database" in problem["detail"]
+                is_read = response.request.method == "GET" and problem["code"] == "store_unavailable"
+                assert ("nothing was changed; try again" in problem["detail"]) == is_read
             assert (await client.get("/healthz")).status_code == 200
             proxy.silent = False
             for line in proxy.lines():

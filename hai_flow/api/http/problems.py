@@ -273,7 +273,9 @@ async def _store_failed(request: Request, error: Exception) -> Response:
         log.error("too_many_open_files", path=request.url.path, error=str(error), remedy=MORE_FILES)
         return problem(503, "too_many_open_files", TOO_MANY_FILES, headers={"Retry-After": "1"})
     log.error("store_failed", path=request.url.path, exc_info=error)
-    detail = "the database could not do it now; the outcome is unknown: repeat the request with the same command id."
+    outcome = "the outcome is unknown: repeat the request with the same command id"
+    again = "nothing was changed; try again" if request.method in ("GET", "HEAD") else outcome
+    detail = f"the database could not do it now; {again}."
     return problem(503, "store_unavailable", detail, headers={"Retry-After": "1"})
 
 
