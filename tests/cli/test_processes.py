@@ -17,8 +17,12 @@ from typing import Any
 import asyncpg
 import httpx2
 import pytest
+import structlog
 from hai_flow_client import Client
+from typer.testing import CliRunner
 
+from hai_flow.cli import app
+from hai_flow.cli.serve import migrate as migrating
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store.postgres import revisions
 from tests.support.commands import ROOT, SECONDS_MAX, Process, command, run, started
@@ -72,6 +76,24 @@ def test_a_process_over_an_old_schema_says_what_to_do(empty_database_url: str) -
         assert re.search(r"does not have the schema of this release: run .* migrate\.\n$", refused.stderr)
     assert run("migrate", HAI_FLOW_DATABASE_URL=empty_database_url).returncode == 0
     assert run_apart(revisions.current(empty_database_url)) == revisions.head()
+
+
+def test_migrate_logs_on_standard_error_and_not_that_an_owner_owns(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def migrate(_: object) -> None:
+        for event in ("no_role_of_its_own", "another"):
+            structlog.get_logger("x").warning(event)
+
+    monkeypatch.setattr(migrating, "migrate_if_behind", migrate)
+    try:
+        done = CliRunner().invoke(app, ["migrate"], env={"HAI_FLOW_DATABASE_URL": database_url})
+    finally:
+        structlog.reset_defaults()
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout.splitlines()) == 1
+    assert "another" in done.stderr
+    assert "no_role_of_its_own" not in done.output
 
 
 def test_a_database_that_does_not_answer_is_a_sentence() -> None:

@@ -8,6 +8,7 @@ from hai_flow.cli.database import RunDatabase, migrate_if_behind, open_database
 from hai_flow.cli.errors import FAILED, OK
 from hai_flow.cli.options import DataDirOption, load_settings
 from hai_flow.cli.run_until_signal import live
+from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.terminal import note, say
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
@@ -16,6 +17,8 @@ from hai_flow.settings import Settings
 def migrate(data_dir: DataDirOption = None) -> None:
     """Bring the database to the schema of this release. Safe to repeat, and while older processes run."""
     settings = load_settings(data_dir=data_dir)
+    # The owner of the tables works as such here, and it should.
+    configure_logs("warning", settings.logs, heard={"no_role_of_its_own": lambda _: None})
     with open_database(settings) as database:
         code = live(lambda: _migrate_all(database, settings))
     raise typer.Exit(code)
