@@ -17,6 +17,8 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
+from hai_flow.cli.admin import recover
+from hai_flow.cli.errors import UsageError
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
 from hai_flow.runtime.ops import rollback_guard
@@ -420,3 +422,14 @@ async def test_a_database_that_goes_away_and_comes_back_is_told_once_each(monkey
         ("database_unavailable", "gone"),
         ("database_answers", None),
     ]
+
+
+async def test_only_the_owner_of_the_tables_confirms(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        await recover._demand_owner(connection)
+        await connection.execute("SET ROLE hai_engine")
+        with pytest.raises(UsageError, match=r"the owner of the tables, \w+, .*URL, found hai_engine\.$"):
+            await recover._demand_owner(connection)
+    finally:
+        await connection.close()

@@ -12,6 +12,7 @@ from hai_flow.cli.admin.each_cell import CONNECT_SECONDS, CellDatabase, CellOpti
 from hai_flow.cli.database import demand_schema
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
+from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.terminal import note, out, plural, print_json, program, say
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def recover(
     runs and schedules. Exits with 1 while the database is held. Connect as the owner of the tables."""
     if confirm and nothing_lost:
         raise UsageError("expected one of --confirm and --nothing-lost.")
-    with places(load_settings(data_dir=data_dir), cell) as chosen:
+    settings = load_settings(data_dir=data_dir)
+    # The owner of the tables works as such here, and it should.
+    configure_logs("warning", settings.logs, heard={"no_role_of_its_own": lambda _: None})
+    with places(settings, cell) as chosen:
         several = len(chosen) > 1
         if nothing_lost and several:
             raise UsageError("--nothing-lost: expected --cell as well: which database was moved.")
@@ -82,6 +86,8 @@ async def _check_history(place: CellDatabase, *, confirm: bool, nothing_lost: bo
         beat = None if witness is None else await witness.read(history.database)
         state = await restore.state_of(connection, beat)
         report = _state(state)
+        if confirm or nothing_lost:
+            await _demand_owner(connection)
         if confirm and report["held"]:
             report |= await _confirm(place, connection, state)
         elif nothing_lost and report["held"]:
@@ -92,6 +98,17 @@ async def _check_history(place: CellDatabase, *, confirm: bool, nothing_lost: bo
         return report
     finally:
         await connection.close()
+
+
+async def _demand_owner(connection: Connection) -> None:
+    """Raise UsageError for another role, which could pause runs and could not end the hold."""
+    owner = await connection.fetchrow(
+        "SELECT pg_get_userbyid(relowner) AS name, pg_has_role(relowner, 'USAGE') AS ours, current_user AS role"
+        " FROM pg_class WHERE oid = 'runs'::regclass"
+    )
+    if owner is not None and not owner["ours"]:
+        expected = f"the owner of the tables, {owner['name']}, in HAI_FLOW_DATABASE_URL"
+        raise UsageError(f"expected {expected}, found {owner['role']}.")
 
 
 def _state(state: State) -> dict[str, Any]:
@@ -174,7 +191,8 @@ def _tell(report: dict[str, Any], of: str) -> None:
 
 
 def _tell_confirmed(report: dict[str, Any]) -> None:
-    _list(report["paused"], "paused, because it may repeat something")
+    they = "it" if len(report["paused"]) == 1 else "they"
+    _list(report["paused"], f"paused, because {they} may repeat something")
     if report["not_paused"]:
         say(f"{plural(len(report['not_paused']), 'run')} could not be paused:", "yellow")
         for each in report["not_paused"][:SHOWN_MAX]:
