@@ -13,8 +13,16 @@ from typer.testing import CliRunner
 from hai_flow.cli import app
 from hai_flow.cli.runs.history import build_lines
 from hai_flow.cli.runs.show import next_commands
-from hai_flow.cli.runs.why_waiting import describe_stop, find_key_awaited, holding, limit_of, map_ends_of_waits
+from hai_flow.cli.runs.why_waiting import (
+    describe_stop,
+    describe_worker,
+    find_key_awaited,
+    holding,
+    limit_of,
+    map_ends_of_waits,
+)
 from hai_flow.cli.terminal import moment, program
+from hai_flow.values import Json
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
@@ -87,6 +95,22 @@ def test_a_stopped_run_says_who_stopped_it_when_and_why() -> None:
     assert describe_stop({"status": "stopping"}, events[:2]) == "2026-01-01 00:00:00Z by user:ann: too late"
     assert describe_stop({"status": "stopped"}, events) == "terminated 2026-01-01 01:00:00Z by user:bob"
     assert describe_stop({"status": "running"}, events) == ""
+
+
+@pytest.mark.parametrize(
+    ("holder", "told"),
+    [
+        (None, ""),
+        ({"name": "vm:7", "alive": True}, "vm:7"),
+        (
+            {"name": "vm:7", "alive": False},
+            "vm:7, which gives no sign of life: another worker takes the run over",
+        ),
+    ],
+)
+def test_a_run_that_is_performed_names_its_worker(holder: Json, told: str) -> None:
+    assert describe_worker({"held_by": holder}) == told
+    assert describe_worker({}) == ""
 
 
 def test_many_holders_are_counted_and_none_means_that_it_is_about_to_begin() -> None:

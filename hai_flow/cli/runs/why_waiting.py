@@ -33,6 +33,15 @@ def holding(run: Json) -> str:
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
+def describe_worker(run: Json) -> str:
+    """The worker that performs the run at this moment; "" where none does."""
+    holder = run.get("held_by")
+    if not holder:
+        return ""
+    silent = "" if holder["alive"] else ", which gives no sign of life: another worker takes the run over"
+    return f"{holder['name']}{silent}"
+
+
 def describe_pause(run: Json) -> str:
     paused = run.get("paused")
     return f"{moment(paused['at'])} by {paused['by']}{because(paused)}" if paused else ""
