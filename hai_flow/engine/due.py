@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hai_flow.definition.names.durations import spell
 from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -99,7 +100,8 @@ def _is_awaiting_event(draft: Draft, path: str) -> bool:
 def _run_too_long(draft: Draft) -> None:
     """Every step that is open, and every one that would begin, fails with the limit, unless it cleans up."""
     limit = draft.plan.limits.duration
-    message = f"The run has taken longer than its limit of {limit} ms."
+    assert limit is not None, "its timer was set by it"
+    message = f"The run has taken longer than its limit of {spell(limit)}."
     for path in open_leaves(draft):
         if is_in_cleanup(path) or path not in open_leaves(draft):
             continue

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -11,9 +13,12 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.deciders import may_decide
+from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import wake_at
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from tests.support.examples import examples
 from tests.support.runs import DAY, HOUR, MINUTE, NOON, SECOND, Play
@@ -186,6 +191,28 @@ def test_a_grace_begins_when_those_who_work_are_told() -> None:
     play = started("limits: {duration: 1h}\nsteps: [{id: a, call: t.f}]")
     play.stop()
     assert play.timers == [("", "grace", 30 * SECOND)]
+
+
+def test_the_limit_of_a_run_is_told_as_it_is_written_and_older_logs_stand() -> None:
+    play = started("limits: {duration: 90s}\nsteps: [{id: both, parallel: {a: [{id: a, call: t.f}], b: [call: t.f]}}]")
+    play.now += 2 * MINUTE
+    play.do(c.TimerFired())
+    text = "The run has taken longer than its limit of 1m30s."
+    assert (play.state.status, play.state.error and play.state.error.message) == ("failed", text)
+    state, reworded = RunState(str(play.run_id)), 0
+    for batch in play.log:
+        encoded = msgspec.json.encode([msgspec.to_builtins(each) for each in batch])
+        older = encoded.replace(b"limit of 1m30s.", b"limit of 90000 ms.")
+        other = encoded.replace(b"limit of 1m30s.", b"limit of something else.")
+        reworded += older != encoded
+        assert decide_again(play.plan, state, decode_batch(older, batch)).left is None
+        assert (decide_again(play.plan, state, decode_batch(other, batch)).left is None) == (other == encoded)
+        state = fold(state, batch)
+    assert reworded == 1
+
+
+def decode_batch(encoded: bytes, batch: Sequence[e.Event]) -> list[e.Event]:
+    return [msgspec.convert(raw, type(each)) for raw, each in zip(msgspec.json.decode(encoded), batch, strict=True)]
 
 
 def test_what_begins_because_of_a_late_timer_begins_now() -> None:

@@ -5,6 +5,7 @@ nothing. A later release may decide otherwise on purpose; then the log is right.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -201,9 +202,18 @@ def list_recorded_freezes(state: RunState, events: Sequence[e.Event]) -> list[Fr
     return [Freeze(id, "frozen", "step", path, reasons.get(id, "")) for path, id in held.items()]
 
 
+_LIMIT_IN_MS: Final = re.compile(r"The run has taken longer than its limit of \d+ ms\.")
+
+
 def _without_new_words(recorded: Any, decided: Any) -> Any:
     """The decided event as a release wrote it that did not tell the class of an effect: a question of such a log has
-    none, and nobody was asked to confirm an answer because of it."""
+    none, and nobody was asked to confirm an answer because of it. Or as one that told the run's limit in ms."""
+    if type(recorded) is type(decided) and (sentence := _LIMIT_IN_MS.search(str(recorded))):
+        error = getattr(decided, "error", None)
+        if isinstance(error, e.Error):
+            return msgspec.structs.replace(decided, error=msgspec.structs.replace(error, message=sentence[0]))
+        if hasattr(decided, "reason"):
+            return msgspec.structs.replace(decided, reason=sentence[0])
     opened = isinstance(recorded, e.PendingOpened) and isinstance(decided, e.PendingOpened)
     if not opened or recorded.effect is not None or decided.effect is None:
         return decided
