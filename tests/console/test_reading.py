@@ -202,3 +202,13 @@ def test_on_paper_a_question_is_whole_and_legible_without_what_is_pressed(page: 
         clipped = "each.scrollHeight > each.clientHeight + 2 && each.clientHeight > 0"
         hidden = f"{clipped} && getComputedStyle(each).overflowY !== 'visible'"
         assert shown.evaluate(f"[...document.querySelectorAll('main *')].filter((each) => {hidden}).length") == 0
+
+
+@pytest.mark.parametrize("days", [2, -2])
+def test_on_a_device_whose_clock_is_wrong_a_question_is_due_when_it_is(page: NewPage, asked: Asked, days: int) -> None:
+    pending = asked("note", title="When is it due?")
+    shown = page(**PHONE)
+    shown.play(["addInitScript", {"content": f"const real = Date.now; Date.now = () => real() + {days} * 864e5"}])
+    for path in (f"/console/decide/{pending['id']}", f"/console/inbox/{pending['id']}"):
+        shown.goto(path).role("heading", "When is it due?").there()
+        shown.locator("text=due in 2 days >> visible=true").first().there()

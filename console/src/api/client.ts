@@ -4,6 +4,7 @@
 import { host } from "../host.ts";
 import { holdsUnread } from "../logic/json.ts";
 import { parseExactly } from "../logic/numbers.ts";
+import { compareClock } from "./now.ts";
 import { Problem, asProblem, problemOf } from "./problems.ts";
 import type { Session } from "./types.gen.ts";
 
@@ -34,6 +35,7 @@ export async function fetchAs(path: string, init: RequestInit & { headers?: Reco
     if (ready !== undefined) await ready();
     const headers = new Headers({ ...init.headers, ...(csrf ? { "HAI-CSRF": csrf } : {}), ...host.credentials() });
     const response = await host.fetch(path, { ...init, headers });
+    compareClock(response.headers.get("date"));
     if (response.status !== 401 || !again || !(await host.renew(headers))) return response;
   }
 }
