@@ -301,7 +301,7 @@ def test_a_hole_gives_the_quorum_when_it_is_asked() -> None:
 
 @pytest.mark.parametrize("quorum", ["0", "-1", "1.5", "null", "'most'", "true", "[1]"])
 def test_a_hole_that_gives_no_quorum_fails_the_step(quorum: str) -> None:
-    play = worked_out(f'"${{{{ {quorum} }}}}"')
+    play = worked_out(f'"${{{{ dyn({quorum}) }}}}"')  # its value is not known before the run
     assert play.status == "failed"
     assert play.state.failure is not None
     assert "expected a number from 1, or `all`" in play.state.failure.message
