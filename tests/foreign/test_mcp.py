@@ -6,14 +6,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import structlog
-from mcp_types import JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Tool
@@ -678,6 +679,10 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
     ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": ""}', EVERY, "paid"),
     ('{"jsonrpc": "2.0", "id": ID, "error": ' + ERROR + ', "result": null}', EVERY, "tool.failed: no money"),
     ('{"jsonrpc": "2.0", "id": ID, "error": "no money"}', EVERY, "tool.failed: no money"),
+    *(
+        (f'{{"jsonrpc": "2.0", "id": ID, "error": {ERROR[:-1]}, "data": {data}}}}}', EVERY, "tool.failed: no money")
+        for data in ("7", "true", "1.5", '"no"', "[7]", "null")
+    ),
     ('{"jsonrpc": "2.0", "id": ID, "error": {"code": "E7", "message": "no money"}}', EVERY, "tool.failed: no money"),
     ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": ' + ERROR + "}", EVERY, "step.in_doubt: no money"),
     ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": "no"}', EVERY, "step.in_doubt: paid"),
@@ -708,6 +713,7 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
     (f"Content-Length: 90\r\n\r\n{PAID}Content-Length: 90\r\n", ("stdio", "json"), "paid"),
     *((f"{PAID}{behind}", EVERY, "paid") for behind in (",", ";", "}", "OK", "\0", "<!-- 0.2 s -->")),
     (PAID.replace("]}}", ",],},}").replace('"paid"', '"paid",'), EVERY, "paid"),
+    (PAID.replace('"paid"', '"paid"' + "," * 3000), EVERY, "paid"),
     # several, as lines or without a line between them
     (f"{NOTICE}\n{PAID}\n{NOTICE}\n", ("stdio", "json"), "paid"),
     (f"{NOTICE}{PAID}{NOTICE}", ("json", "events"), "paid"),
@@ -837,6 +843,19 @@ def test_numbers_that_python_can_not_hold_are_read_as_they_are_written() -> None
         f"/b/{n}: a number that JSON can't carry is kept as text" for n in range(4)
     )
     assert result == {"a": digits, "b": ["1e400", "-1.5E+999", "NaN", "-Infinity", 0.0, 7], "c": json.loads(text)}
+
+
+@pytest.mark.parametrize("odd", ["", "NaN, ", "7,, "], ids=repr)
+def test_a_broken_answer_full_of_quotes_is_looked_through_once(odd: str) -> None:
+    began = time.process_time()
+    read = read_message(f'{{"jsonrpc": "2.0", "id": 1, "result": [{odd}"{QUOTES}'.encode())
+    assert time.process_time() - began < 2
+    assert read is not None
+    assert isinstance(read.message, JSONRPCError)
+    assert read.message.error.message == "its answer breaks off"
+
+
+QUOTES: Final = '\\"' * 20_000
 
 
 @pytest.mark.parametrize("way", EVERY)

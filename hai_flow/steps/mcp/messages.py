@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from secrets import token_hex
 from typing import Any, Final
 
@@ -33,14 +33,14 @@ _CONTRADICTED: Final = "it answers with a result and an error at once"
 _ESCAPED: Final = re.compile(
     r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<bad>\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000))"
 )
-_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s"{}\[\]:,]+', re.DOTALL)
+_TEXT: Final = r'"(?:[^"\\]++|\\.)*+(?P<end>"?+)'  # or what begins as one and has no end: it is looked through once
+_WORD: Final = re.compile(r'[{}\[\]:,]|[^\s"{}\[\]:,]+')
+_TOKEN: Final = re.compile(rf"{_TEXT}|{_WORD.pattern}", re.DOTALL)
 
-_SIGN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?P<end>"?)|[\[\]{}]', re.DOTALL)
+_SIGN: Final = re.compile(rf"{_TEXT}|[\[\]{{}}]", re.DOTALL)
 _MAYBE_ODD: Final = re.compile(r"\d{300}|[eE]\+?\d{3}|NaN|Infinity")
-_TEXT_OR_NUMBER: Final = re.compile(
-    r'"(?:[^"\\]++|\\.)*+"|-?(?:\d++(?:\.\d++)?+(?:[eE][+-]?+\d++)?+|Infinity|NaN)', re.DOTALL
-)
-_TEXT_OR_LAST_COMMA: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|,(?=\s*+[}\]])', re.DOTALL)
+_TEXT_OR_NUMBER: Final = re.compile(rf"{_TEXT}|-?(?:\d++(?:\.\d++)?+(?:[eE][+-]?+\d++)?+|Infinity|NaN)", re.DOTALL)
+_TEXT_OR_COMMAS: Final = re.compile(rf"{_TEXT}|,[\s,]*+(?P<bracket>[}}\]]?+)", re.DOTALL)
 _BEGINNING: Final = re.compile(r'\{\s*+"(?:jsonrpc|id|result|error|method)"\s*+:')
 _SEVERAL: Final = re.compile(r"\}\s*+" + _BEGINNING.pattern)  # which a text in a message has with backslashes
 _ENCODED: Final = re.compile(r'\s*+"\{\s*+\\"')
@@ -72,7 +72,9 @@ def read_all(raw: bytes | bytearray) -> list[Read]:
 
 
 def _is_fault(message: types.JSONRPCMessage) -> bool:
-    return isinstance(message, types.JSONRPCError) and FAULT in (message.error.data or ())
+    return (
+        isinstance(message, types.JSONRPCError) and isinstance(message.error.data, dict) and FAULT in message.error.data
+    )
 
 
 def _find_messages(text: str) -> list[str]:
@@ -129,7 +131,7 @@ def read(raw: bytes | bytearray) -> Read | None:
         shallow = foreign.make_shallow(text, _DEPTH_MAX)
         if shallow is not None and (inner := read(shallow.encode())) is not None:
             return _with_notes(inner, [f"what is nested deeper than {values.DEPTH_MAX} levels is kept as JSON text"])
-        plain = _TEXT_OR_LAST_COMMA.sub(lambda each: each[0].removeprefix(","), text)
+        plain = _TEXT_OR_COMMAS.sub(lambda each: each["bracket"] or each[0], text)
         if plain != text:
             return read(plain.encode())
         stand_in = _find_contradiction(text) or _mend(text) or _stand_in(text)
@@ -315,8 +317,7 @@ def _members(text: str) -> dict[str, str]:
     broken as they like."""
     members: dict[str, str] = {}
     depth, name, before = 0, None, ""
-    for match in _TOKEN.finditer(text):
-        token = match[0]
+    for token in _iter_tokens(text):
         if token in "{[":
             depth += 1
         elif token in "}]":
@@ -329,3 +330,11 @@ def _members(text: str) -> dict[str, str]:
             members.setdefault(name, token)
         before = token
     return members
+
+
+def _iter_tokens(text: str) -> Iterator[str]:
+    for match in _TOKEN.finditer(text):
+        if match["end"] == "":
+            yield from _WORD.findall(match[0])
+        else:
+            yield match[0]
