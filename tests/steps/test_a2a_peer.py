@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_card_without_an_interface_that_is_understood_is_refused(card: Any) ->
         ({"status": {"state": "input-required"}}, "input-required"),
         ({"status": {"state": "TASK_STATE_COMPLETED"}}, "completed"),
         ({"status": None}, ""),
+        ({"status": "failed"}, "failed"),
     ],
 )
 def test_states_of_both_versions_are_one(task: Any, state: str) -> None:
@@ -176,3 +178,40 @@ def test_a_message_is_a_completed_task() -> None:
 )  # fmt: skip
 def test_a_task_that_is_over_is_so_however_its_state_is_spelled(said: str, state: str) -> None:
     assert peer.state_of({"status": {"state": said}}) == state
+
+
+DONE = {"id": "t", "status": {"state": "completed"}}
+SAID = json.dumps({"result": {**DONE, "artifacts": [{"parts": [{"text": "a\u2028b\x85c"}]}]}}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        f"data: {SAID}\n\n",
+        f"\ufeffdata: {SAID}",
+        "data: {\ndata: " + SAID[1:] + "\r\n\r\n",
+        f'data: {{"result": {{}}}}\ndata: {SAID}\n',
+    ],
+    ids=repr,
+)
+def test_an_event_of_any_lines_is_read_with_all_its_characters(stream: str) -> None:
+    assert peer.output_of(peer.read_result(peer.read_answer(stream)["result"]))["text"] == "a\u2028b\x85c"
+
+
+def test_a_stream_within_a_stream_without_end_is_no_answer() -> None:
+    assert peer.read_answer("data:" * 5000) is None
+
+
+def test_a_member_by_both_names_stays() -> None:
+    both = {"taskId": "t", "task_id": None, "context_id": "c"}
+    assert peer.use_protocol_names(both) == {"taskId": "t", "task_id": None, "contextId": "c"}
+
+
+def test_an_interface_without_an_address_is_none() -> None:
+    card = {"supportedInterfaces": [{"protocolBinding": "JSONRPC"}], "url": "https://x/a"}
+    assert peer.choose_interface(card, "https://x") == Interface("https://x/a", old=True, rest=False)
+
+
+def test_words_of_ours_are_no_answer_however_their_role_is_called() -> None:
+    for role in ("user", "ROLE_USER", 1):
+        assert peer.output_of({**DONE, "history": [{"role": role, "parts": [{"text": "go"}]}]})["text"] == ""

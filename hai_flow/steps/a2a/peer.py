@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from hai_flow import foreign, values
 from hai_flow.errors import StepError
 from hai_flow.steps.files import kind_of
+from hai_flow.steps.http.stream import Events
 from hai_flow.values import Json, storable
 
 PARTS_MAX: Final = 100  # of all artifacts
@@ -35,6 +36,8 @@ _SPELLINGS: Final = {word: state for state, words in _WORDS.items() for word in 
 _NUMBERS: Final = (
     "", "submitted", "working", "completed", "failed", "canceled", "input-required", "rejected", "auth-required",
 )  # fmt: skip
+_USER: Final = 1  # the role by its number
+_UNDERSCORE: Final = re.compile("(?<=[a-z])_([a-z])")
 _OPEN_KEYS: Final = frozenset({"data", "metadata"})  # whose members have names of their own
 _OWN_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1", "::"})
 _EVENT_KINDS: Final = ("statusUpdate", "artifactUpdate")
@@ -67,10 +70,21 @@ class Question(NamedTuple):
 def read_answer(text: str) -> Json:
     """The JSON in a body of another type, with the names of ProtoJSON; of a stream the last event that has a task or a
     message, else its first; None where there is none."""
-    if re.match(r"\s*(?:data|event|id|retry)?:", text):
-        answers = [each for line in text.splitlines() if line.startswith("data:") and (each := read_answer(line[5:]))]
-        last = [each for each in answers if isinstance(each, Mapping) and _read_whole(each.get("result"))]
-        return last[-1] if last else next(iter(answers), None)
+    text = text.removeprefix("\ufeff")
+    if not re.match(r"\s*(?:data|event|id|retry)?:", text):
+        return _read_json(text)
+    answers = [answer for event in Events().fed(f"{text}\n\n") for answer in _read_event_data(event.data)]
+    last = [each for each in answers if isinstance(each, Mapping) and _read_whole(each.get("result"))]
+    return last[-1] if last else next(iter(answers), None)
+
+
+def _read_event_data(data: str) -> list[Json]:
+    """The JSON in the data of an event; where there is none, that of its lines: some servers end no event."""
+    json_value = _read_json(data)
+    return [json_value] if json_value else [each for line in data.split("\n") if (each := _read_json(line))]
+
+
+def _read_json(text: str) -> Json:
     try:
         return use_protocol_names(foreign.read(text).value)
     except values.NotJson:
@@ -78,13 +92,14 @@ def read_answer(text: str) -> Json:
 
 
 def use_protocol_names(value: Json) -> Json:
-    """The value with the names of ProtoJSON, whose readers take those of the protocol's definition (`task_id`) too."""
+    """The value with the names of ProtoJSON, whose readers take those of the protocol's definition (`task_id`) too;
+    a member that is there by both names stays."""
     if isinstance(value, list):
         return [use_protocol_names(each) for each in value]
     if not isinstance(value, dict):
         return value
     return {
-        re.sub(r"(?<=[a-z])_([a-z])", lambda letter: letter[1].upper(), key): (
+        name if (name := _UNDERSCORE.sub(lambda letter: letter[1].upper(), key)) not in value else key: (
             each if key in _OPEN_KEYS else use_protocol_names(each)
         )
         for key, each in value.items()
@@ -110,8 +125,8 @@ def _list_interfaces(card: Json, url: str) -> Iterator[Interface]:
         version = str(each.get("protocolVersion") or "1.0")
         binding = _letters_of(each.get("protocolBinding") or each.get("transport"))
         old = version.startswith("0.")
-        if binding == "jsonrpc" or (binding == "httpjson" and not old):
-            yield Interface(_resolve(url, str(each.get("url"))), old, binding != "jsonrpc")
+        if isinstance(each.get("url"), str) and (binding == "jsonrpc" or (binding == "httpjson" and not old)):
+            yield Interface(_resolve(url, each["url"]), old, binding != "jsonrpc")
     others = [{"url": card.get("url"), "transport": card.get("preferredTransport") or "JSONRPC"}]
     for each in (*others, *_mappings(card.get("additionalInterfaces"))):
         if isinstance(each.get("url"), str) and _letters_of(each.get("transport")) == "jsonrpc":
@@ -196,7 +211,7 @@ def _read_event(result: Json) -> Mapping[str, Json] | None:
 def state_of(task: Mapping[str, Json]) -> str:
     """The state of a task, as 0.3 writes it: `working`, `input-required`."""
     status = task.get("status")
-    state = status.get("state") if isinstance(status, Mapping) else ""
+    state = status.get("state") if isinstance(status, Mapping) else status or ""
     if type(state) is int:
         return _NUMBERS[state] if 0 <= state < len(_NUMBERS) else ""
     word = _letters_of(state).removeprefix("taskstate")
@@ -252,9 +267,7 @@ def output_of(task: Mapping[str, Json]) -> dict[str, Any]:
     texts: list[str] = []
     data: Json = None
     parts: list[dict[str, Any]] = []
-    replies = [
-        each for each in _mappings(task.get("history")) if _letters_of(each.get("role")) not in ("user", "roleuser")
-    ]
+    replies = [each for each in _mappings(task.get("history")) if not _is_ours(each.get("role"))]
     places = (task.get("artifacts"), _message_of(task), replies[-1:])
     artifacts = next(filter(None, ([each for each in _mappings(place) if _parts(each)] for place in places)), [])
     different = {values.dumps(each) if each.get("artifactId") else at: each for at, each in enumerate(artifacts)}
@@ -274,6 +287,10 @@ def output_of(task: Mapping[str, Json]) -> dict[str, Any]:
         message = f"the agent's artifacts have {len(parts)} parts, and {PARTS_MAX} are taken"
         raise StepError(message, code="tool.invalid_result", retriable=False)
     return {"text": "\n".join(filter(None, texts)), "data": data, "parts": parts}
+
+
+def _is_ours(role: Json) -> bool:
+    return role == _USER or _letters_of(role) in ("user", "roleuser")
 
 
 def _file_part(part: Mapping[str, Json]) -> dict[str, Any]:
