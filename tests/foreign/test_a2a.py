@@ -335,3 +335,21 @@ async def test_a_question_whose_time_is_always_now_is_answered_once() -> None:
     answer = Answer("accept", {"answer": "red"}, asked.value.state, ())
     output = await perform(agent, answer=answer, number=2)
     assert (output["text"], agent.got) == ("painted", ["GetTask", "SendMessage", "GetTask"])
+
+
+PAGE: Final = Reply(body=b"<html>Welcome</html>", type="text/html")
+DOUBTFUL_ANSWERS: Final[dict[str, tuple[Json, ...]]] = {
+    "a page when the task is asked for": (PAGE,),
+    "a page in the place of its answer": (question, PAGE, question),
+    "half of its answer": (question, Reply(body=b'{"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "sta'), question),
+}
+
+
+@pytest.mark.parametrize("form", DOUBTFUL_ANSWERS)
+async def test_a_doubt_about_the_task_of_a_question_goes_to_people(form: str) -> None:
+    with pytest.raises(AsksPerson) as asked:
+        await perform(Sloppy(question))
+    agent = Sloppy(*DOUBTFUL_ANSWERS[form])
+    fault = await failure(agent, answer=Answer("accept", {"answer": "red"}, asked.value.state, ()), number=2)
+    assert isinstance(fault, OutcomeLost), fault
+    assert agent.sends < 2

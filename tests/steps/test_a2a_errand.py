@@ -143,3 +143,46 @@ async def test_an_answer_about_another_task_is_refused() -> None:
         await own._get("t")
     assert refused.value.code == "tool.invalid_result"
     assert agent.sent == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sends"),
+    [
+        ("context deadline exceeded", 1), ("Context cancelled", 1), ("This model's maximum context length is 8192", 1),
+        ("unknown contextId", 2), ("Context not found", 2),
+    ],
+)  # fmt: skip
+async def test_only_a_refused_context_is_left_out_of_a_second_message(words: str, sends: int) -> None:
+    class Refusing(ScriptedAgent):
+        async def send(self, parts: Any, id: str, **more: Any) -> Any:
+            self.sent.append(parts)
+            raise Refused(-32603, words)
+
+    agent = Refusing()
+    with pytest.raises(Refused):
+        await errand(agent, number=1).begin({"text": "go"})
+    assert len(agent.sent) == sends
+
+
+class Listing(ScriptedAgent):
+    """Answers with `listed` when it is asked for its tasks."""
+
+    def __init__(self, listed: Any) -> None:
+        super().__init__()
+        self._listed = listed
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        return self._listed if method == "ListTasks" else await super().ask(method, params)
+
+
+@pytest.mark.parametrize("listed", [None, "page", {"ok": True}, {"tasks": "none"}], ids=repr)
+async def test_a_lost_attempt_that_is_answered_with_no_list_asks_people(listed: Any) -> None:
+    agent = Listing(listed)
+    with pytest.raises(OutcomeLost):
+        await errand(agent, lost=1).begin({"text": "go"})
+    assert agent.sent == []
+
+
+@pytest.mark.parametrize("listed", [{}, [], {"tasks": None}, {"pageSize": 20}], ids=repr)
+async def test_an_empty_list_of_tasks_is_one_in_any_form(listed: Any) -> None:
+    assert (await errand(Listing(listed), lost=1).begin({"text": "go"}))["id"] == "new"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
@@ -44,6 +45,10 @@ CANCEL_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 4.5  # less than a message of the outbox is given out for
 TASKS_LOOKED_AT: Final = 20
 _CONTEXT: Final = "hai-"  # with which the ids of contexts begin that are made here
+_CONTEXT_REFUSED: Final = re.compile(r"context(?!\W*(?:deadline|cancel|length|window|size|limit))", re.IGNORECASE)
+"""Words about the context of a message, and not about a time-out in Go or the length of what a model reads: then the
+agent may have begun."""
+_OF_A_PAGE: Final = frozenset({"tasks", "nextPageToken", "pageSize", "totalSize"})  # the members of a list of tasks
 _OLD: Final = {"SendMessage": "message/send", "GetTask": "tasks/get", "CancelTask": "tasks/cancel"}
 
 
@@ -171,7 +176,7 @@ class Agent:
         if error and result:
             message = f"the agent {self._tool.name} answers with a result and an error at once: {error}"
             raise StepError(storable(message)[:2000], code="tool.invalid_result", retriable=False)
-        if error:
+        if error or (result is None and error is not None):
             parts = error if isinstance(error, Mapping) else {"message": error}
             code, words = parts.get("code"), parts.get("message") or parts.get("data")
             raise Refused(code if isinstance(code, int) else -32603, str(words))
@@ -237,7 +242,7 @@ class Errand:
         if answer is not None:
             state = values.loads(answer.state or "{}")
             self._task_id = state["task"]
-            task = await self._answer(await self._get(state["task"]), answer, state)
+            task = await self._answer(await self._look(), answer, state)
         if self._attempt.number > 1 and (task is None or _has_failed(task)):
             task = await self._find("it does not list its tasks" if self._attempt.lost else None)
         if task is not None:
@@ -262,13 +267,20 @@ class Errand:
             raise self._make_outcome_lost("it lists tasks of other contexts only")
         alive = [each for each in tasks if not _has_failed(each)]
         task = alive[0] if alive else tasks[0] if len(tasks) > self._attempt.failures else None
-        return None if task is None else await self._get(str(task.get("id")))
+        if task is None:
+            return None
+        self._note({"id": str(task.get("id"))})
+        return await self._look()
 
     async def _list(self) -> list[Task]:
         """The tasks that the agent lists when it is asked for those of the step's context. Raises as `Agent.ask`."""
         answer = await self._agent.ask("ListTasks", {"contextId": self._context, "pageSize": TASKS_LOOKED_AT})
-        tasks = answer.get("tasks") if isinstance(answer, Mapping) else None
-        return [each for each in tasks if isinstance(each, Mapping)] if isinstance(tasks, list) else []
+        tasks = answer.get("tasks") if isinstance(answer, Mapping) else answer
+        if isinstance(tasks, list):
+            return [each for each in tasks if isinstance(each, Mapping)]
+        if tasks or not isinstance(answer, Mapping) or not answer.keys() <= _OF_A_PAGE:
+            raise Refused(-32603, "it answers with no list of tasks")
+        return []
 
     async def _send(self, parts: Sequence[Mapping[str, Json]]) -> Task:
         id = f"{self._context}-{self._attempt.failures}"
@@ -276,7 +288,7 @@ class Errand:
             try:
                 result = await self._agent.send(parts, id, context=self._context)
             except Refused as refused:
-                if "context" not in refused.message.lower():
+                if not _CONTEXT_REFUSED.search(refused.message):
                     raise
                 if self._attempt.lost:
                     raise self._make_outcome_lost("it takes no contexts of its clients") from None
@@ -316,22 +328,25 @@ class Errand:
             try:
                 own = context if isinstance(context, str) else None
                 await self._agent.send(parts, id, context=own, task=self._task_id)
-                return await self._get(str(self._task_id))
+                return await self._look()
             except Refused as refused:
-                task = await self._get(str(self._task_id))
+                task = await self._look()
                 if not self._asks(task, state["question"]):
                     return task
                 self._answered = None
                 raise await self._ask(task, f"The answer was not taken: {refused.message}\n\n") from None
             except StepError as error:
-                if not is_passing(error):
+                if not is_passing(error) and not _may_have_begun(error):
                     raise
                 await asyncio.sleep(POLL_SECONDS)
-                task = await self._get(str(self._task_id))
+                task = await self._look()
                 if _may_have_begun(error):
                     task = await self._await_taking(task, state["question"])
                 if not self._asks(task, state["question"]):  # it has got the answer all the same
                     return task
+                if not is_passing(error):
+                    message = f"Nobody knows whether the agent has taken the answer: {error.message}."
+                    raise OutcomeLost(message) from None
 
     async def _await_taking(self, task: Task, question: Json) -> Task:
         """The task, as soon as it does not ask this any more, or after the time in which an agent takes an answer: one
@@ -340,7 +355,7 @@ class Errand:
         end = clock() + TAKEN_SECONDS
         while self._asks(task, question) and clock() < end:
             await asyncio.sleep(POLL_SECONDS)
-            task = await self._get(str(self._task_id))
+            task = await self._look()
         return task
 
     async def follow(self, task: Task) -> Task:
