@@ -439,6 +439,8 @@ def test_an_allowed_origin_and_our_own_are_answered_with_cors(guarded: ServerPro
         assert response.status_code == 422
         assert response.headers["access-control-allow-origin"] == origin
         assert response.headers["vary"] == "Origin"
+        shown = response.headers["access-control-expose-headers"].split(", ")
+        assert "Date" in shown, "a question in somebody else's page is due by the server's clock, too"
     assert "access-control-allow-origin" not in ask(guarded).headers
 
 

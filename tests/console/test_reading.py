@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -212,3 +213,6 @@ def test_on_a_device_whose_clock_is_wrong_a_question_is_due_when_it_is(page: New
     for path in (f"/console/decide/{pending['id']}", f"/console/inbox/{pending['id']}"):
         shown.goto(path).role("heading", "When is it due?").there()
         shown.locator("text=due in 2 days >> visible=true").first().there()
+    shown.role("button", "Remind me tomorrow").click()
+    until = shown.evaluate("Object.values(JSON.parse(localStorage.getItem('hai.snoozed'))).at(-1)") / 1000
+    assert time.time() < until < time.time() + 2 * 86_400

@@ -34,8 +34,9 @@ export async function fetchAs(path: string, init: RequestInit & { headers?: Reco
   for (let again = true; ; again = false) {
     if (ready !== undefined) await ready();
     const headers = new Headers({ ...init.headers, ...(csrf ? { "HAI-CSRF": csrf } : {}), ...host.credentials() });
+    const sent = Date.now();
     const response = await host.fetch(path, { ...init, headers });
-    compareClock(response.headers.get("date"));
+    compareClock(response.headers.get("date"), sent);
     if (response.status !== 401 || !again || !(await host.renew(headers))) return response;
   }
 }

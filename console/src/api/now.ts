@@ -1,18 +1,17 @@
 // The time, told again often enough for what says "in 3 minutes": the server's, where the clock of this device is wrong.
 
 import { useEffect, useState } from "react";
+import { TOLERATED_MS, findAhead } from "../logic/clock.ts";
 
-const TOLERATED_MS = 60_000;
 const told = new Set<() => void>();
 let ahead = 0;
 
-const nowAtServer = (): number => Date.now() - ahead;
+export const nowAtServer = (): number => Date.now() - ahead;
 
-/** Take the time at which the server has answered (`Date`; null: it does not say). A slow line is no wrong clock. */
-export function compareClock(date: string | null): void {
-  const off = Date.now() - Date.parse(date ?? "");
-  const found = Math.abs(off) > TOLERATED_MS ? off : 0;
-  if (Number.isNaN(off) || Math.abs(found - ahead) <= TOLERATED_MS) return;
+/** Take the time at which the server has answered (`Date`) what was sent at `sent`. */
+export function compareClock(date: string | null, sent: number): void {
+  const found = findAhead(date, sent, Date.now());
+  if (found === null || Math.abs(found - ahead) <= TOLERATED_MS) return;
   ahead = found;
   for (const tell of told) tell();
 }

@@ -106,7 +106,7 @@ class _Headers:
 def _build_cors(origin: str) -> list[tuple[bytes, bytes]]:
     return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
-        (b"access-control-expose-headers", b"Location, Retry-After"),
+        (b"access-control-expose-headers", b"Date, Location, Retry-After"),
         (b"vary", b"Origin"),
     ]
 

@@ -2,6 +2,7 @@
 
 import { useEffect, useId, useRef, useState } from "react";
 import { call, get } from "../../api/client.ts";
+import { nowAtServer } from "../../api/now.ts";
 import type { Pending, PendingPage, ProposalBody, RuleRecord } from "../../api/types.gen.ts";
 import { useSession } from "../../context.ts";
 import { neededOf, plainName } from "../../logic/seats.ts";
@@ -220,6 +221,6 @@ function Proposed({ rule }: { rule: RuleRecord }) {
 const newKey = (): string => Array.from(crypto.getRandomValues(new Uint8Array(16)), (each) => each.toString(16).padStart(2, "0")).join("");
 
 function dayIn(days: number): string {
-  const at = new Date(Date.now() + days * 86_400_000);
+  const at = new Date(nowAtServer() + days * 86_400_000);
   return [at.getFullYear(), at.getMonth() + 1, at.getDate()].map((each) => String(each).padStart(2, "0")).join("-");
 }

@@ -6,7 +6,7 @@ import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { useMay } from "../../context.ts";
 import { call, get } from "../../api/client.ts";
 import { byDeadline, useInbox } from "../../api/inbox.ts";
-import { useNow } from "../../api/now.ts";
+import { nowAtServer, useNow } from "../../api/now.ts";
 import type { Decided, DecidedPage, InboxItem, InboxPage, PendingPage, Run } from "../../api/types.gen.ts";
 import { workflowOf } from "../../logic/titles.ts";
 import { useDraft } from "../../parts/draft.ts";
@@ -50,7 +50,7 @@ export function Inbox({ id }: { id: string | null }) {
   }, [items, search, now, snoozed, searched]);
   const decided = useDecided(search.view === "decided", inbox.news);
   const listed = search.view === "decided" ? decided : shown;
-  const late = (at: string, until: number | null): void => setSnoozed(snooze(at, until, Date.now()));
+  const late = (at: string, until: number | null): void => setSnoozed(snooze(at, until, nowAtServer()));
   const [kept, keep] = useDraft<string[]>("picked", () => []);
   const picked = useMemo(() => new Set(kept), [kept]);
   const [closed, setClosed] = useState(false);
@@ -107,7 +107,7 @@ export function Inbox({ id }: { id: string | null }) {
       <button
         className="plain"
         onClick={() => {
-          late(item.id, tomorrow(Date.now()));
+          late(item.id, tomorrow(nowAtServer()));
           const after = shown?.find((each) => each.id !== item.id);
           goTo(after?.id ?? null);
         }}
