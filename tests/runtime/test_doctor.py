@@ -154,7 +154,9 @@ async def test_a_full_disk_is_found_and_nothing_stays(database_url: str, monkeyp
         assert await find_space_fault(connection) is None
         assert await connection.fetchval("SELECT to_regclass('pg_temp.space')") is None
         await connection.execute("SET default_transaction_read_only = on")
-        assert await find_space_fault(connection) is None, "a standby stores nothing, and needs not"
+        assert await find_space_fault(connection) == "it is read-only", (
+            "a standby, or a service's database that is full"
+        )
         execute = connection.execute
 
         async def fill(query: str) -> str:

@@ -13,7 +13,7 @@ const FOUND: Record<string, Said> = {
   "doctor.database.synchronous_commit.good": ([, value]) => [`synchronous_commit 为 ${value}。`],
   "doctor.database.full_page_writes.bad": () => ["full_page_writes 已关闭。", "请在数据库服务器的配置中设置 full_page_writes = on：否则断电可能留下残缺的数据页。"],
   "doctor.database.full_page_writes.good": ([, value]) => [`full_page_writes 为 ${value}。`],
-  "doctor.database.space.bad": ([fault]) => [`数据库服务器无法写入：“${fault}”。`, "请在数据库服务器上释放磁盘空间：在此之前不会存储任何内容，请求会被拒绝。"],
+  "doctor.database.space.bad": ([fault]) => [`数据库服务器无法写入：“${fault}”。`, "请在数据库服务器上释放磁盘空间，或连接到主库：在此之前不会存储任何内容，请求会被拒绝。"],
   "doctor.database.space.good": () => ["数据库服务器能够写入。"],
   "doctor.database.version.bad": ([version]) => [`${version}。`, "请升级：HAI Flow 需要 PostgreSQL 15 或更高版本。"],
   "doctor.database.version.good": ([version]) => [`${version}。`],

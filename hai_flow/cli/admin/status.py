@@ -44,7 +44,7 @@ async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
 
     from hai_flow.runtime.ops.status_problems import SchemaStatus, faults
     from hai_flow.store.ops import database_history, status
-    from hai_flow.store.ops.health import find_space_fault
+    from hai_flow.store.ops.health import MORE_SPACE, find_space_fault
     from hai_flow.store.postgres import revisions
 
     database = place.database
@@ -65,7 +65,7 @@ async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
         "database": {"place": database.shown, "version": version, "schema": revision, "held": held},
         **({} if standing is None else _render_standing(standing)),
         "faults": [
-            *([] if no_space is None else [f"nothing is stored: {no_space}; free disk space on the database's server"]),
+            *([] if no_space is None else [f"nothing is stored: {no_space}; {MORE_SPACE}"]),
             *faults(schema, standing),
         ],
     }

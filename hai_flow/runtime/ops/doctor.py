@@ -15,7 +15,7 @@ import msgspec
 from hai_flow.definition.people.calendars import HORIZON
 from hai_flow.primitives.hosts import is_loopback
 from hai_flow.settings import KEYS, Settings, variable
-from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts
+from hai_flow.store.ops.health import AUDIT_TRIGGERS, MORE_SPACE, Facts
 from hai_flow.store.ops.replicas import Standby
 
 Verdict: TypeAlias = Literal["good", "doubtful", "bad"]
@@ -131,7 +131,7 @@ def _check_durability(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
     if facts.no_space is None:
         yield Check("database.space", "good", "the server stores what is written")
     else:
-        remedy = "free disk space on the database's server: until then nothing is stored, and requests are refused"
+        remedy = f"{MORE_SPACE}: until then nothing is stored, and requests are refused"
         yield Check("database.space", "bad", facts.no_space, remedy, params=(facts.no_space,))
 
 

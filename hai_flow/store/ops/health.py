@@ -66,6 +66,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     no_space: str | None = None
 
 
+MORE_SPACE: Final = "free disk space on the database's server, or connect to its primary"
+"""The remedy for the faults of `find_space_fault`."""
+
+
 async def find_space_fault(connection: Connection) -> str | None:
     """Why the server does not store a megabyte; None: it does. Nothing of it stays."""
     import asyncpg
@@ -76,7 +80,9 @@ async def find_space_fault(connection: Connection) -> str | None:
             await connection.execute(rows)
     except (asyncpg.InsufficientResourcesError, asyncpg.PostgresSystemError) as error:
         return str(error).partition("\n")[0]
-    except asyncpg.PostgresError:  # it may make no such table, or is a standby: other findings tell of that
+    except asyncpg.ReadOnlySQLTransactionError:  # a standby; services make the database so before its disk is full
+        return "it is read-only"
+    except asyncpg.PostgresError:  # it may make no such table: nothing is known
         return None
     return None
 
