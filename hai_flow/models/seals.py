@@ -46,8 +46,9 @@ def _add(parts: list[dict[str, Any]], item: Mapping[str, Json]) -> None:
         parts.append(dict(item))
         return
     for name, value in item.items():
-        if name in _TEXTS and isinstance(value, str):
-            last[name] = (last.get(name) or "") + value
+        text = last.get(name) or ""
+        if name in _TEXTS and isinstance(value, str) and isinstance(text, str):
+            last[name] = text + value
         elif value is not None:
             last[name] = value
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from hai_flow.models.chat import body_of
+from hai_flow.models.seals import Seals
 from hai_flow.models.vocabulary import Endpoint, Message, Request
 from tests.foreign.reading import read
 from tests.foreign.transcripts import DONE, Said, Transcript, call, chunk, document, end, stream
@@ -144,3 +145,14 @@ def test_data_of_another_protocol_is_not_sent() -> None:
     reply = Message("assistant", "hi", opaque=[{"type": "reasoning", "encrypted_content": "xyz"}])
     (sent,) = body_of(Request(Endpoint("m", "gateway", "m"), (reply,)))["messages"]
     assert sent == {"role": "assistant", "content": "hi"}
+
+
+def test_a_summary_that_is_a_list_and_then_a_text_is_read() -> None:
+    seals = Seals()
+    for summary in ([{"text": "a"}], "b", "c"):
+        seals.take({"thinking_blocks": [{**THOUGHT, "summary": summary, "signature": ""}]})
+    seals.take({"thinking_blocks": [{**THOUGHT, "signature": "s"}]})
+    assert seals.opaque([]) == {
+        "message": {"thinking_blocks": [{**THOUGHT, "summary": "bc", "signature": "s"}]},
+        "calls": [],
+    }
