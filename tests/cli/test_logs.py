@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -163,3 +165,21 @@ def test_the_same_error_a_moment_later_is_counted_and_told_with_the_next(
     for number in range(2 * logs._KEPT_MAX):
         repeats(None, "warning", {"event": "e", "error": str(number)})
     assert len(repeats._kept) <= logs._KEPT_MAX
+
+
+def test_warnings_of_several_threads_at_once_raise_nothing() -> None:
+    repeats, told = logs._Repeats(structlog.DropEvent), list[str]()
+
+    def warn(first: int) -> None:
+        for number in range(first, first + 4 * logs._KEPT_MAX):
+            repeats(None, "warning", {"event": "e", "error": str(number)})
+            told.append(str(number))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(warn, range(0, 10**6, 250_000)))  # raises what a line of the log raised
+    finally:
+        sys.setswitchinterval(before)
+    assert len(told) == 16 * logs._KEPT_MAX

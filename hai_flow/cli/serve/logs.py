@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from types import ModuleType
@@ -67,19 +68,21 @@ class _Repeats:
 
     def __init__(self, drop: type[BaseException]) -> None:
         self._drop = drop
+        self._lock = threading.Lock()  # threads beside the loop log, too
         self._kept: dict[str, tuple[float, int]] = {}
 
     def __call__(self, _logger: Any, method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         if method != "warning" or "error" not in entry:
             return entry
         key, now = repr(sorted(entry.items(), key=lambda each: each[0])), time.monotonic()
-        since, repeated = self._kept.pop(key, (now - REPEAT_SECONDS, 0))
-        if now - since < REPEAT_SECONDS:
-            self._kept[key] = since, repeated + 1
-            raise self._drop
-        while len(self._kept) >= _KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = now, 0
+        with self._lock:
+            since, repeated = self._kept.pop(key, (now - REPEAT_SECONDS, 0))
+            if now - since < REPEAT_SECONDS:
+                self._kept[key] = since, repeated + 1
+                raise self._drop
+            while len(self._kept) >= _KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = now, 0
         return {**entry, "repeated": repeated} if repeated else entry
 
 
