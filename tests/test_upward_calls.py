@@ -128,10 +128,10 @@ def test_a_call_back_into_a_room_above_is_seen() -> None:
     async def call_back() -> Recorder:
         seen = Recorder()
         with seen.recorded():
-            values.with_texts("a text", lambda text: str(starts.derive_id(text)))
+            values.with_texts("a text", lambda text: str(starts.new_run_id(len(text))))
         return seen
 
-    assert asyncio.run(call_back()).upwards == {"values.py calls runtime/runs/starts.py: derive_id"}
+    assert asyncio.run(call_back()).upwards == {"values.py calls runtime/runs/starts.py: new_run_id"}
 
 
 def test_no_package_is_called_from_below_on_the_way_to_a_commit(upward_calls: set[str]) -> None:

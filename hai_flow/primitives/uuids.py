@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from uuid import UUID
 
 
@@ -17,3 +18,8 @@ def uuid_of(bits: int, version: int) -> UUID:
     """128 bits as a UUID of that version (RFC 9562), which Python's own class does not know in all releases."""
     bits = bits & ~(0xF << 76) | version << 76
     return UUID(int=bits & ~(0b11 << 62) | 0b10 << 62)
+
+
+def derive_uuid(*parts: str) -> UUID:
+    """An id made from its parts: the same parts give the same id."""
+    return uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)

@@ -483,8 +483,7 @@ listeners.bug("who looks on stops who writes").edit(
 ).by("tests/runtime/test_promises.py::test_who_looks_on_stops_nobody_who_writes")
 starts = Room("hai_flow/runtime/runs/starts.py", "tests/runtime/test_triggers.py")
 starts.bug("two ids of one start make two runs").edit(
-    'return uuids.uuid_of(int.from_bytes(sha256("\\x00".join(parts).encode()).digest()[:16]), version=8)',
-    "return uuids.uuid7(0)",
+    "return place_id(uuids.derive_uuid(*parts), self.cell)", "return place_id(uuids.uuid7(0), self.cell)"
 ).by("tests/runtime/test_triggers.py::test_who_dies_after_the_run_was_started_starts_no_second_one")
 
 starts.bug("a plain start comes by everything that others need").edit("and self._is_plain(plan)\n", "and False\n").by(

@@ -18,10 +18,10 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.primitives import instants
+from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.runtime.base.sweep_isolation import Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.messaging.triggers import EVENT_LEASE, Started
-from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.catalog import workflows
 from hai_flow.store.messaging import signals, triggers
@@ -668,7 +668,7 @@ async def test_fifty_schedules_at_one_hertz_through_a_death_miss_and_double_none
 
 
 def run_of(schedule_id: UUID, instant: datetime) -> UUID:
-    return derive_id("schedule", str(schedule_id), str(instants.milliseconds(instant)))
+    return derive_uuid("schedule", str(schedule_id), str(instants.milliseconds(instant)))
 
 
 async def all_registered(eye: Connection) -> bool:

@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Final
 
 from hai_flow.engine import commands as c
+from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.runtime.commit import hints
-from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.postgres.database import Deadlines
@@ -95,7 +95,7 @@ class Starter:
                 await asyncio.sleep(0.05)
 
     async def _start(self, number: int) -> None:
-        run_id = derive_id("effects", str(number))
+        run_id = derive_uuid("effects", str(number))
         start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={"n": number})
         await self.runtime.starts.start(LOCAL_TENANT, self.plan, start, command_id="start")
 

@@ -30,7 +30,7 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.identity import keys
 from hai_flow.store.messaging import hints, pushes
 from hai_flow.store.messaging.pushes import Push
-from hai_flow.store.people.notifications import derive_id
+from hai_flow.store.people.notifications import derive_notification_id
 from hai_flow.store.postgres.database import Database
 from hai_flow.wire import a2a, approvals, webhook_signatures
 from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
@@ -143,7 +143,7 @@ class Pushes(PulsedService):
 
     async def _call(self, push: Push, config: PushConfig, mark: str, body: bytes) -> None:
         """One try. Its id is the same in each try of a state."""
-        id = derive_id(f"{push.run_id} {push.principal} {push.id} {mark}")
+        id = derive_notification_id(f"{push.run_id} {push.principal} {push.id} {mark}")
         headers = headers_of(config)
         if config.token:
             headers |= webhook_signatures.sign(config.token, id, self._now_ms() // 1000, body)

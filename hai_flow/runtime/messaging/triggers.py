@@ -43,6 +43,7 @@ from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import file_ids, instants
 from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work, spend
+from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.service import Service
@@ -52,7 +53,7 @@ from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.messaging.outbox import Delivery, Unreached
 from hai_flow.runtime.runs.concurrency_slots import STALLED_EVERY, Slots
-from hai_flow.runtime.runs.starts import Starts, derive_id
+from hai_flow.runtime.runs.starts import Starts
 from hai_flow.store.audit import audit
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import Workflow
@@ -644,7 +645,7 @@ def _schedule_row(
 ) -> ScheduleRow:
     timing = times.Timing(trigger.cron, trigger.timezone)
     return ScheduleRow(
-        id=derive_id("schedule", str(tenant), latest.name, str(position)),
+        id=derive_uuid("schedule", str(tenant), latest.name, str(position)),
         tenant=tenant,
         workflow_name=latest.name,
         position=position,

@@ -198,7 +198,10 @@ class Notifier(Service):
             receivers = _reseat(place, given, receivers, people, connected, away, all_ids)
         receivers = _tell_once(receivers, all_ids)
         parts = [
-            (notifications.derive_id("\n".join((given.id, each.channel, each.person or "", each.whom))), *astuple(each))
+            (
+                notifications.derive_notification_id("\n".join((given.id, each.channel, each.person or "", each.whom))),
+                *astuple(each),
+            )
             for each in receivers
         ]
         await notifications.divide(self._database.api, given.id, parts)

@@ -71,7 +71,7 @@ class Reseating(PulsedService):
                 except Unreadable:  # a newer release wrote it
                     continue
                 if notify:
-                    id = notifications.derive_id(f"{row.id} {stage} {each.id}")
+                    id = notifications.derive_notification_id(f"{row.id} {stage} {each.id}")
                     await notifications.queue(
                         connection, id, tenant, each.run_id, each.id, RESEATED, notify, row.person
                     )

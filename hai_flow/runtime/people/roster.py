@@ -18,7 +18,6 @@ from hai_flow.runtime.people.delegates import AllIds, list_selectors_of
 from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding
-from hai_flow.store.people import stranded
 
 if TYPE_CHECKING:
     from hai_flow.runtime.tenancy.tenants import Tenants
@@ -107,7 +106,7 @@ class Rosters:
 
     async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
         at_home = connection if self._home is None else self._home.api
-        rows = await stranded.list_holders(at_home, tenant, DECIDER)
+        rows = await proofs.list_holders(at_home, tenant, DECIDER)
         holders = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
         name = await self._tenants.name(tenant) if self._file is not None or self._ids else ""
         file = TenantChannels() if self._file is None else self._file.place(name)

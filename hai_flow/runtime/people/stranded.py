@@ -214,7 +214,7 @@ class Stranded(Service):
             if since is None:
                 return
             notify = derive_rules(PendingState(e.decode_pending(question.body))).notify
-            id = notifications.derive_id(f"{STRANDED} {question.run_id} {question.id} {since}")
+            id = notifications.derive_notification_id(f"{STRANDED} {question.run_id} {question.id} {since}")
             await notifications.queue(connection, id, tenant, question.run_id, question.id, STRANDED, notify)
         log.warning("question_stranded", pending=question.id, reason=fault)
 

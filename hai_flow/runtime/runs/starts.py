@@ -6,7 +6,6 @@ concurrency key or a place in the queue (`concurrency_slots`)."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from hashlib import sha256
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -78,7 +77,7 @@ class Starts:
     def id_of(self, *parts: str) -> UUID:
         """The id of a run of this cell, made from the identity of its start (tenant, principal, Idempotency-Key; or
         tenant, thread, runId), so that the same start made twice is one run (docs/design/store.md#command-ids)."""
-        return place_id(derive_id(*parts), self.cell)
+        return place_id(uuids.derive_uuid(*parts), self.cell)
 
     async def start(
         self,
@@ -239,11 +238,6 @@ def _derive_thread_slot(begin: Begin) -> str | None:
     first = begin.events[0]
     assert isinstance(first, e.RunStarted), "a log begins with run_started"
     return derive_thread_slot(first.thread_id)
-
-
-def derive_id(*parts: str) -> UUID:
-    """An id made from its parts: the same parts give the same id."""
-    return uuids.uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 
 
 def new_run_id(ms: int) -> UUID:

@@ -15,6 +15,7 @@ from uuid import UUID
 from hai_flow.errors import Rejected
 from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.primitives.signs import compose, has_invisible
+from hai_flow.store.identity.proofs import IS_GOOD
 from hai_flow.store.people import delegations
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ async def create_key(
 ) -> tuple[Key, str]:
     """Make a key, with this id or a random one; returns it, and the text that is sent as credential. The text is stored
     nowhere. Raises Rejected 409 where there is a key with the id."""
-    parts = KeyParts(id or derive_id(secrets.token_hex(32)), secrets.token_urlsafe(32))
+    parts = KeyParts(id or derive_key_id(secrets.token_hex(32)), secrets.token_urlsafe(32))
     row = await connection.fetchrow(
         _CREATE,
         parts.id,
@@ -140,7 +141,7 @@ async def create_key(
     return Key(*row), f"{PREFIX}{parts.id}_{parts.secret}"
 
 
-def derive_id(*parts: str) -> str:
+def derive_key_id(*parts: str) -> str:
     """The id of a key, made from these parts."""
     number = int.from_bytes(hash_secret("\x00".join(parts)))
     return "".join(_ID[number // len(_ID) ** place % len(_ID)] for place in range(12))
@@ -185,10 +186,7 @@ async def list_keys(
 
 async def list_roles(connection: Connection | Pool, tenant: UUID) -> list[str]:
     """The roles of the tenant's keys that are good."""
-    query = """
-    SELECT DISTINCT unnest(roles) FROM keys
-    WHERE tenant = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
-    """
+    query = f"SELECT DISTINCT unnest(roles) FROM keys WHERE tenant = $1 AND {IS_GOOD}"
     return [row[0] for row in await connection.fetch(query, tenant)]
 
 
@@ -209,10 +207,7 @@ async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Ke
 
 async def has_others(connection: Connection | Pool, key: Key) -> bool:
     """Whether the key's principal has another one that is good."""
-    query = """
-    SELECT EXISTS (SELECT FROM keys WHERE tenant = $1 AND principal = $2 AND id <> $3 AND revoked_at IS NULL
-      AND (expires_at IS NULL OR expires_at > now()))
-    """
+    query = f"SELECT EXISTS (SELECT FROM keys WHERE tenant = $1 AND principal = $2 AND id <> $3 AND {IS_GOOD})"
     return bool(await connection.fetchval(query, key.tenant, key.principal, key.id))
 
 
@@ -221,9 +216,8 @@ async def is_over(
 ) -> bool:
     """Whether the key is good no more, and neither its principal nor `person` has another one that is, with all of
     these roles and groups."""
-    query = """
-    SELECT NOT EXISTS (SELECT FROM keys WHERE tenant = $1 AND revoked_at IS NULL
-      AND (expires_at IS NULL OR expires_at > now())
+    query = f"""
+    SELECT NOT EXISTS (SELECT FROM keys WHERE tenant = $1 AND {IS_GOOD}
       AND (id = $2 OR (roles @> $4 AND groups @> $5
         AND principal IN ($3, (SELECT principal FROM keys WHERE tenant = $1 AND id = $2)))))
     """

@@ -36,22 +36,27 @@ class _StoredIdentity(msgspec.Struct):
     credential: str | None = None
 
 
-_OF_KEYS: Final = """
+IS_GOOD: Final = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"  # of a key
+
+_OF_KEYS: Final = f"""
 SELECT id, roles, groups FROM keys
-WHERE tenant = $1 AND id = ANY ($2::text[]) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+WHERE tenant = $1 AND id = ANY ($2::text[]) AND {IS_GOOD}
+"""
+_OF_ROLE: Final = f"""
+SELECT principal, roles, groups FROM keys WHERE tenant = $1 AND $2 = ANY (roles) AND {IS_GOOD} ORDER BY principal
 """
 _OF_SESSIONS: Final = """
 SELECT sha256, principal FROM sessions
 WHERE tenant = $1 AND sha256 = ANY ($2::bytea[]) AND expires_at > now() AND (good_until IS NULL OR good_until > now())
 """
-_HOLDERS: Final = """
+_HOLDERS: Final = f"""
 SELECT principal, bool_or(is_good) FROM (
-  SELECT principal, revoked_at, revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_good FROM keys
+  SELECT principal, revoked_at, {IS_GOOD} AS is_good FROM keys
   WHERE tenant = $1 AND principal = ANY ($2::text[])
 ) AS each GROUP BY principal HAVING bool_or(is_good OR revoked_at IS NOT NULL)
 """
-_OF_PEOPLE: Final = """
-SELECT principal, roles, groups, revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FROM keys
+_OF_PEOPLE: Final = f"""
+SELECT principal, roles, groups, {IS_GOOD} FROM keys
 WHERE tenant = $1 AND principal = ANY ($2::text[])
 """
 
@@ -84,6 +89,13 @@ async def load_holdings_of_people(
             before = together[id]
             together[id] = Holding((before.roles or frozenset()) | set(roles), before.groups | set(groups))
     return together
+
+
+async def list_holders(
+    connection: Connection | Pool, tenant: UUID, role: str
+) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+    """The principals with their roles and groups, of each good key of the tenant that has the `role`."""
+    return [tuple(row) for row in await connection.fetch(_OF_ROLE, tenant, role)]
 
 
 async def find_key_holders(connection: Connection | Pool, tenant: UUID, ids: Collection[str]) -> dict[str, bool]:

@@ -46,7 +46,7 @@ class Notification:
 _COLUMNS: Final = "id, tenant, run_id, pending_id, what, notify, channel, person, whom, tries, created_at"
 
 
-def derive_id(text: str) -> str:
+def derive_notification_id(text: str) -> str:
     """The id of the notification that the text names: the same each time, so a receiver recognises a repetition."""
     return f"msg_{sha256(text.encode()).hexdigest()[:32]}"
 

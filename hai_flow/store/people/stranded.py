@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -28,18 +27,6 @@ SELECT tenant, array_agg(selector) FROM pairs GROUP BY tenant
 async def list_selectors(connection: Connection | Pool) -> dict[UUID, list[str]]:
     """What the open questions of each tenant ask."""
     return {row[0]: row[1] for row in await connection.fetch(_SELECTORS)}
-
-
-async def list_holders(
-    connection: Connection | Pool, tenant: UUID, role: str
-) -> list[tuple[str, Sequence[str], Sequence[str]]]:
-    """The principals with their roles and groups, of each good key of the tenant that has the `role`."""
-    query = """
-    SELECT principal, roles, groups FROM keys
-    WHERE tenant = $1 AND $2 = ANY (roles) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
-    ORDER BY principal
-    """
-    return [tuple(row) for row in await connection.fetch(query, tenant, role)]
 
 
 async def list_marked(connection: Connection | Pool) -> list[tuple[UUID, str]]:

@@ -19,7 +19,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.engine.steps.freezes import NO_WRITES, Mode, Scope, holds_nothing
 from hai_flow.errors import Rejected
-from hai_flow.runtime.runs.starts import derive_id
+from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import tenants
 from hai_flow.store.ops import freezes
@@ -67,7 +67,7 @@ async def freeze(body: FreezeBody, access: CurrentAccess, key: CommandKey) -> di
         raise Rejected(422, "freeze.invalid", f"mode: expected frozen or no_agents, found read_only: {NO_WRITES}.")
     tenant, name = await _subject(access, body)
     owner, who = None if access.tenant == LOCAL_TENANT else access.tenant, access.principal.who.id
-    id = uuid4() if key is None else derive_id("freeze", str(access.tenant), who, key)
+    id = uuid4() if key is None else derive_uuid("freeze", str(access.tenant), who, key)
     row: FreezeRow | None = None
     for number in _cells(access, tenant):
         async with access.at(number).act() as connection:

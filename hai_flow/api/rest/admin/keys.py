@@ -43,7 +43,7 @@ async def create_key(body: KeyBody, access: CurrentAccess, key_of_command: Comma
     """Make a key. `key` is shown this once: send it as `Authorization: Bearer`. The same Idempotency-Key again makes
     none: 409 `key_exists` names the key that it has made, to be revoked where its answer was lost."""
     admin = access.principal.id
-    id = None if key_of_command is None else keys.derive_id("key", str(access.tenant), admin, key_of_command)
+    id = None if key_of_command is None else keys.derive_key_id("key", str(access.tenant), admin, key_of_command)
     lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
     home = access.at_home
     async with home.act() as connection:

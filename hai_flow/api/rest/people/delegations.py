@@ -21,7 +21,7 @@ from hai_flow.api.requests.views import render_delegation
 from hai_flow.api.rest.people.decide_pendings import PERSON
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
-from hai_flow.runtime.runs.starts import derive_id
+from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.store.people import delegations
 from hai_flow.store.people.delegations import Delegation
 
@@ -69,7 +69,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
     seconds_left = access.principal.seconds_left(access.runtime.committer.now_ms())
     ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
-    id = uuid4() if key is None else derive_id("delegation", str(access.tenant), who.id, key)
+    id = uuid4() if key is None else derive_uuid("delegation", str(access.tenant), who.id, key)
     before = None if key is None else await delegations.find(access.pool, access.tenant, id)
     if before is not None and (before.until <= now or not await access.inbox.in_force(access.tenant, [before])):
         message = f"the delegation {id}, which this Idempotency-Key has made, has ended: make another with a new key."

@@ -34,8 +34,8 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_if_large
+from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.runtime.commit.submission import SUPERSEDED, Outcome
-from hai_flow.runtime.runs.starts import derive_id
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.runs import logs, run_lists, threads, workers
@@ -168,7 +168,7 @@ async def _startable(
 async def _find_access_to_begin(access: Access, plan: Plan, body: StartBody, parts: tuple[str, ...] | None) -> Access:
     """The access to the cell in which the run begins. Raises Rejected 409 where the key of its start was used for a run
     in another one."""
-    id = None if parts is None else derive_id(*parts)
+    id = None if parts is None else derive_uuid(*parts)
     name = id or access.runtime.starts.new_id()
     tried = c.Start(run_id=name, thread_id=body.thread_id or str(name), requester=access.principal.id, input=body.input)
     if body.thread_id is None:
