@@ -122,8 +122,7 @@ relatives.bug("a run that has ended since it was looked at goes on").edit(
     "submit(current, seat, seat is None and state.parent is None)", "submit(current, seat, False)"
 )
 relatives.bug("a thread stays the run's that was not let go on").edit(
-    "yield True\n        finally:\n            await slots.settle_slot(pool, tenant, slot, run_id)\n",
-    "yield True\n        finally:\n            pass\n",
+    "                await slots.settle_slot(pool, tenant, slot, run_id)\n", "                pass\n"
 )
 promises = Room("hai_flow/store/messaging/concurrency_slots.py", _AT_ONCE)
 promises.bug("a thread that is promised to an ended run is taken by its relative").edit(

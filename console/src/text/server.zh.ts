@@ -40,6 +40,7 @@ export const serverZh: Record<string, string> = {
   cell_unknown: "没有这个单元（cell），请选择已配置的单元。",
   concurrency_elsewhere: "此工作流限制并发，其名额由租户的第一个单元管理，而此对话在另一单元；请新开对话来启动它。",
   releases_mixed: "仍有其他版本的进程在运行；请先把所有进程升级到同一版本，再更改租户的单元。",
+  answer_recorded: "您的回答已记录，但现在无法读取其结果；再次发送同样的回答即可查看，它只计一次。",
   cell_away: "保存该租户的数据库现在无法访问，请稍后再试。",
   closing: "服务器正在关闭，请稍后再试。",
   command_id_reused: "这个请求编号已用于另一个请求。",

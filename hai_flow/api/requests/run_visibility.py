@@ -21,7 +21,7 @@ from hai_flow.engine.canaries import disguise_state, find_disguise, is_canary, r
 from hai_flow.engine.events import Error, PendingOpened
 from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
-from hai_flow.errors import Rejected, Unreadable, reject_unknown_run
+from hai_flow.errors import Rejected, StoreError, Unreadable, reject_unknown_run
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Begin, Outcome
@@ -30,6 +30,7 @@ from hai_flow.store.commit.projection import read_thread_entry
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.people import pendings
+from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Message
@@ -97,11 +98,25 @@ class RunVisibility(TenantScope):
             raise reject_unknown_run(run_id)
         return await self._disguise_row(row)
 
-    async def started_run(self, outcome: Outcome) -> RunRow:
-        """The run that the principal has begun: as it was committed, where that was this time and in this process."""
-        cached = self._peek_committed(outcome)
-        row = None if cached is None else _to_row(cached)
-        return row or await self.run(outcome.run_id)
+    async def changed_run(self, outcome: Outcome, before: RunRow | None = None) -> RunRow:
+        """The run behind a command of the principal's, without the personal values that are kept from them. `before`:
+        its row as it was read in front of the command; None: the command has begun it.
+
+        It is as it was committed, where that was this time and in this process, else as it is read. What is done is no
+        failure: where it can't be read, it is as far as it is known, with every personal value kept that may be."""
+        id, cached = outcome.run_id, self._peek_committed(outcome)
+        row = before if cached is None else _to_row(cached, before)
+        if cached is None and before is not None and not outcome.already:
+            row = dataclasses.replace(before, status=outcome.status, seq=outcome.seq, ended_at=None, result=None)
+        try:
+            if cached is None or row is None or id not in self._seen or not _has_whole_row(cached, before):
+                return (await self.redact_rows([await self.run(id)]))[0]
+            personal = None if self._seen[id].personal is None else await self._personal_in(row, cached.state)
+        except (Rejected, StoreError, *FAILURES):
+            if row is None:
+                raise
+            personal = None if id in self._seen and self._seen[id].personal is None else WHOLE
+        return await run_by_size(len(row.input or b"") + len(row.result or b""), strip_row, row, personal)
 
     async def read_started(self, outcome: Outcome, least: Sight) -> RunState:
         """As `read`, of the run that the principal has begun: no statement where that was in this process."""
@@ -118,7 +133,7 @@ class RunVisibility(TenantScope):
     def _peek_committed(self, outcome: Outcome) -> CachedRun | None:
         """The run in this process, where the command was committed this time, and what is known of it holds that."""
         cached = None if outcome.already else self.runtime.committer.peek(outcome.run_id)
-        return None if cached is None or cached.state.seq < outcome.seq or not cached.state.sha256 else cached
+        return None if cached is None or cached.state.seq < outcome.seq or cached.created_at is None else cached
 
     async def sight(self, run: RunSummary) -> Sight:
         """How much of the run the principal sees."""
@@ -423,12 +438,12 @@ class RunVisibility(TenantScope):
         )
 
 
-def _to_row(run: CachedRun) -> RunRow | None:
-    """The row of a run as far as the run's state has what the row has; None: it has not all of it."""
+def _to_row(run: CachedRun, before: RunRow | None) -> RunRow:
+    """The row of a run that this process has moved, or begun (`before` None), as far as its state has that."""
     state, plan, created_at = run.state, run.plan, run.created_at
-    if created_at is None or plan is None or plan.summary is not None or state.ended or state.forked or state.parent:
-        return None
-    return RunRow(
+    assert plan is not None, "it has decided"
+    assert created_at is not None, "its commit has won"
+    row = before or RunRow(
         id=run.id,
         tenant=run.tenant,
         workflow=plan.sha256,
@@ -450,11 +465,29 @@ def _to_row(run: CachedRun) -> RunRow | None:
         follows=None,
         copied=0,
         unreadable=None,
-        instigators=" ".join(state.all_instigators),
-        held=" ".join(sorted(set(state.held.values()))),
         workflow_title=plan.title or None,
         input=values.dumps(state.input),
     )
+    return dataclasses.replace(
+        row,
+        status=state.status,
+        seq=state.seq,
+        version=run.version,
+        ended_at=None,
+        result=None,
+        unreadable=None,
+        instigators=" ".join(state.all_instigators),
+        held=" ".join(sorted(set(state.held.values()))),
+    )
+
+
+def _has_whole_row(run: CachedRun, before: RunRow | None) -> bool:
+    """Whether `_to_row` lacks nothing: the line about the run that its workflow computes; its end and result; and of a
+    run that was begun, the one that it comes from."""
+    state, plan = run.state, run.plan
+    if plan is None or plan.summary is not None or state.ended:
+        return False
+    return not (state.forked or state.parent) if before is None else before.workflow == plan.sha256
 
 
 def thread_unknown(thread_id: str) -> Rejected:

@@ -90,7 +90,7 @@ async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey,
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{outcome.run_id}"
-    return await build_run_view(*await access.redact_rows([await access.run(outcome.run_id)]))
+    return await build_run_view(await access.changed_run(outcome))
 
 
 async def _list_views(access: Access, rows: Sequence[ScheduleRow]) -> list[dict[str, Any]]:

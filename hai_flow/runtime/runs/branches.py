@@ -35,6 +35,7 @@ from hai_flow.store.commit.entries import Branch
 from hai_flow.store.messaging import concurrency_slots as slots
 from hai_flow.store.people import pendings
 from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs import files, run_lists
 from hai_flow.store.runs import threads as threads_store
 from hai_flow.store.runs.run_lists import RunSummary
@@ -259,7 +260,8 @@ class Branches:
         try:
             yield True
         finally:
-            await slots.settle_slot(pool, tenant, slot, run_id)
+            with contextlib.suppress(*FAILURES):  # else the sweep does it: what was committed is no failure
+                await slots.settle_slot(pool, tenant, slot, run_id)
 
     async def _with_present(self, tenant: UUID, fork: c.Fork) -> c.Fork:
         """The fork, with what the run that it is forked from, and their relatives, have done by now."""

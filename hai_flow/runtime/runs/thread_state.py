@@ -17,6 +17,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunSummary
 
@@ -56,7 +57,8 @@ class ThreadState:
         except Rejected:
             await concurrency_slots.settle_slot(pool, tenant, slot, start.run_id)
             raise
-        await concurrency_slots.settle_slot(pool, tenant, slot, start.run_id)
+        with contextlib.suppress(*FAILURES):  # else the sweep does it: what was committed is no failure
+            await concurrency_slots.settle_slot(pool, tenant, slot, start.run_id)
 
     async def state_after(self, tenant: UUID, plan: Plan, last: RunSummary | None) -> dict[str, object]:
         """The state that the run `last` of a thread has left for a run of `plan`; empty if `last` was of another

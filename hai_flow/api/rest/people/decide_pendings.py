@@ -19,12 +19,17 @@ from hai_flow.engine.canaries import find_disguise
 from hai_flow.engine.pendings.votes import describe_needs, expire_votes
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, StoreError
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.store.people.canaries import find_canary
+from hai_flow.store.postgres.error_classes import FAILURES
 
 PERSON: Final = r"^user:\S{1,200}$"
+_RECORDED: Final = (
+    "your answer is recorded, but what it has led to can't be read now: send the same answer again to see it; it "
+    "counts once."
+)
 
 
 class DecideBody(Body):
@@ -94,7 +99,8 @@ async def decide(
     access: Access, pending_id: str, body: DecideBody, key: str | None, way: str = "rest"
 ) -> dict[str, Any]:
     """Answer as the caller, or as the delegate of the person that the body names. Returns the pending after it. `way`
-    is recorded as the way by which the answer came. Raises Rejected."""
+    is recorded as the way by which the answer came. Raises Rejected; 503 `answer_recorded` where the answer is
+    committed, and the pending can't be read after it."""
     access, via = await _speaking(access, body, way)
     run, _ = await find_pending(access, pending_id)
     outcome = await access.submit(
@@ -103,7 +109,11 @@ async def decide(
         command_id=key,
         body_sha=await hash_content([pending_id, body.sent()]),
     )
-    return {**await render_for(access, *await find_pending(access, pending_id, outcome)), "already": outcome.already}
+    try:
+        view = await render_for(access, *await find_pending(access, pending_id, outcome))
+    except (StoreError, *FAILURES):
+        raise Rejected(503, "answer_recorded", _RECORDED) from None
+    return {**view, "already": outcome.already}
 
 
 async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.views import build_run_view
 from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
+from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.store.runs.run_lists import RunRow
 
 router = Routes(prefix="/v1/runs", tags=["runs"])
@@ -35,8 +36,8 @@ class ReasonBody(Body):
     reason: str = Field(default="", max_length=2000)
 
 
-async def _view(access: Access, row: RunRow) -> dict[str, Any]:
-    return await build_run_view(*await access.redact_rows([await access.run(row.id)]))
+async def _view(access: Access, outcome: Outcome, before: RunRow) -> dict[str, Any]:
+    return await build_run_view(await access.changed_run(outcome, before))
 
 
 async def _control(access: Access, run_id: str, command: c.Command, key: str | None) -> dict[str, Any]:
@@ -44,7 +45,7 @@ async def _control(access: Access, run_id: str, command: c.Command, key: str | N
     content = [type(command).__name__, getattr(command, "reason", "")]
     outcome = await access.submit(row.id, command, command_id=key, body_sha=await hash_content(content))
     extra = {"in_flight": outcome.value["in_flight"]} if "in_flight" in (outcome.value or {}) else {}
-    return {**await _view(access, row), **extra}
+    return {**await _view(access, outcome, row), **extra}
 
 
 @router.post("/{run_id}/pause", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409))
@@ -105,8 +106,8 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
         below=await access.catalog.find_asking_by_input(access.tenant, plan, state),
     )
     content = ["Skip", body.step, body.output, body.reason]
-    await access.submit(row.id, command, command_id=key, body_sha=await hash_content(content))
-    return {**await _view(access, row), "in_flight": 0}
+    outcome = await access.submit(row.id, command, command_id=key, body_sha=await hash_content(content))
+    return {**await _view(access, outcome, row), "in_flight": 0}
 
 
 @router.post("/{run_id}/jump", Right.CONTROL_RUNS, answer=schemas.JumpedRun, refusals=(403, 404, 409))
@@ -123,7 +124,7 @@ async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: Comm
     outcome = await access.submit(row.id, command, command_id=key, body_sha=await hash_content(["Jump", ms]))
     state = await access.state(row.id)
     return {
-        **await _view(access, row),
+        **await _view(access, outcome, row),
         "passed_ms": outcome.value["passed"],
         "left_ms": outcome.value["left"],
         "children": sorted(state.children.values()),

@@ -85,7 +85,7 @@ async def begin_run(
 ) -> dict[str, Any]:
     """Start a run as `start_run` does, in a protocol whose clients may say something with it."""
     access, outcome = await begin(body, access, key, response, message)
-    return await _view(access, await access.started_run(outcome))
+    return await build_run_view(await access.changed_run(outcome))
 
 
 async def begin(

@@ -186,7 +186,7 @@ async def fork_run(
         return await fork.rehearsal()
     row = await fork.bear()
     response.headers["Location"] = f"/v1/runs/{row.id}"
-    return await build_run_view(*await access.redact_rows([row]))
+    return await build_run_view(row)
 
 
 class _Forking:
@@ -291,11 +291,12 @@ class _Forking:
         fork, command_id = self.command, self.key or f"fork:{self.command.run_id}"
         options: dict[str, Any] = {"command_id": command_id, "body_sha": body, "branch": self.branch}
         if self.left is not None and not self.known:
-            await access.stop_and_start(self.left, self._stop, self.plan, fork, stop_id=f"fork:{command_id}", **options)
+            stop_id = f"fork:{command_id}"
+            outcome = await access.stop_and_start(self.left, self._stop, self.plan, fork, stop_id=stop_id, **options)
         else:
             await access.runtime.branches.hand_files(access.tenant, fork)
-            await access.start(self.plan, fork, **options)
-        return await access.run(fork.run_id)
+            outcome = await access.start(self.plan, fork, **options)
+        return await access.changed_run(outcome)
 
 
 async def _seq_of(access: Access, base: RunRow, body: ForkBody) -> int:
