@@ -44,6 +44,14 @@ async def test_a_start_and_an_answer_read_nothing_that_is_known(
         for _ in range(2):
             run = (await http.post("/v1/runs", json={"workflow": "asked"})).json()
         assert counts == {"find_summary": 1}
+        for number in range(2):
+            body = {"workflow": "asked", "thread_id": f"named-{number}"}
+            assert (await http.post("/v1/runs", json=body)).status_code == 201
+            said: dict[str, Any] = {"messageId": f"m{number}", "role": "ROLE_USER", "parts": [{"text": "Go."}]}
+            said["metadata"] = {"hai-flow/workflow": "asked"}
+            sent = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": said}}
+            assert "result" in (await http.post("/a2a", json=sent, headers={"A2A-Version": "1.0"})).json()
+        assert counts == {"find_summary": 1}
         (pending,) = (await http.get("/v1/pendings", params={"run_id": run["id"]})).json()["items"]
         counts.clear()
         answered = (await http.post(f"/v1/pendings/{pending['id']}/decide", json={"values": {"ok": True}})).json()

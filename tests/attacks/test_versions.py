@@ -68,9 +68,9 @@ class Place:
         answer = self.api.post(f"/v1/workflows/{reference}/{act}", headers=self.publisher)
         assert answer.status_code == 200, answer.text
 
-    def elsewhere(self, name: str, version: int, *, retires: bool = False) -> None:
+    def elsewhere(self, name: str, version: int, *, retires: bool = False, flow: str = FLOW) -> None:
         """Another process publishes the version, or retires it."""
-        source = FLOW.format(name=name, version=version, gate=GATE).encode()
+        source = flow.format(name=name, version=version, gate=GATE).encode()
 
         async def act(connection: Connection) -> Any:
             tenant = await connection.fetchval("SELECT tenant FROM workflows WHERE name = $1 LIMIT 1", name)
@@ -329,12 +329,89 @@ def test_a_remembered_version_is_held_against_other_processes(
     assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
 
 
-def test_a_number_that_was_remembered_stays_forbidden_to_others(place: Place) -> None:
+def call_of_a_tool(place: Place, who: dict[str, str], reference: str) -> tuple[int, str]:
+    answer = Caller(place.api, {}, **who).send("tools/call", {"name": reference, "arguments": {}})
+    return (409, "workflow_retired") if "error" in answer else (200, "")
+
+
+NAMED: Final[dict[str, tuple[list[str], list[int]]]] = {
+    "behind a publication": (["+6"], [6, 6]),
+    "behind one whose version was retired": (["+6", "-6"], [5, 5]),
+    "whose version was retired": (["+4", "-5"], [4, 4]),
+    "whose only version was retired": (["-5"], []),
+}
+"""What another process does to a workflow whose version 5 was started by its name, and the versions that begin when it
+is started twice more."""
+
+
+@pytest.mark.parametrize("door", [each for each in DOORS.values() if each is not call_of_mcp] + [call_of_a_tool])
+@pytest.mark.parametrize("who", ["requester", "operator"])
+@pytest.mark.parametrize(("acts", "versions"), NAMED.values(), ids=NAMED)
+def test_a_remembered_name_is_held_against_other_processes_at_every_door(
+    place: Place, door: Door, who: str, acts: list[str], versions: list[int]
+) -> None:
+    name, caller = unique("flow").replace("-", "_"), getattr(place, who)
+    place.publish(name, 5, GATE)
+
+    def begin_twice(code: str, all_begun: list[int]) -> None:
+        assert [door(place, caller, name)[1] for _ in range(2)] == [code] * 2
+        wait_for(lambda: [number for of, number in place.runs() if of == name] == all_begun)
+
+    begin_twice("", [5, 5])  # as read, and as remembered
+    for act in acts:
+        place.elsewhere(name, int(act[1:]), retires=act[0] == "-")
+    begin_twice("" if versions else "workflow_retired", [5, 5, *versions])
+
+
+TAKING: Final = """
+hai: flow/v1
+name: {name}
+version: {version}
+input: {{type: object, properties: {{%s: {{type: string, x-a2a: text}}}}, required: [%s]}}
+steps:
+{gate}  - {{id: pay, say: Paid.}}
+"""
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_an_input_is_refused_by_the_version_that_is_meant_now_alone(place: Place, thread: bool) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish_text((TAKING % ("before", "before")).format(name=name, version=5, gate=GATE))
+
+    def start(**input: str) -> tuple[int, Any]:
+        more = {"thread_id": unique("t")} if thread else {}
+        answer = place.api.post("/v1/runs", json={"workflow": name, "input": input, **more}, headers=place.requester)
+        said = answer.json()
+        return answer.status_code, said.get("code") or said["version"]["version"]
+
+    assert start(before="x") == (201, 5)
+    assert start(after="x") == (422, "input.invalid")
+    place.elsewhere(name, 6, flow=TAKING % ("after", "after"))
+    assert start(after="x") == (201, 6)
+    assert start(before="x") == (422, "input.invalid")
+
+
+@pytest.mark.parametrize("door", ["A2A", "A2A's route", "A2A 0.3"])
+def test_the_input_of_a_message_is_filled_for_the_version_that_begins(place: Place, door: str) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish_text((TAKING % ("before", "before")).format(name=name, version=5, gate=GATE))
+    assert DOORS[door](place, place.requester, name) == (200, "")
+    place.elsewhere(name, 6, flow=TAKING % ("after", "after"))
+    assert DOORS[door](place, place.requester, name) == (200, "")
+    runs = place.api.get("/v1/runs", params={"workflow": name}, headers=place.operator).json()["items"]
+    assert [(each["version"]["version"], each["input"]) for each in runs] == [
+        (6, {"after": "Pay."}),
+        (5, {"before": "Pay."}),
+    ]
+
+
+@pytest.mark.parametrize("door", ["REST", "REST, in a thread", "A2A", "A2A 0.3"])
+def test_a_number_that_was_remembered_stays_forbidden_to_others(place: Place, door: str) -> None:
     name = unique("flow").replace("-", "_")
     place.publish(name, 1, "")
-    assert DOORS["REST"](place, place.operator, f"{name}@1") == (201, "")
+    assert DOORS[door](place, place.operator, f"{name}@1")[1] == ""
     place.elsewhere(name, 2)
-    assert DOORS["REST"](place, place.requester, f"{name}@1") == (403, "version_forbidden")
+    assert DOORS[door](place, place.requester, f"{name}@1") == (403, "version_forbidden")
 
 
 def test_a_start_sent_before_its_version_retired_is_the_same_start_again(place: Place) -> None:

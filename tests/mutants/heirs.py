@@ -60,7 +60,7 @@ starts.bug("a limit of the tenant refuses a fork behind the stop").edit(
     "refused = await self._quotas.excess(tenant, leaving=1) or await", "refused = await"
 )
 starts.bug("a fork is born though its work was taken back").edit(
-    "is_left = isinstance(begin, c.Fork) and await", "is_left = False and await"
+    "            birth.left = True\n", "            pass\n"
 ).by(f"{_HEIRS}::test_birth_and_taking_back_at_once_have_one_winner")
 branches = Room("hai_flow/runtime/runs/branches.py", _HEIRS)
 branches.bug("the run that was stopped keeps what it had left where the fork is refused all the same").edit(

@@ -15,7 +15,7 @@ catalog.bug("a retired child is pinned").edit("if of_new_run and stored.retired_
 
 starts = Room("hai_flow/runtime/runs/starts.py", _VERSIONS)
 starts.bug("a child or fork of a retired version begins").edit(
-    "if not resolved and (not is_plain or", "if not resolved and (False or"
+    "retired = await self._find_retirement(tenant, plan)", "retired = None"
 )
 starts.bug("a retired version refuses the run that it has").edit(
     "if retired is not None and not await", "if retired is not None or not await"

@@ -45,19 +45,18 @@ class CalledAgent:
         if message.task_id is not None:
             return await self._answer(message, message.task_id)
         workflow = await self._workflow(message)
-        stored, plan = await self._access.somewhere.startable(workflow)
-        input = a2a.fill_input(plan.input.raw, message, a2a.input_of(message))
+        input = a2a.input_of(message)
         words = None
         if message.text:
             words = UserMessage(id=message.id, role="user", content=message.text)
         with anyio.CancelScope(shield=True):
             access, outcome = await begin(
-                StartBody(workflow=workflow, input=input, thread_id=message.context_id),
+                StartBody(workflow=workflow, thread_id=message.context_id),
                 self._access.acting_for(message.person),
                 f"a2a:{self._access.principal.id}:{message.id}:{message.digest}",
                 Response(),
                 words,
-                stored,
+                fill=lambda plan: a2a.fill_input(plan.input.raw, message, input),
             )
         return access, await mcp_runs.show_started(access, outcome)
 

@@ -118,30 +118,26 @@ class Starts:
             excess = None if claimed else await self._quotas.excess(tenant)
             if excess is not None and not await self._keeping.has_begun(tenant, begin.run_id):
                 raise excess
-        is_plain = (
-            isinstance(begin, c.Start)
-            and begin.parent is None
-            and branch is None
-            and (owners is None or begin.thread_id == str(begin.run_id))  # a thread that begins with this run
-            and self._is_plain(plan)
-        )
-        assert not latest or (is_plain and not self._committer.database.sharded), "its commit asks for the version"
-        if not resolved and (not is_plain or self._committer.database.sharded):
+        is_first = isinstance(begin, c.Start) and begin.parent is None
+        is_plain = is_first and branch is None and self._is_plain(plan)
+        asks = is_plain and not self._committer.database.sharded
+        assert asks or not latest, "its commit asks for the version"
+        if not (resolved or asks):
             retired = await self._find_retirement(tenant, plan)
             if retired is not None and not await self._keeping.has_begun(tenant, begin.run_id):
                 raise retired
             resolved = True
-        if isinstance(begin, c.Start) and begin.parent is None:
-            if is_plain:  # its commit asks for the rest
-                begin = msgspec.structs.replace(begin, trace=begin.trace or self._trace())
-                birth = RunCreation(plan, slot=_derive_thread_slot(begin), in_use=not resolved, latest=latest)
+        slot = _derive_thread_slot(begin)
+        birth = RunCreation(plan, slot=slot, branch=branch, left=promised, in_use=not resolved, latest=latest)
+        if isinstance(begin, c.Start) and is_first:
+            begin = msgspec.structs.replace(begin, trace=begin.trace or self._trace())
+            if is_plain and (owners is None or begin.thread_id == str(begin.run_id)):  # its commit asks for the rest
                 return await self._submit(tenant, begin, birth, command_id, body_sha, asked, carrier)
-            pins = await self._find_pins(tenant, plan)
-            begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
+            begin = msgspec.structs.replace(begin, pins=await self._find_pins(tenant, plan))
             if branch is None:
                 async with self._keeping.with_thread_state(tenant, plan, begin, owners) as start:
-                    return await self._store(tenant, plan, start, command_id, body_sha, None, asked, carrier)
-        return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked, carrier, promised=promised)
+                    return await self._store(tenant, start, birth, command_id, body_sha, asked, carrier)
+        return await self._store(tenant, begin, birth, command_id, body_sha, asked, carrier)
 
     async def claim(self, tenant: UUID, plan: Plan, begin: Begin, leaving: RunState) -> e.Heir:
         """Ask for everything that `start` may refuse the run, before the active run `leaving` of its thread is stopped
@@ -163,21 +159,17 @@ class Starts:
     async def _store(
         self,
         tenant: UUID,
-        plan: Plan,
         begin: Begin,
+        birth: RunCreation,
         command_id: str | None,
         body_sha: bytes,
-        branch: Branch | None,
         asked: AuditActor | None,
         carrier: CommitCarrier | None,
-        *,
-        promised: bool = False,
     ) -> Outcome:
-        slot = _derive_thread_slot(begin)
-        is_left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
-        birth = RunCreation(plan, slot=slot, branch=branch, left=is_left or promised)
+        if isinstance(begin, c.Fork) and await self._slots.is_left(tenant, birth.slot or "", begin.run_id):
+            birth.left = True
         while True:
-            async with self._slots.reserve_slot(tenant, plan, begin) as (start, seat):
+            async with self._slots.reserve_slot(tenant, birth.plan, begin) as (start, seat):
                 try:
                     return await self._submit(tenant, start, birth, command_id, body_sha, asked, carrier, seat)
                 except Rejected as rejected:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
@@ -90,25 +90,32 @@ async def begin_run(
 
 async def begin(
     body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None,
-    stored: WorkflowSummary | None = None,
+    stored: WorkflowSummary | None = None, fill: Callable[[Plan], dict[str, Any]] | None = None,
 ) -> tuple[Access, Outcome]:  # fmt: skip
     """As `begin_run`; what became of it, and the access to the run's cell. `stored`: the workflow that the body names,
-    where it was read already."""
+    where it was read already. `fill`: makes the input for a plan, in place of the body's."""
     access = await access.find_at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
-    if stored is None and body.thread_id is None and not access.living.is_large:
-        recalled = access.recall_startable(body.workflow)
-        if recalled is not None:
-            try:
-                return access, await _begin(body, access, key, response, parts, message, *recalled, recalls=True)
-            except Rejected as rejected:
-                if rejected.code != SUPERSEDED:
-                    raise
-    stored, plan = await _startable(access, body.workflow, parts, None if access.living.is_large else stored)
-    if access.living.is_large:
-        access = await _find_access_to_begin(access, plan, body, parts)
+
+    def fit(plan: Plan) -> StartBody:
+        return body if fill is None else body.model_copy(update={"input": fill(plan)})
+
+    async def start(stored: WorkflowSummary, plan: Plan, *, recalls: bool = False) -> Outcome:
+        return await _begin(fit(plan), access, key, response, parts, message, stored, plan, recalls=recalls)
+
+    is_large = access.living.is_large
+    recalled = None if stored is not None or is_large else access.recall_startable(body.workflow)
+    if recalled is not None:
+        try:
+            return access, await start(*recalled, recalls=True)
+        except Rejected as rejected:
+            if rejected.code != SUPERSEDED:
+                raise
+    stored, plan = await _startable(access, body.workflow, parts, None if is_large else stored)
+    if is_large:
+        access = await _find_access_to_begin(access, plan, fit(plan), parts)
         stored, plan = await _startable(access, body.workflow, parts)
-    return access, await _begin(body, access, key, response, parts, message, stored, plan)
+    return access, await start(stored, plan)
 
 
 async def _begin(
