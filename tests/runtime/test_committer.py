@@ -343,17 +343,17 @@ async def test_a_start_that_would_be_refused_gets_what_its_id_got_before(make: M
 async def test_an_id_is_looked_up_only_where_a_refusal_needs_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = await make()
     run_id = (await start(runtime, LISTENING, command_id="s")).run_id
-    real, looked_up = logs.commands_of, []
+    real, looked_up = logs.load_runs, []
 
-    async def counted(connection: Any, commands: Any) -> Any:
-        looked_up.extend(commands)
-        return await real(connection, commands)
+    async def counted(connection: Any, run_ids: Any, *given: Any) -> Any:
+        looked_up.append((run_ids, given[-1]))
+        return await real(connection, run_ids, *given)
 
-    monkeypatch.setattr(logs, "commands_of", counted)
+    monkeypatch.setattr(logs, "load_runs", counted)
     await asyncio.gather(*(submit(runtime, run_id, note(f"n{n}"), command_id=f"c{n}") for n in range(20)))
     assert looked_up == []
     assert (await submit(runtime, run_id, c.Resume(by="user:local"), command_id="r")).already
-    assert looked_up == [(run_id, "r")]
+    assert looked_up == [([run_id], {"r"})]
 
 
 # --- what the database refuses ------------------------------------------------------------------------------------
@@ -562,14 +562,14 @@ async def test_a_run_whose_load_fails_keeps_no_other_from_being_loaded(
     assert (await submit(b, bad, note("good"))).seq
 
 
-async def test_ids_and_slots_of_a_batch_of_loads_take_one_statement_each(
+async def test_ids_come_with_a_batch_of_loads_and_its_slots_by_one_statement(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = await make(), await make()
     failed = [(await start(a, "steps:\n  - fail: no\n", thread=f"t{n}")).run_id for n in range(20)]
     busy = (await start(a, ASKING, thread="t0")).run_id
     statements: list[str] = []
-    for module, name in ((logs, "commands_of"), (concurrency_slots, "slot_holders"), (logs, "load_runs")):
+    for module, name in ((concurrency_slots, "slot_holders"), (logs, "load_runs")):
         real = getattr(module, name)
 
         async def counted(*given: Any, name: str = name, real: Any = real) -> Any:
@@ -582,7 +582,7 @@ async def test_ids_and_slots_of_a_batch_of_loads_take_one_statement_each(
     assert isinstance(got[0], Rejected)
     assert got[0].code == "thread_busy"
     assert all(isinstance(each, Outcome) for each in got[1:])
-    assert sorted(statements) == ["commands_of", "load_runs", "slot_holders"]
+    assert sorted(statements) == ["load_runs", "slot_holders"]
     assert await status_of(a, busy) == "waiting"
 
 

@@ -220,8 +220,8 @@ async def test_a_command_id_is_carried_out_once_and_its_outcome_is_kept(db: Data
     assert (await commit(db, decision(start.run_id, 1, commands=[vote])))[0]
     again = decision(start.run_id, 2, commands=[CommandRow("c0", b"", b""), CommandRow("c1", b"other", b"{}")])
     assert await commit(db, again) == [None]
-    stored = await logs.commands_of(db.api, [(start.run_id, "c0"), (start.run_id, "c1"), (uuid4(), "c1")])
-    assert stored == {(start.run_id, "c1"): CommandRow("c1", b"sha", b'{"first":true}')}
+    (stored,) = (await logs.load_runs(db.engine, [start.run_id], [0], 1, command_ids=["c0", "c1"])).values()
+    assert stored.used == {"c1": CommandRow("c1", b"sha", b'{"first":true}')}
     other = birth(commands=[vote])
     assert (await commit(db, other))[0], "ids are the run's own"
     third = birth()

@@ -423,7 +423,7 @@ class Process:
     async def after_loss(self, plan: Plan) -> None:
         run_id = plan.mind.run_id
         if plan.command:
-            if await logs.commands_of(self.db.engine, [(run_id, plan.command)]):
+            if await self.has_carried_out(self.db.engine, run_id, plan.command):
                 self.note(ack=run_id, id=plan.command)
             elif self.random.random() < 0.1:
                 return await self.alone(run_id)
@@ -433,6 +433,10 @@ class Process:
             if self.held[run_id].worker != self.worker:
                 del self.held[run_id]
         return None
+
+    async def has_carried_out(self, connection: Any, run_id: UUID, command: str) -> bool:
+        loaded = await logs.load_runs(connection, [run_id], [0], ABI, command_ids=[command])
+        return run_id in loaded and command in loaded[run_id].used
 
     async def alone(self, run_id: UUID) -> None:
         """The fourth try: under the row's lock a decision always wins (or the id was used)."""
@@ -445,7 +449,7 @@ class Process:
             if plan is None or plan.poisoned or plan.foreign or plan.entry.take_slot:
                 return
             committed = await commits.commit(connection, [plan.entry], None, self.now)
-            known = await logs.commands_of(connection, [(run_id, plan.command or "")])
+            known = await self.has_carried_out(connection, run_id, plan.command or "")
             if not committed.won and not known:
                 self.note(lost_alone=run_id)
         self.note(ack=run_id, id=plan.command)
@@ -470,7 +474,7 @@ class Process:
             known = before.fence if before else 0 if plan.entry.born else plan.mind.fence + 1
             if mind.worker == self.worker and mind.fence == refenced.get(run_id) == known + 1:
                 self.held[run_id] = mind
-            if plan.command and await logs.commands_of(self.db.engine, [(run_id, plan.command)]):
+            if plan.command and await self.has_carried_out(self.db.engine, run_id, plan.command):
                 self.note(ack=run_id, id=plan.command)
 
 

@@ -25,7 +25,7 @@ from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext
 from hai_flow.runtime.commit.decider import Decider
 from hai_flow.runtime.commit.hooks import tell
-from hai_flow.runtime.commit.loader import Loader, Snapshots
+from hai_flow.runtime.commit.loader import Loader, Snapshots, list_named, note_used
 from hai_flow.runtime.commit.queues import Queue
 from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.commit import commits
@@ -260,14 +260,18 @@ class CommitPipeline:
         """Lock the row, load, decide, the same commit (docs/design/store.md#decisions-and-chunks)."""
         entry: CommitEntry | None = None
         released = False
-        began = time.monotonic()
+        began, named = time.monotonic(), list_named([run])
         try:
             async with (
                 self._database.engine.acquire() as connection,
-                logs.lock_run(connection, run.id, run.state.seq, ABI, run.created_at) as loaded,
+                logs.lock_run(
+                    connection, run.id, run.state.seq, ABI, run.created_at, [id for _, id, _ in named]
+                ) as loaded,
             ):
                 await self._loader.take_in(run, loaded, began)
-                await self._loader.look_up(connection, [run], {} if loaded is None else {run.id: loaded})
+                loads = {} if loaded is None else {run.id: loaded}
+                note_used(named, loads)
+                await self._loader.look_up(connection, [run], loads)
                 run.note_locked()
                 entry = await self._make_entry(run, locked=True)
                 released = entry is None

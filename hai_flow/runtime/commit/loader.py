@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from hai_flow.primitives.beside_loop import WORK_FOR, run_by_size
 from hai_flow.runtime.commit.batch_recovery import BatchRecovery
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext
+from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.catalog import workflows
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
@@ -154,8 +155,9 @@ class Loader:
             for run in batch:
                 run.note_fenced()
             ids, seqs = [run.id for run in batch], [run.state.seq for run in batch]
-            births = [run.created_at for run in batch]
-            loaded = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX, births)
+            births, named = [run.created_at for run in batch], list_named(batch)
+            loaded = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX, births, {id for _, id, _ in named})
+            note_used(named, loaded)
             if len(batch) > 1:
                 batch = self._take_short(batch, loaded)
             await self.look_up(connection, batch, loaded)
@@ -175,15 +177,8 @@ class Loader:
                 self._failures.give_up(run, fault, loaded=loaded.get(run.id))
 
     async def look_up(self, connection: Connection, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> None:
-        """Look up the rest that the waiting commands need: ids that were used before, the holders of slots, and whether
-        the versions of runs that begin were retired or superseded."""
-        named = [(run, each) for run in batch for each in run.submissions if each.command_id is not None]
-        ids = [(run.id, submission.command_id or "") for run, submission in named if run.id in found]
-        used = await logs.commands_of(connection, ids) if ids else {}
-        for run, submission in named:
-            submission.looked_up = True
-            if used_before := used.get((run.id, submission.command_id or "")):
-                submission.first_use = used_before
+        """Look up the rest that the waiting commands need: the holders of slots, and whether the versions of runs that
+        begin were retired or superseded."""
         slots_by_run = {
             run.id: (run.tenant, slot) for run in batch if (slot := _find_slot_needed(run, found.get(run.id)))
         }
@@ -269,6 +264,20 @@ class Loader:
         async with self._database.engine.acquire() as connection:
             rows = await logs.read_log(connection, run_id, seq, LOAD_ROWS_MAX)
         return [row for row in rows if row.last_seq <= end]
+
+
+def list_named(batch: Iterable[CachedRun]) -> list[tuple[CachedRun, str, Submission]]:
+    """The commands that wait for these runs under an id, with the run and the id."""
+    waiting = ((run, each.command_id, each) for run in batch for each in run.submissions)
+    return [(run, id, each) for run, id, each in waiting if id is not None]
+
+
+def note_used(named: Iterable[tuple[CachedRun, str, Submission]], found: Mapping[UUID, Loaded]) -> None:
+    """Note at the commands that a load has looked their ids up, and which command had the id first."""
+    for run, id, submission in named:
+        submission.looked_up = True
+        if run.id in found and (first_use := found[run.id].used.get(id)):
+            submission.first_use = first_use
 
 
 def _find_slot_needed(run: CachedRun, loaded: Loaded | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -37,7 +37,8 @@ class LogRow(msgspec.Struct, frozen=True, gc=False):
 class Loaded(msgspec.Struct, frozen=True, gc=False):
     """A run as of one moment, after `from_seq`: the seq of the caller's state, or 0 where the run is another one than
     that, or not as far. `state` is a snapshot at `snapshot_seq` when one newer than `from_seq` exists; `rows` is the
-    log after it (or after `from_seq`), up to `seq`, without gaps."""
+    log after it (or after `from_seq`), up to `seq`, without gaps. `used`: of the command ids that were asked for those
+    that the run has carried out."""
 
     run_id: UUID
     tenant: UUID
@@ -58,6 +59,7 @@ class Loaded(msgspec.Struct, frozen=True, gc=False):
     state: bytes | None
     rows: list[LogRow]
     db_now: datetime
+    used: Mapping[str, CommandRow] = {}
 
 
 _LOADED: Final = """
@@ -70,7 +72,7 @@ _LOADED: Final = """
 _HAVE: Final = """
   SELECT CASE WHEN coalesce(r.created_at = w.created_at, true) AND r.seq >= w.seq THEN w.seq ELSE 0 END AS seq"""
 _LOAD: Final = f"""
-SELECT {_LOADED}
+SELECT {_LOADED}, u.ids, u.shas, u.outcomes
 FROM unnest($1::uuid[], $2::bigint[], $3::int[], $5::timestamptz[]) AS w(id, seq, abi, created_at)
 JOIN runs r ON r.id = w.id
 CROSS JOIN LATERAL ({_HAVE}) have
@@ -83,6 +85,9 @@ LEFT JOIN LATERAL (
   FROM (SELECT last_seq, first_seq, events FROM log
     WHERE run_id = r.id AND last_seq > greatest(have.seq, coalesce(s.seq, 0)) AND last_seq <= r.seq
     ORDER BY last_seq LIMIT $4) AS x) l ON true
+LEFT JOIN LATERAL (
+  SELECT array_agg(command_id) AS ids, array_agg(body_sha) AS shas, array_agg(outcome) AS outcomes FROM commands
+  WHERE run_id = r.id AND command_id = ANY ($6::text[])) u ON true
 """
 
 
@@ -93,21 +98,26 @@ async def load_runs(
     abi: int,
     rows_max: int | None = None,
     births: Sequence[datetime | None] = (),
+    command_ids: Collection[str] = (),
 ) -> dict[UUID, Loaded]:
     """The runs, each from the seq that the caller has already (0: from the beginning) (docs/design/store.md#snapshots).
 
     One statement, one moment. A run that does not exist is not in the result. `abi` is the version of the state's
     encoding that the caller reads: snapshots of another are passed over. `births`: when the runs began that the caller
     has; one that began at another time is loaded from its beginning. `rows_max`: of each run's log so many commits
-    at most, its oldest; `read_log` has the others."""
-    rows = await connection.fetch(_LOAD, run_ids, have_seqs, [abi] * len(run_ids), rows_max, births)
-    return {row[0]: _to_loaded(row) for row in rows}
+    at most, its oldest; `read_log` has the others. `command_ids`: which of these has each run carried out, with the
+    answers (docs/design/store.md#command-ids)? The same id with the same `body_sha` gets the first outcome; with
+    another it is 409."""
+    abis, ids = [abi] * len(run_ids), list(command_ids)
+    rows = await connection.fetch(_LOAD, run_ids, have_seqs, abis, rows_max, births, ids)
+    return {row[0]: _to_loaded(row, *(each or () for each in row[21:])) for row in rows}
 
 
-def _to_loaded(row: Any) -> Loaded:
+def _to_loaded(row: Any, ids: Sequence[str] = (), shas: Sequence[bytes] = (), outcomes: Sequence[bytes] = ()) -> Loaded:
     firsts, lasts, events = row[17] or (), row[18] or (), row[19] or ()
     log = list(map(LogRow, firsts, lasts, events))
-    return Loaded(*row[:17], rows=log, db_now=row[20])
+    used = dict(zip(ids, map(CommandRow, ids, shas, outcomes), strict=True))
+    return Loaded(*row[:17], rows=log, db_now=row[20], used=used)
 
 
 _LOAD_AT: Final = f"""
@@ -155,8 +165,9 @@ async def find_locked_runs(connection: Connection | Pool, run_ids: Collection[UU
 
 @contextlib.asynccontextmanager
 async def lock_run(
-    connection: Connection, run_id: UUID, have_seq: int, abi: int, birth: datetime | None = None
-) -> AsyncGenerator[Loaded | None]:
+    connection: Connection, run_id: UUID, have_seq: int, abi: int, birth: datetime | None = None,
+    command_ids: Collection[str] = (),
+) -> AsyncGenerator[Loaded | None]:  # fmt: skip
     """Take one run alone: a run that lost three times is decided on this state, and committed inside
     (docs/design/store.md#decisions-and-chunks).
 
@@ -168,23 +179,8 @@ async def lock_run(
                 await connection.execute(ON_THE_NODE)
             await connection.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", run_id)
             # A statement of its own: the snapshot of the locking one is older than the lock.
-            loaded = await load_runs(connection, [run_id], [have_seq], abi, births=[birth])
+            loaded = await load_runs(connection, [run_id], [have_seq], abi, None, [birth], command_ids)
             yield loaded.get(run_id)
-
-
-_COMMANDS_OF: Final = """
-SELECT c.run_id, c.command_id, c.body_sha, c.outcome FROM unnest($1::uuid[], $2::text[]) AS k(run_id, command_id)
-JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id
-"""
-
-
-async def commands_of(
-    connection: Connection | Pool, commands: Collection[tuple[UUID, str]]
-) -> dict[tuple[UUID, str], CommandRow]:
-    """Which of these (run, command id) were carried out, and the answers (docs/design/store.md#command-ids). The same
-    id with the same `body_sha` gets the first outcome; with another it is 409."""
-    rows = await connection.fetch(_COMMANDS_OF, [run for run, _ in commands], [id for _, id in commands])
-    return {(row[0], row[1]): CommandRow(*row[1:]) for row in rows}
 
 
 async def read_log(connection: Connection | Pool, run_id: UUID, after_seq: int, limit: int) -> list[LogRow]:
