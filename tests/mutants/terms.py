@@ -19,7 +19,7 @@ proofs.bug("a key that ends by itself lets its person go").edit(
     " HAVING bool_or(is_good OR revoked_at IS NOT NULL)", ""
 )
 proofs.bug("a key that has ended keeps a person whose other key was revoked").edit(
-    "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_good", "revoked_at IS NULL AS is_good"
+    "{IS_GOOD} AS is_good", "revoked_at IS NULL AS is_good"
 )
 proofs.bug("keys of another tenant keep a person").edit(
     "  WHERE tenant = $1 AND principal = ANY ($2::text[])\n)", "  WHERE principal = ANY ($2::text[])\n)"

@@ -462,6 +462,22 @@ _KEPT_BACK: Final = "tests/attacks/test_loop_time_of_personal_values.py"
 pointers = Room("hai_flow/primitives/json_pointers.py", "tests/test_json_pointers.py")
 pointers.bug("a digit that is not ASCII is a position").edit("not part.isascii() or not", "not")
 pointers.bug("a position may have thousands of digits").edit(" or len(part) > INDEX_DIGITS_MAX", "")
+_BEHIND: Final = "tests/api/test_behind_commits.py"
+acts = Room("hai_flow/api/requests/run_visibility.py", _BEHIND)
+acts.bug("an act fails with the read behind its commit").edit(
+    "            if row is None:\n                raise\n", "            raise\n"
+)
+acts.bug("of a run that can't be read behind an act, what is personal is shown").edit(
+    "self._seen[id].personal is None else WHOLE", "self._seen[id].personal is None else None"
+)
+answers = Room("hai_flow/api/rest/people/decide_pendings.py", _BEHIND)
+answers.bug("an answer that is recorded is told as unknown").edit(
+    "except (StoreError, *FAILURES):", "except ZeroDivisionError:"
+)
+starting = Room("hai_flow/api/rest/runs/runs.py", _VERSIONS)
+starting.bug("a message's input is filled for the version from before").edit(
+    "_begin(fit(plan), access", "_begin(fit((recalled or (stored, plan))[1]), access"
+).by(f"{_VERSIONS}::test_the_input_of_a_message_is_filled_for_the_version_that_begins")
 views = Room("hai_flow/api/requests/run_visibility.py", _KEPT_BACK)
 views.bug("the loop hides the personal values of a large run").edit(
     "await run_if_large(state, mask.state, state)", "mask.state(state)"
