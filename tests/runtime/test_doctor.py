@@ -157,6 +157,17 @@ async def test_a_full_disk_is_found_and_nothing_stays(database_url: str, monkeyp
         assert await find_space_fault(connection) == "it is read-only", (
             "a standby, or a service's database that is full"
         )
+        await connection.execute("SET default_transaction_read_only = off")
+        away = connection.transaction()
+        await away.start()
+        await connection.execute(
+            "DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$"
+        )
+        await connection.execute("SET LOCAL ROLE pg_monitor")
+        assert await find_space_fault(connection) == "", "a role that may make no such table has proved nothing"
+        await away.rollback()
+        unproven = examine(SETTINGS, msgspec.structs.replace(GOOD, no_space=""), PLACE)
+        assert "database.space" not in {check.name for check in unproven}
         execute = connection.execute
 
         async def fill(query: str) -> str:

@@ -65,7 +65,7 @@ async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
         "database": {"place": database.shown, "version": version, "schema": revision, "held": held},
         **({} if standing is None else _render_standing(standing)),
         "faults": [
-            *([] if no_space is None else [f"nothing is stored: {no_space}; {MORE_SPACE}"]),
+            *([f"nothing is stored: {no_space}; {MORE_SPACE}"] if no_space else ()),
             *faults(schema, standing),
         ],
     }

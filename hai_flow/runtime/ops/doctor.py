@@ -130,7 +130,7 @@ def _check_durability(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
             yield Check(f"database.{name}", "good", f"{name} is {value}", params=(name, value))
     if facts.no_space is None:
         yield Check("database.space", "good", "the server stores what is written")
-    else:
+    elif facts.no_space:
         remedy = f"{MORE_SPACE}: until then nothing is stored, and requests are refused"
         yield Check("database.space", "bad", facts.no_space, remedy, params=(facts.no_space,))
 

@@ -41,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     second wall. `audit_triggers` are there and enabled. `may_change_audit`: the role `works_as` may update, delete or
     truncate records. `unsealed_seconds`: for how long the oldest record waits for its seal. `unserved`: queues in which
     runs wait and that no worker serves. `state_keys`: the key that seals states at `/mcp`, and the older ones with the
-    times until when they open them. `no_space`: why the server stores nothing; None: it does.
+    times until when they open them. `no_space`: of `find_space_fault`.
     """
 
     settings: Mapping[str, str]
@@ -71,7 +71,7 @@ MORE_SPACE: Final = "free disk space on the database's server, or connect to its
 
 
 async def find_space_fault(connection: Connection) -> str | None:
-    """Why the server does not store a megabyte; None: it does. Nothing of it stays."""
+    """Why the server does not store a megabyte; None: it does; empty: nobody knows. Nothing of it stays."""
     import asyncpg
 
     rows = "CREATE TEMPORARY TABLE space ON COMMIT DROP AS SELECT n FROM generate_series(1, 30000) n"
@@ -82,8 +82,8 @@ async def find_space_fault(connection: Connection) -> str | None:
         return str(error).partition("\n")[0]
     except asyncpg.ReadOnlySQLTransactionError:  # a standby; services make the database so before its disk is full
         return "it is read-only"
-    except asyncpg.PostgresError:  # it may make no such table: nothing is known
-        return None
+    except asyncpg.PostgresError:  # the role may make no such table
+        return ""
     return None
 
 
