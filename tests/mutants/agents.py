@@ -125,9 +125,9 @@ peers = Room("hai_flow/steps/a2a/peer.py", _PEER)
 peers.bug("a card leads the secrets of a step to another server").edit(
     "if _origin(each.url) == _origin(url)]", "if each.url]"
 ).by(f"{_PEER}::test_a_card_leads_to_no_other_server")
-peers.bug("two questions of a task that have the same words are one").edit("message, at]", "message]").by(
-    f"{_PEER}::test_another_question_of_a_task_with_equal_words_has_another_digest"
-)
+peers.bug("two questions of a task that have the same words are one").edit(
+    "_message_of(task), at]", "_message_of(task)]"
+).by(f"{_PEER}::test_another_question_of_a_task_with_equal_words_has_another_digest")
 resumed = Room("hai_flow/engine/handlers/outcomes.py", _ASKED)
 resumed.bug("an agent that can't say what it has begun is simply called again").edit(
     '(step.delivery == "resumed" and command.reason is None)', '(step.delivery == "resumed")'
@@ -177,10 +177,13 @@ publishing.bug("what a person rejected is published").edit(
     'if status in ("approved", "consumed"):', 'if status in ("approved", "consumed", "rejected"):'
 ).by(f"{_MCP}::test_a_draft_with_findings_or_that_is_rejected_is_not_published")
 _SLOPPY: Final = "tests/foreign/test_a2a.py"
-peers.bug("a question is another one whenever its time is").edit("at = None if has_id else", "at =").by(
+peers.bug("a question is another one whenever its time is").edit("None if has_id else ", "").by(
     f"{_SLOPPY}::test_a_question_whose_time_is_always_now_is_answered_once"
 )
 watching = Room("hai_flow/steps/a2a/runner.py", _SLOPPY)
+watching.bug("a message is sent again whose task was begun and took too long").edit(
+    "if not _CONTEXT_REFUSED.search(refused.message):", 'if "context" not in refused.message.lower():'
+).by("tests/steps/test_a2a_errand.py::test_only_a_refused_context_is_left_out_of_a_second_message")
 watching.bug("a task of which the agent tells something odd has failed").edit(
     'if error.code != "tool.invalid_result":\n                raise\n            raise OutcomeLost',
     "if True:\n                raise\n            raise OutcomeLost",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, cast
 
 import httpx2
+import msgspec
 import pytest
 
+from hai_flow import values
 from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.a2a import peer, runner
 from hai_flow.steps.a2a.runner import Agent, Errand, Refused
@@ -186,3 +189,14 @@ async def test_a_lost_attempt_that_is_answered_with_no_list_asks_people(listed: 
 @pytest.mark.parametrize("listed", [{}, [], {"tasks": None}, {"pageSize": 20}], ids=repr)
 async def test_an_empty_list_of_tasks_is_one_in_any_form(listed: Any) -> None:
     assert (await errand(Listing(listed), lost=1).begin({"text": "go"}))["id"] == "new"
+
+
+async def test_a_question_noted_with_its_time_by_an_older_release_is_answered() -> None:
+    agent, message = ScriptedAgent(), {"messageId": "q", "parts": [{"text": "Which?"}]}
+    own = errand(agent, answered=True)
+    agent.tasks["t"] = {"id": "t", "status": {"state": "input-required", "message": message, "timestamp": "now"}}
+    noted = sha256(values.dumps(["t", message, "now"])).hexdigest()[:32]
+    state = json.dumps({"task": "t", "question": noted, "pending": None})
+    own._attempt = msgspec.structs.replace(own._attempt, answer=Answer("accept", {"answer": "red"}, state, ()))
+    assert peer.state_of(await own.begin({})) == "completed"
+    assert agent.sent == [[{"text": "red"}]]

@@ -229,8 +229,7 @@ def question_of(task: Mapping[str, Json]) -> Question:
     message, status = _message_of(task), task["status"]
     text = words_of(task) or "The agent needs something more to go on, and does not say what."
     has_id = isinstance(message, Mapping) and message.get("messageId")  # else only its time tells it from another
-    at = None if has_id else status.get("timestamp")
-    digest = sha256(values.dumps([task.get("id"), message, at])).hexdigest()[:32]
+    digest = _digest_of(task, None if has_id else status.get("timestamp"))
     for part in _parts(message):
         holder = part.get("data")
         pendings = _mappings(holder.get(PENDING)) if isinstance(holder, Mapping) else []
@@ -244,6 +243,16 @@ def question_of(task: Mapping[str, Json]) -> Question:
                 about = {name: pending[name] for name in ("id", "digest") if pending.get(name)}
                 return Question(text, _form_of_options(texts), about, digest)
     return Question(text, ANSWER_FORM, None, digest)
+
+
+def is_asking(task: Mapping[str, Json], digest: Json) -> bool:
+    """Whether a task that waits for input asks the question of this digest, also one that was noted by a release that
+    counted the time of every question."""
+    return digest in (question_of(task).digest, _digest_of(task, task["status"].get("timestamp")))
+
+
+def _digest_of(task: Mapping[str, Json], at: Json) -> str:
+    return sha256(values.dumps([task.get("id"), _message_of(task), at])).hexdigest()[:32]
 
 
 def _form_of_options(options: Sequence[Json]) -> dict[str, Any]:

@@ -324,7 +324,7 @@ class Errand:
         parts = peer.write_answer(state.get("pending"), answer.values if isinstance(answer.values, Mapping) else {})
         id, context = f"{self._context}-{state['question'][:8]}", task.get("contextId")
         while True:
-            self._answered = state["question"]
+            self._answered = peer.question_of(task).digest
             try:
                 own = context if isinstance(context, str) else None
                 await self._agent.send(parts, id, context=own, task=self._task_id)
@@ -389,7 +389,7 @@ class Errand:
             raise OutcomeLost(f"Nobody knows how the task ends: {error.message}.") from None
 
     def _asks(self, task: Task, digest: Json) -> bool:
-        return peer.state_of(task) == "input-required" and peer.question_of(task).digest == digest
+        return peer.state_of(task) == "input-required" and peer.is_asking(task, digest)
 
     async def _ask(self, task: Task, before: str = "") -> AsksPerson:
         """The question for people. Raises StepError for a form that nobody could fill in."""
