@@ -23,8 +23,8 @@ transactions.bug("a tool's transaction is committed though the record of its res
     "if done:\n                        await self._outer.commit()",
 ).by(f"{_OF_TRANSACTIONS}::test_an_attempt_that_another_process_has_closed_commits_nothing")
 transactions.bug("a tool's transaction is committed at the end of its block").edit(
-    "yield connection\n        except BaseException:",
-    "yield connection\n            await connection.execute('COMMIT')\n        except BaseException:",
+    "yield connection\n            else:",
+    "yield connection\n                await connection.execute('COMMIT')\n            else:",
 ).by(f"{_OF_TRANSACTIONS}::test_what_a_failed_attempt_has_written_is_not_there")
 transactions.bug("the settings of a tool reach the commit").edit(
     'IMMEDIATE",\n    LEAVE_NOTHING_BUT_STATEMENTS,\n', 'IMMEDIATE",\n'

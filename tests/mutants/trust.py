@@ -515,5 +515,9 @@ signing_in.bug("a file that only joins ids is one of issuers").edit(
 
 sealed = Room("hai_flow/store/postgres/tool_transactions.py", "tests/runtime/test_tool_sessions.py")
 sealed.bug("a cut connection is the tool's fault").edit(
-    'code = "tool.unavailable" if is_lost else "tool.failed"', 'code = "tool.failed"'
+    "session is None or session.is_refused", "True or session.is_refused"
+)
+cut = Room("hai_flow/store/postgres/database.py", "tests/runtime/test_transactions.py")
+cut.bug("a statement of the tool that ends its session is no fault of the tool").edit(
+    "self.is_refused |= not (is_cut(error) or self.is_closed())", "pass"
 )

@@ -92,6 +92,7 @@ async def test_what_a_failed_attempt_has_written_is_not_there(make: Make, shop: 
     [
         ("ignore", "a statement of it failed, and the tool went on"),
         ("owe", "violates foreign key constraint"),
+        ("overlap", "another operation is in progress"),
         ("end", "ended its transaction itself"),
         ("end and begin", "ended its transaction itself"),
     ],
@@ -229,6 +230,28 @@ async def test_a_connection_that_breaks_leaves_one_payment(
     assert broken == [at]
     attempt = 1 if at == "behind the commit" else 2
     assert await paid(shop) == [("pay", attempt, "paid")]
+
+
+@pytest.mark.parametrize("then", ["wait", "outlive", "outlive within"])
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+async def test_a_tool_whose_connection_is_cut_is_lost_and_has_not_failed(
+    make: Make, shop: Connection, then: str, delivery: str
+) -> None:
+    """As when the database is started anew: the step has no `retry`, and its run goes on all the same."""
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, paying(f"{then}, attempts: 1", f", delivery: {delivery}"))).run_id
+    await until(lambda: effects.begun)
+    tools = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'hai-flow tool'"
+    await shop.execute(f"{tools} AND datname = current_database()")
+    effects.gate.set()
+    if delivery == "at_least_once":
+        assert await ended(runtime, run_id) == "finished"
+        assert await paid(shop) == [("pay", 2, "paid")]
+    else:
+        await until(lambda: is_now(runtime, run_id, "waiting"))
+        (question,) = (await state_of(runtime, run_id)).pendings.values()
+        assert question.opened.options == ("happened", "again", "fail")
+        assert await paid(shop) == []
 
 
 async def test_a_row_that_another_transaction_holds_is_waited_for(make: Make, shop: Connection) -> None:

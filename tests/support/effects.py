@@ -247,8 +247,17 @@ async def pay(context: Context, then: str = "return", attempts: int = 0) -> str:
             case "ignore":
                 with contextlib.suppress(asyncpg.PostgresError):
                     await connection.execute("SELECT 1 / 0")
+            case "overlap":
+                await asyncio.gather(connection.execute("SELECT pg_sleep(1)"), connection.execute("SELECT 1"))
             case "owe":
                 await connection.execute("INSERT INTO shop.lines VALUES (1)")
+            case "outlive":  # the connection, if somebody cuts it
+                await gate.wait()
+                await connection.execute("SELECT 1")
+            case "outlive within":
+                async with context.transaction() as nested:
+                    await gate.wait()
+                    await nested.execute("SELECT 1")
             case "settings":
                 await connection.execute("SET LOCAL search_path TO shop; SET LOCAL ROLE nobody_much")
             case "set":

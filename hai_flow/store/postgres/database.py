@@ -20,7 +20,7 @@ import structlog
 
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres import database_roles, row_security
-from hai_flow.store.postgres.error_classes import FAILURES, CommitUnknown, ErrorClass, classify
+from hai_flow.store.postgres.error_classes import FAILURES, CommitUnknown, ErrorClass, classify, is_cut
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -165,7 +165,17 @@ class Session(_Connection):
     good any more (`ErrorClass.UNKNOWN`): a pool must never give that connection out again. A statement that was cut
     by its deadline raises `CommitUnknown`."""
 
-    __slots__ = ("_line", "begins_with", "codecs", "overdue", "pinned", "sharded", "spotless", "statement_seconds")
+    __slots__ = (
+        "_line",
+        "begins_with",
+        "codecs",
+        "is_refused",
+        "overdue",
+        "pinned",
+        "sharded",
+        "spotless",
+        "statement_seconds",
+    )
     _query_loggers: set[Any]
     _termination_listeners: set[Any]
 
@@ -174,6 +184,7 @@ class Session(_Connection):
         self._line = transport
         self.statement_seconds: float | None = None
         self.overdue = False
+        self.is_refused = False  # cut by us, after an error that is no cut of the server's
         self.pinned = True  # the session has the settings that were asked for: no pooler stands between
         self.sharded = False  # Citus keeps the schema
         self.begins_with = ""  # goes with the BEGIN of the next transaction, in one trip
@@ -229,6 +240,7 @@ class Session(_Connection):
             if self.overdue:
                 raise CommitUnknown(f"the database did not answer within {seconds:g} s, so the line was cut") from error
             if classify(error) is ErrorClass.UNKNOWN:
+                self.is_refused |= not (is_cut(error) or self.is_closed())
                 self.terminate()
             raise
         finally:

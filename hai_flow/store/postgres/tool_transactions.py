@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 import structlog
 
-from hai_flow.errors import StepError
+from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.store.postgres.database import (
     DEMAND_NO_STATEMENTS,
     LEAVE_LOCKS_AND_STATEMENTS,
@@ -29,7 +29,14 @@ from hai_flow.store.postgres.database import (
     LEAVE_STATEMENTS,
     PIN,
 )
-from hai_flow.store.postgres.error_classes import FAILURES, ErrorClass, classify, raise_outcome_unknown, sqlstate_of
+from hai_flow.store.postgres.error_classes import (
+    FAILURES,
+    ErrorClass,
+    classify,
+    is_cut,
+    raise_outcome_unknown,
+    sqlstate_of,
+)
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import BatchResult
@@ -65,11 +72,12 @@ class Transaction:
     """The transaction of one attempt, if its tool asks for one: it begins with the first `block`, and there is one at
     most."""
 
-    __slots__ = ("_beginning", "_connection", "_database", "_outer", "_over")
+    __slots__ = ("_beginning", "_connection", "_database", "_outer", "_over", "_session")
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._connection: Connection | None = None
+        self._session: Session | None = None  # also when the connection has given it back
         self._outer: Any = None
         self._beginning: asyncio.Lock | None = None
         self._over = False
@@ -81,37 +89,41 @@ class Transaction:
     @contextlib.asynccontextmanager
     async def block(self) -> AsyncGenerator[Connection]:
         """The connection. An exception takes back all statements of the block. The end of the block commits nothing:
-        the commit comes when the tool has returned."""
+        the commit comes when the tool has returned. Raises OutcomeLost where the connection was lost."""
         self._beginning = self._beginning or asyncio.Lock()
         async with self._beginning:
             first = self._connection is None
             connection = await self._begin() if self._connection is None else self._connection
-        if not first:
-            async with connection.transaction():
-                yield connection
-            return
         try:
-            yield connection
-        except BaseException:
-            await self._roll_back()
+            if first:
+                yield connection
+            else:
+                async with connection.transaction():
+                    yield connection
+        except BaseException as error:
+            loss = self._find_loss(error)
+            if first:
+                await self._roll_back()
+            if loss is not None:
+                raise loss from error
             raise
 
     async def seal(self) -> None:
-        """The tool has returned. Raises StepError if its transaction can't be committed; then it is rolled back."""
+        """The tool has returned. Raises StepError if its transaction can't be committed, and OutcomeLost if its
+        connection was lost; then it is rolled back."""
         assert self._connection is not None, "only a transaction that has begun is sealed"
         try:
             session = _session_of(self._connection)
             if session is None:
-                raise asyncpg.ConnectionDoesNotExistError("its connection was lost")
+                raise asyncpg.InterfaceError("its connection was lost")
             session.drop_listeners()
             await session.reset_codecs()
             await self._connection.execute(_SEAL)
         except (*FAILURES, ValueError) as error:
             if not await self._drops_statements(error):
+                loss = self._find_loss(error)
                 await self._roll_back()
-                is_lost = classify(error) is ErrorClass.UNKNOWN  # and with it the transaction, for sure
-                code = "tool.unavailable" if is_lost else "tool.failed"
-                raise StepError(_explain_failure(error), code=code) from error
+                raise loss or StepError(_explain_failure(error)) from error
 
     async def _drops_statements(self, error: Exception) -> bool:
         """Whether it can be committed after an error of its seal: it was one of the last statement of that, which
@@ -171,20 +183,36 @@ class Transaction:
         try:
             connection = await pool.acquire(timeout=ACQUIRE_SECONDS).__aenter__()
         except (*FAILURES, TimeoutError) as error:
+            if is_cut(error):
+                raise _make_outcome_lost(error) from error
             message = f"no connection for the tool's transaction: {error or type(error).__name__}"
             raise StepError(message, code="tool.unavailable", retriable=True) from error
         self._connection, self._outer, session = connection, connection.transaction(), _session_of(connection)
         assert session is not None, "it was just lent"
+        self._session = session
         try:
             if self._over:
                 raise _is_over()
             session.begins_with = _BEGUN
             await self._outer.start()
-        except BaseException:
+        except BaseException as error:
             session.begins_with = ""
+            loss = self._find_loss(error)
             await self._roll_back()
+            if loss is not None:
+                raise loss from error
             raise
         return connection
+
+    def _find_loss(self, error: BaseException) -> OutcomeLost | None:
+        """The error to raise where the database has ended the session, as while it is started anew: then nothing of
+        the transaction is committed, through no fault of the tool."""
+        session = self._session
+        if session is None or session.is_refused or not session.is_closed():
+            return None
+        return (
+            _make_outcome_lost(error) if isinstance(error, Exception) and not isinstance(error, OutcomeLost) else None
+        )
 
     async def _roll_back(self) -> None:
         connection, self._connection = self._connection, None
@@ -216,6 +244,10 @@ def _session_of(connection: Any) -> Session | None:
     """The session that the pool has lent; None: it was cut."""
     session: Session | None = connection._con
     return session
+
+
+def _make_outcome_lost(error: Exception) -> OutcomeLost:
+    return OutcomeLost(f"The connection of the tool's transaction was lost, and with it what it had written: {error}.")
 
 
 def _explain_failure(error: Exception) -> str:
