@@ -405,6 +405,27 @@ def test_the_input_of_a_message_is_filled_for_the_version_that_begins(place: Pla
     ]
 
 
+@pytest.mark.parametrize(("before", "behind"), [([], ["+6"]), (["+6"], ["-6"])], ids=["newer", "retired"])
+def test_a_message_sent_again_is_the_same_task_behind_a_publication(
+    place: Place, before: list[str], behind: list[str]
+) -> None:
+    name, id = unique("flow").replace("-", "_"), unique("m")
+    other = sending("/a2a", metadata=named_in_metadata)
+    first = sending("/a2a", metadata=named_in_metadata, messageId=lambda _: id)
+    place.publish_text((TAKING % ("before", "before")).format(name=name, version=5, gate=GATE))
+
+    def begin(door: Door, acts: list[str]) -> list[str]:
+        for act in acts:
+            place.elsewhere(name, int(act[1:]), retires=act[0] == "-", flow=TAKING % ("after", "after"))
+        assert door(place, place.requester, name) == (200, "")
+        return [each["id"] for each in place.api.get("/v1/runs", headers=place.operator).json()["items"]]
+
+    begun = begin(first, before)
+    both = begin(other, behind)
+    assert len({*both} - {*begun}) == 1
+    assert begin(first, []) == both
+
+
 @pytest.mark.parametrize("door", ["REST", "REST, in a thread", "A2A", "A2A 0.3"])
 def test_a_number_that_was_remembered_stays_forbidden_to_others(place: Place, door: str) -> None:
     name = unique("flow").replace("-", "_")

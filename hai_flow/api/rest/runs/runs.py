@@ -93,7 +93,8 @@ async def begin(
     stored: WorkflowSummary | None = None, fill: Callable[[Plan], dict[str, Any]] | None = None,
 ) -> tuple[Access, Outcome]:  # fmt: skip
     """As `begin_run`; what became of it, and the access to the run's cell. `stored`: the workflow that the body names,
-    where it was read already. `fill`: makes the input for a plan, in place of the body's."""
+    where it was read already. `fill`: makes the input for a plan, in place of the body's; where the run has begun
+    already, for the plan of that."""
     access = await access.find_at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
 
@@ -109,13 +110,21 @@ async def begin(
         try:
             return access, await start(*recalled, recalls=True)
         except Rejected as rejected:
-            if rejected.code != SUPERSEDED:
+            if rejected.code != SUPERSEDED and not (fill and rejected.code == "command_id_reused"):
                 raise
     stored, plan = await _startable(access, body.workflow, parts, None if is_large else stored)
     if is_large:
         access = await _find_access_to_begin(access, plan, fit(plan), parts)
         stored, plan = await _startable(access, body.workflow, parts)
-    return access, await start(stored, plan)
+    try:
+        return access, await start(stored, plan)
+    except Rejected as rejected:
+        if fill is None or parts is None or rejected.code != "command_id_reused":
+            raise
+        run = await run_lists.get_run(access.pool, access.tenant, access.runtime.starts.id_of(*parts))
+        if run is None or run.workflow == plan.sha256:
+            raise
+        return access, await start(stored, await access.catalog.plan(access.tenant, run.workflow))
 
 
 async def _begin(
