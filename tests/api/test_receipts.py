@@ -417,7 +417,8 @@ def test_what_a_tool_answers_at_mcp_is_signed_with_a_nonce_and_a_time(
 async def test_a_large_answer_is_signed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
     monkeypatch.setattr(answer_signature, "_sign", lambda *_: threads.append(threading.get_ident()) or "signature")
-    access: Any = SimpleNamespace(runtime=SimpleNamespace(receipt_keys=SimpleNamespace(find=object)))
+    committer, keys = SimpleNamespace(now_ms=lambda: 0), SimpleNamespace(find=object)
+    access: Any = SimpleNamespace(runtime=SimpleNamespace(receipt_keys=keys, committer=committer))
     call = types.CallToolRequestParams(name="pay", arguments={"words": "a" * 1_000_000})
     signed = await answer_signature.sign_answer(access, 1, call, {"content": []})
     assert signed["_meta"] == {SIGNATURE: "signature"}

@@ -163,8 +163,8 @@ steps:
             9,
             "step try#1/call#1: expected a function 'no_such_function' registered with @tool in hai_flow.examples; it "
             "registers answer, book_expense, delete_files, deploy, deploy_canary, find_experiences, find_flights, "
-            "find_hotels, get_weather, health, improve_recipe, promote, refund, report_weather, rollback, send, "
-            "to_eur, write_story",
+            "find_hotels, get_weather, health, improve_recipe, pay, promote, refund, report_weather, rollback, "
+            "send, to_eur, write_story",
         ),
     ]
 

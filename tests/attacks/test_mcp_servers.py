@@ -72,7 +72,7 @@ async def test_what_a_server_tells_on_the_way_and_nobody_can_read_is_passed_over
     ]
     lines += [progress("1", f', "message": "{text}"') for text in ("a\\u0000b", "\\ud800", "\udcff", "\\\\ud800")]
     lines += [progress("1", f', "more": {DEEP}'), told("message", f'{{"level": "info", "data": {DEEP}}}')]
-    lines += ["", "{", "[1]", "null", "\udcff\udcfe", DEEP, '{"id": true}', '{"jsonrpc": "2.0", "result": {}}']
+    lines += ["", "{", "[1]", "null", "\udcff\udcfe", DEEP, '{"id": true}']
     state = await ended(make, tmp_path, Script(answers=(*lines, DONE)), way)
     assert (state.status, state.output, state.error) == ("finished", "done", None)
 
@@ -91,7 +91,7 @@ async def test_a_refusal_is_told_without_the_characters_that_can_not_be_stored(
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_answer_that_can_not_be_read_ends_its_call_and_no_other(way: Way, make: Make, tmp_path: Path) -> None:
-    state = await ended(make, tmp_path, Script(answers=(result("[]"),)), way)
+    state = await ended(make, tmp_path, Script(answers=(result("7"),)), way)
     assert (state.error.code, state.error.retriable) == ("tool.invalid_result", False)
     assert "answers with what can't be read" in state.error.message
 
