@@ -290,15 +290,20 @@ class Asked:
         return [each["error"] for each in page.json()["items"]]
 
     def result(self) -> str:
-        """What the card says when the question is over."""
+        """What the card says when the question is over, as all of its cards do."""
         cards = wait_for(self._closed)
-        assert len({re.search(r"(Approved|Rejected)[^.]*", each.text)[0] for each in cards}) == 1  # type: ignore[index]
+        assert len({_outcome_of(each) for each in cards}) == 1
         return cards[0].text
 
     def _closed(self) -> list[Shown]:
-        """All of its cards, once none of them has buttons."""
+        """All of its cards, once each says the outcome and none has buttons: they are changed one after the other."""
         cards = self.chat.platform.of(self.mark)
-        return [] if any(each.buttons for each in cards) else cards
+        return cards if all(_outcome_of(each) and not each.buttons for each in cards) else []
+
+
+def _outcome_of(card: Shown) -> str | None:
+    outcome = re.search(r"(Approved|Rejected)[^.]*", card.text)
+    return None if outcome is None else outcome[0]
 
 
 def install(folder: Path) -> list[str]:
