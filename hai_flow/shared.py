@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from hai_flow.definition.yaml.document import BYTES_MAX
-from hai_flow.definition.yaml.include_keys import UnusableFile, behind, whole
+from hai_flow.definition.yaml.include_keys import UnusableFile, behind, include_files
 
 SUFFIXES: Final = (".yaml", ".yml")
 SERVICE_SUFFIXES: Final = (*SUFFIXES, ".json")
@@ -19,7 +19,7 @@ SERVICE_SUFFIXES: Final = (*SUFFIXES, ".json")
 
 def with_uses(path: Path, source: bytes) -> bytes:
     """The workflow `source`, read from `path`, with the files that it uses. An unreadable file becomes a finding."""
-    return whole(source, lambda name: _read(path, name), lambda name: _read_service(path, name))
+    return include_files(source, lambda name: _read(path, name), lambda name: _read_service(path, name))
 
 
 def used_files(path: Path, source: bytes) -> list[Path]:

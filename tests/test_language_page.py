@@ -47,7 +47,7 @@ steps:
 """
 
 
-def whole(example: str) -> bytes:
+def build_document(example: str) -> bytes:
     """An example as a document: steps, or keys of the document, are put into the frame."""
     if example.startswith("hai:"):
         return example.encode()
@@ -73,7 +73,7 @@ def test_the_picture_is_that_of_the_first_workflow() -> None:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_is_without_findings(example: str) -> None:
     if not example.startswith("hai: test/v1"):
-        assert [str(finding) for finding in check_workflow(whole(example), "example")] == []
+        assert [str(finding) for finding in check_workflow(build_document(example), "example")] == []
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

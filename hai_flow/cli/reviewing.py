@@ -19,7 +19,7 @@ from hai_flow.definition.diff import Change, ChangedKey, Diff, diff
 from hai_flow.definition.names.durations import spell
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
-from hai_flow.definition.yaml.include_keys import UnusableFile, whole
+from hai_flow.definition.yaml.include_keys import UnusableFile, include_files
 from hai_flow.values import Json, dumps
 
 _PEOPLE: Final = frozenset(
@@ -125,7 +125,7 @@ def _read_source_in(ref: str, name: str) -> bytes:
         except UsageError:
             raise UnusableFile(f"{used} is not in {ref}") from None
 
-    return whole(_read_at(ref, name), read)
+    return include_files(_read_at(ref, name), read)
 
 
 def _read_at(ref: str, name: str) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from hai_flow import shared
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.plan import PythonTool
-from hai_flow.definition.yaml.include_keys import list_uses, read_texts, split_source, whole
+from hai_flow.definition.yaml.include_keys import include_files, list_uses, read_texts, split_source
 from hai_flow.graph import draw
 
 FLOW = b"""hai: flow/v1
@@ -30,7 +30,7 @@ FILES = {"../shared/tools.yaml": TOOLS, "models.yaml": MODELS}
 
 def together(flow: bytes = FLOW, **changed: bytes) -> bytes:
     files = FILES | {"../shared/tools.yaml": changed.get("tools", TOOLS), "models.yaml": changed.get("models", MODELS)}
-    return whole(flow, files.__getitem__)
+    return include_files(flow, files.__getitem__)
 
 
 def found(source: bytes) -> list[str]:
@@ -53,7 +53,7 @@ def test_another_file_is_another_workflow() -> None:
 
 def test_what_is_whole_is_not_read_again_and_opens_as_what_it_was_made_of() -> None:
     source = together()
-    assert whole(source, {}.__getitem__) == source
+    assert include_files(source, {}.__getitem__) == source
     first, parts = split_source(source)
     assert (first, [part.text for part in parts]) == (FLOW, [TOOLS, MODELS])
     assert list_uses(source) == list(FILES)
@@ -66,7 +66,7 @@ def test_what_is_whole_is_not_read_again_and_opens_as_what_it_was_made_of() -> N
 
 @pytest.mark.parametrize("begin", [b"---\n", b"# a comment\n\n--- \n", b"\xef\xbb\xbf--- # first\n"])
 def test_a_workflow_may_begin_with_a_line_of_hyphens(begin: bytes) -> None:
-    assert compile_workflow(whole(begin + FLOW, FILES.__getitem__)).name == "refund"
+    assert compile_workflow(include_files(begin + FLOW, FILES.__getitem__)).name == "refund"
 
 
 def test_a_long_comment_with_the_line_ends_of_windows_is_read_at_once() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.plan import callback_of
-from hai_flow.definition.yaml.include_keys import whole
+from hai_flow.definition.yaml.include_keys import include_files
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.steps.wait_for_event import derive_callback_type, is_awaiting_callback
@@ -194,7 +194,7 @@ def called(body: str = CALLING) -> Play:
 
 
 def with_api(body: str) -> bytes:
-    return whole((HEAD + body).encode(), {"shop.json": values.dumps(API)}.__getitem__)
+    return include_files((HEAD + body).encode(), {"shop.json": values.dumps(API)}.__getitem__)
 
 
 def test_a_call_of_an_operation_waits_for_its_callback_as_a_request_does() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.definition.yaml.include_keys import whole
+from hai_flow.definition.yaml.include_keys import include_files
 from hai_flow.errors import StepError
 from hai_flow.models.chat import ChatReader
 from hai_flow.models.event_stream import StreamReader
@@ -113,7 +113,7 @@ def test_a_proven_call_of_a_chat_that_is_too_deep_is_none(bomb: bytes) -> None:
 )
 def test_a_document_of_openapi_that_is_too_deep_is_a_finding(bomb: bytes, place: str) -> None:
     document = (place % bomb.decode()).encode()
-    source = whole(flow("shop.getOrder"), {"shop.openapi.json": document}.__getitem__)
+    source = include_files(flow("shop.getOrder"), {"shop.openapi.json": document}.__getitem__)
     (found,) = [each for each in check_workflow(source, "asks.flow.yaml") if each.severity == "error"]
     assert found.code == "tool.openapi"
     assert "levels" in found.message or "KiB" in found.message

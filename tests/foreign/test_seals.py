@@ -24,7 +24,7 @@ HIDDEN: Final = {"type": "redacted_thinking", "data": "xyz"}
 CALLED: Final = (end("tool_calls"), DONE)
 
 
-def whole(index: int, **more: Json) -> Json:
+def build_call(index: int, **more: Json) -> Json:
     return call(index, f"c{index + 1}", "add", '{"text": "hi"}', **more)
 
 
@@ -33,16 +33,16 @@ def details(name: str, *items: Json) -> list[Json]:
 
 
 SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the message's members, those of its calls
-    "gemini": (stream(whole(0, **GOOGLE), *CALLED), {}, [GOOGLE]),
-    "gemini: the first of two calls": (stream(whole(0, **GOOGLE), whole(1), *CALLED), {}, [GOOGLE, {}]),
+    "gemini": (stream(build_call(0, **GOOGLE), *CALLED), {}, [GOOGLE]),
+    "gemini: the first of two calls": (stream(build_call(0, **GOOGLE), build_call(1), *CALLED), {}, [GOOGLE, {}]),
     "gemini: the second of two calls at one index": (
         stream(call(0, "c1", "add", '{"text": "hi"}'), call(0, "c2", "add", '{"text": "you"}', **GOOGLE), *CALLED),
         {},
         [{}, GOOGLE],
     ),
-    "gemini: behind the arguments": (stream(whole(0), call(0, **GOOGLE), *CALLED), {}, [GOOGLE]),
+    "gemini: behind the arguments": (stream(build_call(0), call(0, **GOOGLE), *CALLED), {}, [GOOGLE]),
     "gemini: a repeated call": (
-        stream(whole(0), call(1, "c1", "add", '{"text": "hi"}'), whole(2, **GOOGLE), *CALLED),
+        stream(build_call(0), call(1, "c1", "add", '{"text": "hi"}'), build_call(2, **GOOGLE), *CALLED),
         {},
         [{}, GOOGLE],
     ),
@@ -62,8 +62,8 @@ SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the me
         {},
         [GOOGLE],
     ),
-    "litellm": (stream(whole(0, **LITELLM), *CALLED), {}, [LITELLM]),
-    "litellm: empty": (stream(whole(0, provider_specific_fields={}, extra_content=None), *CALLED), None, []),
+    "litellm": (stream(build_call(0, **LITELLM), *CALLED), {}, [LITELLM]),
+    "litellm: empty": (stream(build_call(0, provider_specific_fields={}, extra_content=None), *CALLED), None, []),
     "openrouter": (
         stream(
             *details(
@@ -73,7 +73,7 @@ SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the me
                 {**TEXT, "signature": "s"},
                 SECRET,
             ),
-            whole(0),
+            build_call(0),
             *CALLED,
         ),
         {"reasoning_details": [{**TEXT, "text": "Hm, yes.", "signature": "s"}, SECRET]},
@@ -82,7 +82,7 @@ SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the me
     "openrouter: again behind its pieces": (
         stream(
             *details("reasoning_details", SECRET),
-            whole(0),
+            build_call(0),
             {"choices": [{"index": 0, "message": {"reasoning_details": [SECRET]}, "finish_reason": "tool_calls"}]},
             DONE,
         ),
@@ -99,7 +99,7 @@ SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the me
                 {**THOUGHT, "thinking": "And", "signature": "t"},
                 HIDDEN,
             ),
-            whole(0),
+            build_call(0),
             *CALLED,
         ),
         {
@@ -112,12 +112,12 @@ SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the me
         [{}],
     ),
     "minimax: without any seal": (
-        stream(*details("reasoning_details", {**TEXT, "text": "Hm."}), whole(0), *CALLED),
+        stream(*details("reasoning_details", {**TEXT, "text": "Hm."}), build_call(0), *CALLED),
         None,
         [],
     ),
     "odd": (
-        stream(chunk({"reasoning_details": ["x", None], "thinking_blocks": {"a": 1}}), whole(0), *CALLED),
+        stream(chunk({"reasoning_details": ["x", None], "thinking_blocks": {"a": 1}}), build_call(0), *CALLED),
         None,
         [],
     ),

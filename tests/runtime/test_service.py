@@ -90,13 +90,13 @@ def delivery(database: Database) -> Delivery:
     )
 
 
-def whole(database: Database) -> Runtime:
+def runtime(database: Database) -> Runtime:
     return Runtime(
         database.dsn, Settings(tools=effects.MODULES, lease_seconds=3.0, heartbeat_seconds=0.3), performs=True
     )
 
 
-services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, threads, delivery, whole])
+services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, threads, delivery, runtime])
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Call, Expression, HttpTool, Plan, PythonTool, Template
-from hai_flow.definition.yaml.include_keys import read_texts, whole
+from hai_flow.definition.yaml.include_keys import include_files, read_texts
 from hai_flow.engine.steps.effect_texts import find_title
 from hai_flow.errors import StepError
 from hai_flow.steps.http.egress import EgressGuard
@@ -112,7 +112,7 @@ def flow(call: str, tool: str = "openapi: ./shop.openapi.json", more: str = "") 
 
 
 def together(source: bytes, api: Any = API) -> bytes:
-    return whole(source, {"shop.openapi.json": json.dumps(api).encode()}.__getitem__)
+    return include_files(source, {"shop.openapi.json": json.dumps(api).encode()}.__getitem__)
 
 
 def plan_of(call: str, **more: Any) -> Plan:
@@ -385,7 +385,7 @@ def test_an_operation_that_is_not_allowed_is_none() -> None:
 
 def test_the_document_is_part_of_what_is_published() -> None:
     source = together(flow("shop.deleteOrder, with: {id: x}"))
-    assert whole(source, {}.__getitem__) == source
+    assert include_files(source, {}.__getitem__) == source
     assert list(read_texts(source, "flows/asks.flow.yaml")) == ["flows/asks.flow.yaml", "flows/shop.openapi.json"]
     assert "is not here" in "".join(
         each.message for each in check_workflow(flow("shop.deleteOrder, with: {id: x}"), "asks.flow.yaml")
@@ -398,7 +398,7 @@ def test_a_file_that_is_used_names_a_document_from_where_it_lies() -> None:
     shared = b"hai: shared/v1\ntools: {shop: {http: {openapi: ./shop.openapi.json}}}\n"
     files = {"../shared/shop.yaml": shared, "../shared/shop.openapi.json": json.dumps(API).encode()}
     read: Callable[[str], bytes] = files.__getitem__
-    plan = compile_workflow(whole(main, read), "flows/asks.flow.yaml")
+    plan = compile_workflow(include_files(main, read), "flows/asks.flow.yaml")
     tool = plan.tools["shop"]
     assert isinstance(tool, HttpTool)
     assert tool.base_url == "https://api.shop.example/v1"

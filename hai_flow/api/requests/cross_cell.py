@@ -113,7 +113,7 @@ async def find_with_forms(rows: Iterable[tuple[Access, RunSummary | RunFacts]]) 
     return {id for access, runs in cells.values() for id in await access.find_with_forms(runs)}
 
 
-def whole(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], Any]:
+def cut_page(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], Any]:
     """The answer of a cell that was asked for one row more than `limit`."""
     return rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None
 

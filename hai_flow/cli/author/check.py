@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from hai_flow.cli.author.sources import FilesArgument, read_sources, whole
+from hai_flow.cli.author.sources import FilesArgument, include_files_of, read_sources
 from hai_flow.cli.errors import FAILED, UsageError, print_findings
 from hai_flow.cli.terminal import note, out, plural, print_json, program, say
 from hai_flow.errors import Finding
@@ -34,7 +34,7 @@ def validate(
         note(f"{len(sources)} files are checked, some hundred in a second.")
     if fix:
         sources = {name: _fix(name, source) for name, source in sources.items()}
-    sources = {name: whole(name, source) for name, source in sources.items()}
+    sources = {name: include_files_of(name, source) for name, source in sources.items()}
     modules = ModuleFiles(sources, imports=not no_import)
     workflows = Workflows(sources, modules)
     by_file = {name: workflows.findings(name) for name in sources}
@@ -103,7 +103,7 @@ def _fix(name: str, source: bytes) -> bytes:
         raise UsageError("--fix needs files: what comes from standard input has no place to be written to.")
     before = source
     for _ in range(_ROUNDS_MAX):
-        own = [finding for finding in check_workflow(whole(name, source), name) if finding.file == name]
+        own = [finding for finding in check_workflow(include_files_of(name, source), name) if finding.file == name]
         if not any(finding.fix for finding in own):
             break
         source = apply_fixes(source.decode("utf-8-sig"), own).encode()

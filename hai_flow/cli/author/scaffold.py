@@ -14,7 +14,7 @@ import typer
 
 from hai_flow.authoring.scaffold import DEFAULT, TemplateName
 from hai_flow.cli import completion
-from hai_flow.cli.author.sources import STDIN, FilesArgument, read, read_sources, whole
+from hai_flow.cli.author.sources import STDIN, FilesArgument, include_files_of, read, read_sources
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.errors import FAILED, UsageError, print_definition_error, print_findings
 from hai_flow.cli.options import ServerOption
@@ -235,7 +235,7 @@ def _draw(name: str, form: Format) -> str:
     from hai_flow.graph import draw
 
     path = "<stdin>" if name == STDIN else name
-    source = whole(path, sys.stdin.buffer.read() if name == STDIN else read(Path(name)))
+    source = include_files_of(path, sys.stdin.buffer.read() if name == STDIN else read(Path(name)))
     errors = [finding for finding in check_workflow(source, path) if finding.severity == "error"]
     if errors:
         print_definition_error(errors, path, source)

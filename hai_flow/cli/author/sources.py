@@ -72,10 +72,10 @@ def _file_of(name: Path) -> str:
 
 def read_whole(path: Path) -> bytes:
     """A workflow file with the files that it uses. Raises UsageError."""
-    return whole(str(path), read(path))
+    return include_files_of(str(path), read(path))
 
 
-def whole(name: str, source: bytes) -> bytes:
+def include_files_of(name: str, source: bytes) -> bytes:
     """The workflow of that name with the files that it uses; from standard input, as they lie from here."""
     from hai_flow.shared import with_uses
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hai_flow.cli.author.sources import STDIN, SUFFIXES, read, whole
+from hai_flow.cli.author.sources import STDIN, SUFFIXES, include_files_of, read
 from hai_flow.cli.client import answers
 from hai_flow.cli.client.rest import Server, ask, server_url
 from hai_flow.cli.database import migrate_if_behind, open_database
@@ -91,7 +91,7 @@ def _is_file_name(word: str) -> bool:
 
 def _resolve_file(file: str, given: list[str], given_json: str | None) -> tuple[RequestedWorkflow, dict[str, Json]]:
     name = "<stdin>" if file == STDIN else file
-    source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
+    source = include_files_of(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
     schema, children = _checked(source, name)
     input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given, given_json)
     check_input(schema, input)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.checking.workflows import Workflows
-from hai_flow.cli.author.sources import SUFFIXES, TESTS, read, whole
+from hai_flow.cli.author.sources import SUFFIXES, TESTS, include_files_of, read, read_whole
 from hai_flow.cli.client.samples import generate_input
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import UsageError, explain, print_findings
@@ -116,9 +116,7 @@ class Shelf:
             return True
         own = len(first_of(source))
         files = islice(self._project.root.rglob("*.flow.y*ml"), FILES_MAX)
-        return any(
-            _is_file(path) and path.stat().st_size == own and whole(str(path), read(path)) == source for path in files
-        )
+        return any(_is_file(path) and path.stat().st_size == own and read_whole(path) == source for path in files)
 
     async def watch(self) -> None:
         """Load saved files, once they have stopped changing."""
@@ -186,7 +184,7 @@ class Shelf:
             if is_shared(read_now):  # the workflows that use it are read instead
                 self._files.pop(path, None)
                 continue
-            source = whole(str(path), read_now)
+            source = include_files_of(str(path), read_now)
             file_before = self._files.get(path)
             if file_before is None or file_before.source != source:
                 self._files[path] = _File(

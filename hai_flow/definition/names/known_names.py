@@ -238,7 +238,7 @@ class Names(msgspec.Struct, frozen=True):
                 and not self._is_approved(path, known)
                 and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
             ):
-                message = _describe_absent_step(path, absent, alone=self._is_rarely(path))
+                message = _describe_absent_step(path, absent, alone=self._may_lack_approval(path))
                 return ExpressionFault(chain.start, "expression.unguarded", message)
         fault = self._header_fault(path if chain.field is None else (*path, chain.field), chain.start)
         if fault is not None:
@@ -262,13 +262,13 @@ class Names(msgspec.Struct, frozen=True):
                 return ExpressionFault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
         return self.doubt_item(chain, known) or self.doubt_null(chain, known, range(1, len(path)))
 
-    def _is_rarely(self, path: Sequence[Segment]) -> bool:
+    def _may_lack_approval(self, path: Sequence[Segment]) -> bool:
         """Whether the approval of a step that has finished may be absent: its `when` was false then."""
         return path[2] == "approval" and str(path[1]) in self.types.rarely_gated
 
     def _is_approved(self, path: Sequence[Segment], known: Guards) -> bool:
         """Whether a step is known to have an approval because it has finished."""
-        is_approval = path[2] == "approval" and not self._is_rarely(path)
+        is_approval = path[2] == "approval" and not self._may_lack_approval(path)
         return is_approval and self.is_known((*path[:2], "output"), known)
 
     def doubt_item(self, chain: Chain, known: Guards) -> ExpressionFault | None:

@@ -99,7 +99,7 @@ Read: TypeAlias = Callable[[str], bytes]
 """The bytes of a file as the workflow names it, or would. Raises `UnusableFile`."""
 
 
-def whole(source: bytes, read: Read, read_service: Read | None = None) -> bytes:
+def include_files(source: bytes, read: Read, read_service: Read | None = None) -> bytes:
     """The workflow with the files that it uses. `read_service` reads documents of services, where they are read in
     another way."""
     named = list_uses(source)

@@ -234,7 +234,7 @@ class FilesOfRun:
         return Content(body, file.media_type, file.name)
 
     async def put(self, body: bytes, media_type: str = "application/octet-stream", name: str = "") -> dict[str, Json]:
-        async def whole() -> AsyncIterator[bytes]:
+        async def read_whole() -> AsyncIterator[bytes]:
             yield body
 
         kind = media_type.partition(";")[0].strip().lower()  # a tool's, or a server's: it becomes a header
@@ -242,7 +242,7 @@ class FilesOfRun:
         name = _CONTROL.sub("\ufffd", hide_secrets(name))[:NAME_CHARS_MAX]
         try:
             file = await self._files.take(
-                self._tenant, self._principal, whole(), name=name, media_type=kind, run_id=self._run_id
+                self._tenant, self._principal, read_whole(), name=name, media_type=kind, run_id=self._run_id
             )
         except Rejected as rejected:
             raise StepError(rejected.detail, code="step.file_too_large", retriable=False) from None

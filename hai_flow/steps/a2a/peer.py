@@ -74,7 +74,7 @@ def read_answer(text: str) -> Json:
     if not re.match(r"\s*(?:data|event|id|retry)?:", text):
         return _read_json(text)
     answers = [answer for event in Events().fed(f"{text}\n\n") for answer in _read_event_data(event.data)]
-    last = [each for each in answers if isinstance(each, Mapping) and _read_whole(each.get("result"))]
+    last = [each for each in answers if isinstance(each, Mapping) and _read_task(each.get("result"))]
     return last[-1] if last else next(iter(answers), None)
 
 
@@ -176,7 +176,7 @@ def write_message(
 def read_result(result: Json) -> Mapping[str, Json]:
     """The task of a send; a message is one that is completed, with the message as its artifact, and an event of a task
     is one that goes on. Raises StepError."""
-    if (task := _read_whole(result) or _read_event(result)) is not None:
+    if (task := _read_task(result) or _read_event(result)) is not None:
         return task
     raise StepError(
         f"the agent answers with neither a task nor a message: {_short(result)}",
@@ -185,7 +185,7 @@ def read_result(result: Json) -> Mapping[str, Json]:
     )
 
 
-def _read_whole(result: Json) -> Mapping[str, Json] | None:
+def _read_task(result: Json) -> Mapping[str, Json] | None:
     if not isinstance(result, Mapping):
         return None
     task, message = result.get("task", result), result.get("message", result)

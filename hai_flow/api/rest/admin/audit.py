@@ -72,7 +72,7 @@ async def list_audit(
 
     async def ask(cell: Access) -> tuple[Sequence[audit.ListedRecord], UUID | None]:
         records = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, filters, limit=limit + 1))
-        return cross_cell.whole(records, limit, _id)
+        return cross_cell.cut_page(records, limit, _id)
 
     page = await cross_cell.page(access, ask, _id, limit)
     following = None if page.following is None else encode_place(0, str(page.following))

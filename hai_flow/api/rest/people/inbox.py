@@ -281,7 +281,7 @@ async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
         decided = await cell.past(
             lambda pool: inbox.list_decided_by(pool, cell.tenant, who, limit=limit + 1, before=before)
         )
-        return cross_cell.whole(decided, limit, place)
+        return cross_cell.cut_page(decided, limit, place)
 
     page = await cross_cell.page(access, ask, place, limit)
     following = None if page.following is None else encode_cursor(*page.following)

@@ -13,7 +13,7 @@ from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.cross_cell import page, whole
+from hai_flow.api.requests.cross_cell import cut_page, page
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor
 from hai_flow.api.requests.views import render
@@ -46,7 +46,7 @@ async def list_notifications(
             run_id=None if run_id is None else UUID(run_id),
             before=before,
         )
-        return whole(rows_found, limit, _place)
+        return cut_page(rows_found, limit, _place)
 
     listed_page = await page(access, ask, _place, limit)
     following = None if listed_page.following is None else encode_cursor(*listed_page.following)

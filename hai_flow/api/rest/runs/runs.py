@@ -20,7 +20,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.cross_cell import ask_all_cells, page, redact_rows, sum_counts, whole
+from hai_flow.api.requests.cross_cell import ask_all_cells, cut_page, page, redact_rows, sum_counts
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
 from hai_flow.api.requests.views import build_run_view, render_slot, render_snapshot
@@ -254,7 +254,7 @@ async def list_runs(
             )
 
         over = status and run_lists.ENDED.issuperset(status)
-        return whole(await (cell.past(find) if over else find(cell.reads)), limit, _place)
+        return cut_page(await (cell.past(find) if over else find(cell.reads)), limit, _place)
 
     listed = await page(access, ask, _place, limit)
     return {

@@ -11,7 +11,7 @@ from hai_flow.api.base.id_patterns import ThreadId, is_run_id
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.cross_cell import page, whole
+from hai_flow.api.requests.cross_cell import cut_page, page
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import (
     PageCursor,
@@ -69,7 +69,7 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
         rows_found = await thread_lists.list_threads(
             cell.reads, cell.tenant, limit=limit + 1, before=before, viewer=cell.viewer
         )
-        return whole(rows_found, limit, _place)
+        return cut_page(rows_found, limit, _place)
 
     listed = await page(access, ask, _place, limit)
     return {
