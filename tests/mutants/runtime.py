@@ -313,6 +313,9 @@ decider.bug("who asked is answered before the commit").edit(
 decider.bug("a decision made beside the loop counts though its run has moved").edit(
     "            or foresight.state is not entry.state\n", ""
 ).by("tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run")
+decider.bug("a decision of the holder of unknown outcome may land behind the load").edit(
+    "fence=run.fence if run.owned else None", "fence=None"
+).by(f"{_COMMITTER}::test_a_late_decision_of_the_holder_behind_the_load_loses")
 decider.bug("large commands are decided on the loop").edit(
     "return kind in _LARGE or (kind not in _SMALL and is_large(command))\n", "return False\n"
 ).by("tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run")

@@ -204,7 +204,7 @@ commits.bug("big batches leave their births out").edit(
     "return COMMON | parts", 'return COMMON | parts - {"births"}'
 ).by(f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome")
 arrays.bug("the fences of chunks are not sent").edit(
-    "yield _encode_array([entry.fence for entry in moved]) if None in versions else _NO", "yield _NO"
+    "yield _encode_array([entry.fence for entry in moved])", "yield _NO"
 ).by(f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them")
 arrays.bug("a column is left out as soon as one entry does without it").edit(
     "return _NO if column.count(None) == len(column) else column", "return _NO if None in column else column"
@@ -265,10 +265,10 @@ claims.bug("a heartbeat tells of what others hold").edit(
 )
 claims.bug("the fence is raised of what others hold").edit(
     "FROM runs WHERE worker = $1 AND id = ANY", "FROM runs WHERE $1::bigint IS NOT NULL AND id = ANY"
-).by(f"{_COMMIT}::test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out")
+).by(f"{_COMMIT}::test_a_raised_fence_keeps_out_what_the_holder_sent_before")
 claims.bug("refencing raises no fence").edit(
     "UPDATE runs r SET fence = r.fence + 1 FROM mine", "UPDATE runs r SET fence = r.fence FROM mine"
-).by(f"{_COMMIT}::test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out")
+).by(f"{_COMMIT}::test_a_raised_fence_keeps_out_what_the_holder_sent_before")
 claims.bug("a worker hands back what others hold").edit(
     "FROM runs WHERE worker = $1 AND id = ANY", "FROM runs WHERE $1::bigint IS NOT NULL AND id = ANY"
 ).by(f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for")

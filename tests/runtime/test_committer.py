@@ -478,6 +478,31 @@ async def test_after_a_commit_of_unknown_outcome_the_fence_rises_before_the_load
     assert happened[:3] == ["cut off", "refence_runs", "load_runs"]
 
 
+async def test_a_late_decision_of_the_holder_behind_the_load_loses(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, GATED)).run_id
+    await until(lambda: effects.begun)
+    real, load, late, landed = commits.commit, logs.load_runs, [], []
+
+    async def cut_off(connection: Any, *given: Any) -> BatchResult:
+        if not late:
+            late.append(given)
+            raise CommitUnknown("the connection broke")
+        return await real(connection, *given)
+
+    async def load_before_it_lands(*given: Any) -> Any:
+        loaded = await load(*given)
+        if not landed:
+            async with runtime.database.lane() as other:
+                landed.append((await real(other, *late[0])).won)
+        return loaded
+
+    monkeypatch.setattr(commits, "commit", cut_off)
+    monkeypatch.setattr(logs, "load_runs", load_before_it_lands)
+    await submit(runtime, run_id, c.Pause(by="user:local"))
+    assert landed == [{}]
+
+
 async def test_a_command_that_the_database_refuses_fails_for_its_sender_alone(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

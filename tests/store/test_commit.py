@@ -175,7 +175,7 @@ async def test_chunks_neither_lose_to_decisions_nor_defeat_them(db: Database) ->
 
 
 @pytest.mark.usefixtures("either_statement")
-async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db: Database) -> None:
+async def test_a_raised_fence_keeps_out_what_the_holder_sent_before(db: Database) -> None:
     me, other = await worker(db), await worker(db)
     start, foreign = birth(), birth()
     (born,) = await win(db, start, worker=me)
@@ -184,6 +184,11 @@ async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db:
         held = await leases.refence_runs(connection, me, [foreign.run_id, start.run_id])
     assert [(each.run_id, each.fence) for each in held] == [(start.run_id, born.fence + 1)]
     assert await commit(db, chunks(start.run_id, born.fence), worker=me) == [None]
+    assert await commit(db, decision(start.run_id, 1, fence=born.fence), worker=me) == [None]
+    late, ours = decision(start.run_id, 1, fence=born.fence), decision(foreign.run_id, 1)
+    assert [won is not None for won in await commit(db, late, ours, worker=me)] == [False, True]
+    assert (await commit(db, decision(start.run_id, 1), worker=other))[0]
+    assert (await commit(db, decision(start.run_id, 2, fence=born.fence + 1), worker=me))[0]
 
 
 # docs/design/store.md#refused-batches

@@ -259,6 +259,7 @@ class Process:
             n=len(events),
             events=dumps(events),
             version=mind.version,
+            fence=mind.fence,
             status="running" if busy else "waiting",
             busy=busy,
             wake_at=self.now if wake else None,

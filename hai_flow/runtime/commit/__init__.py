@@ -23,8 +23,9 @@ after its command came, else the run is loaded first.
 
 **What one statement commits.** For each entry: the run's row (status, `seq`, `version`, `fence`, claim, due time), its
 log row, and what belongs to them: commands' ids with their outcomes, pendings, votes, messages, turns, slots, audit,
-and the outbox, by which one run acts on another. An entry wins if `version` is still what it was decided on (streamed
-chunks: if `fence` is); each wins or loses for itself, and the statement returns the rows of the winners.
+and the outbox, by which one run acts on another. An entry wins if `version` is still what it was decided on,
+and if its holder sent it `fence`, too (streamed chunks: `fence` alone); each wins or loses for itself, and the
+statement returns the rows of the winners.
 
 **Who hears, and when.** Only behind the answer of the statement, in `lanes._apply_win`, in this order: the run's
 knowledge advances; `committed` listeners get the events (streams show them); callers get their outcomes; `changed`

@@ -6,7 +6,8 @@ The head of this package says how it works. The rules, each with its reason in d
 * a winner learns from the statement itself whether it holds the run (`claims`);
 * only a win proves that a state was fresh: a refusal from a cached state is answered after loading the tail;
 * a batch refused for its data is halved until the culprit is alone; the others commit;
-* a decision compares `version`, streamed chunks compare `fence`; after three losses a run is taken alone;
+* a decision compares `version`, that of the holder `fence`, too, and streamed chunks compare `fence` alone;
+* after three losses a run is taken alone;
 * a repeated command id gets the first outcome, with another body 409;
 * an unknown outcome publishes nothing: the run is loaded, and callers are answered from there.
 """

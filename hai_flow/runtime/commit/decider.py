@@ -333,6 +333,7 @@ class Decider:
             events=encoded,
             version=run.version if run.exists else None,
             created_at=run.created_at if run.exists else None,
+            fence=run.fence if run.owned else None,
             status=state.status,
             busy=busy,
             elsewhere=busy and not self._serves(plan.queue),

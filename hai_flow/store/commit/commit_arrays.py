@@ -47,9 +47,8 @@ def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays
     yield _merge_column([entry.tenant for entry in moved])
     yield _encode_array([entry.n for entry in moved])
     yield [entry.events for entry in moved]
-    versions = [entry.version for entry in moved]
-    yield _encode_array(versions)
-    yield _encode_array([entry.fence for entry in moved]) if None in versions else _NO
+    yield _encode_array([entry.version for entry in moved])
+    yield _encode_array([entry.fence for entry in moved])
     yield _encode_array([entry.status for entry in moved])
     yield _encode_array([entry.busy for entry in moved])
     yield _sparse([entry.wake_at for entry in moved])

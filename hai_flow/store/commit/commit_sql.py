@@ -187,7 +187,8 @@ WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by
     return _Moving(me, at, "entries", arrays, f"{before}{claimant}{repeated}", unrepeated, set_)
 
 
-_UNMOVED: Final = "r.version = entries.version AND coalesce(r.created_at = entries.created_at, true)"
+_UNMOVED: Final = """r.version = entries.version AND coalesce(r.created_at = entries.created_at, true)
+    AND coalesce(r.fence = entries.fence, true)"""
 
 
 def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:

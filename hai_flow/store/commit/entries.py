@@ -150,7 +150,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run's part of a batch.
 
     Exactly one of `born` (the run starts here), `version` (a decision that expects this version) and neither (chunks of
-    the holder, comparing `fence` and the worker id) says on which column it competes.
+    the holder, comparing `fence` and the worker id) says on which column it competes. A decision of the holder compares
+    `fence` as well (None: not compared), so that `refence_runs` stops one that is still under way.
 
     `created_at`: when the run began on whose state the decision was made; it loses in a later one of the same id. None:
     not compared.
@@ -175,7 +176,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     born: Born | None = None
     version: int | None = None
     created_at: datetime | None = None
-    fence: int = 0
+    fence: int | None = None
     status: str | None = None
     busy: bool | None = None
     wake_at: datetime | None = None

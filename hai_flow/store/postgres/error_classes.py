@@ -16,8 +16,8 @@ class CommitUnknown(StoreError):
     """The connection broke while a statement ran: it may have happened, or not, or *may still happen*.
 
     A client that hangs up does not stop the server: a load right after may not see a commit yet that lands in a moment.
-    Late decisions are harmless (`version` settles them), late chunks are not: `claims.refence_runs` before anything
-    else. One in three commits that a client saw fail in a crash had been committed
+    So whoever holds the run raises its fence before anything else (`leases.refence_runs`): then a late decision of the
+    holder loses, as late chunks do. One in three commits that a client saw fail in a crash had been committed
     (docs/design/store.md#unknown-outcomes)."""
 
 

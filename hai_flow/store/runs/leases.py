@@ -253,8 +253,9 @@ UPDATE runs r SET fence = r.fence + 1 FROM mine WHERE r.id = mine.id RETURNING r
 async def refence_runs(connection: Connection, worker_id: int, run_ids: Collection[UUID]) -> list[LeasedRun]:
     """Raise the fence of those of `run_ids` that the worker holds; the others are not in the result.
 
-    For a holder after `CommitUnknown`: its commit may still be running in the server, and chunks that land after the
-    load that was to show them would be sent a second time under the same fence (found by the torture). Then load.
+    For a holder after `CommitUnknown`: its commit may still be running in the server. Chunks that land after the load
+    that was to show them would be sent a second time under the same fence, and a decision that does would have the
+    holder's next chunks behind it (both found by the torture). Then load.
 
     Only a fence that is one above the expected one proves that the claim is the one known (or taken by the commit of
     unknown outcome, which raises it by one more; 0 at birth). Any other run that turns out to be held, here or in a
