@@ -171,7 +171,7 @@ functions.bug("a pattern of single letters is no pattern of PHP").edit(
     "elif len(tokens) > 1 and not", "elif False and not"
 ).by(f"{_FUNCTIONS}::test_another_languages_pattern_gets_the_directives_that_were_meant")
 widening = Room("hai_flow/definition/expressions/cel_widening.py", _FUNCTIONS)
-widening.bug("numbers of a sorted list can't be joined").edit(" or _is_sorted(call.operands[0])):", "):").by(
+widening.bug("numbers of a sorted list can't be joined").edit(" or _is_sorted(call.parts[0])):", "):").by(
     f"{_FUNCTIONS}::test_an_expression_gives_json"
 )
 cron = Room("hai_flow/schedule.py", "tests/definition/test_schedules.py")

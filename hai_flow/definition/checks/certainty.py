@@ -14,7 +14,6 @@ from hai_flow.definition.expressions.ast import (
     Listing,
     Tree,
     begin,
-    children,
 )
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
 from hai_flow.definition.expressions.expression_error import ExpressionFault
@@ -69,7 +68,7 @@ class Certainty:
         if isinstance(tree, Call):
             self._check_division(tree)
             self._index(tree)
-        for part in children(tree):
+        for part in tree.parts:
             self._visit(part)
 
     # -- conditions ------------------------------------------------------------------------------------------------
@@ -130,7 +129,7 @@ class Certainty:
         if chain is not None:
             return None if chain.field is not None else ".".join(map(str, chain.path))
         match tree:
-            case Call(function="size", operands=(operand,)):
+            case Call(function="size", parts=(operand,)):
                 inner = self._subject(operand)
                 return None if inner is None else f"size({inner})"
             case _:
@@ -158,7 +157,7 @@ class Certainty:
     def _bounds(self, tree: Tree) -> tuple[float, float] | None:
         """The numbers between which the value is, both included; None: it may be any."""
         match tree:
-            case Call(function="size", operands=(operand,)):
+            case Call(function="size", parts=(operand,)):
                 schema = self._schema(operand) or {}
                 least = max(_number(schema.get(word), 0.0) for word in ("minItems", "minLength", "minProperties"))
                 most = [_number(schema.get(word), math.inf) for word in ("maxItems", "maxLength", "maxProperties")]

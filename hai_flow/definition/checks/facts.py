@@ -89,7 +89,7 @@ def _render_condition(tree: Tree) -> str | None:
             operand = _render_condition(tree.operand)
             return None if operand is None else f"{operand}.{tree.name}{'?' if tree.test else ''}"
         case Call():
-            return _join_key(tree.function, tree.operands)
+            return _join_key(tree.function, tree.parts)
         case Listing():
             return _join_key("[]", tree.elements)
     return None

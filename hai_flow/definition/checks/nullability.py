@@ -11,7 +11,7 @@ import msgspec
 from hai_flow.definition.checks.certainty import DENIED, TURNED
 from hai_flow.definition.checks.facts import fact
 from hai_flow.definition.checks.value_types import ValueTypes, find_element
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, children, walk
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, walk
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_static_path, spell
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
@@ -90,7 +90,7 @@ def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
         case Call(function=relation, arguments=(Const(), Call(function="size"))) if relation in TURNED:
             one, other = tree.arguments
             return _collect_items(Call(tree.offset, TURNED[relation], None, (other, one)), chains, outcome)
-        case Call(function=relation, arguments=(Call(function="size", operands=(over,)), Const(value=int() as number))):
+        case Call(function=relation, arguments=(Call(function="size", parts=(over,)), Const(value=int() as number))):
             least = _find_least(relation if outcome else DENIED.get(relation, ""), number)
             return _list_items(over, chains, least)
     return frozenset()
@@ -171,8 +171,8 @@ class Doubts:
                 if isinstance(tree, Call) and tree.function in _ORDERED:
                     self._doubt_alternatives(tree)
                 if isinstance(tree, Call) and tree.function in _NEVER_OF_NULL:
-                    self._check_nulls(tree.operands[-1:] if tree.function == "@in" else tree.operands[:2], known)
-                for child in children(tree):
+                    self._check_nulls(tree.parts[-1:] if tree.function == "@in" else tree.parts[:2], known)
+                for child in tree.parts:
                     self._visit(child, known, items)
 
     def _check_nulls(self, operands: Sequence[Tree], known: Guards) -> None:
@@ -204,33 +204,33 @@ class Doubts:
 
     def _check_instant(self, call: Call, items: Mapping[str, Look]) -> None:
         """Doubt an instant that is made of a date alone, which has no hour."""
-        schema = self.types.look(call.operands[0], items).schema
+        schema = self.types.look(call.parts[0], items).schema
         if isinstance(schema, Mapping) and schema.get("format") == "date":
             message = 'a date alone is no instant; write timestamp(x + "T00:00:00Z"), or another hour and offset'
-            self.doubts.append(ExpressionFault(call.operands[0].offset, "expression.mismatch", message))
+            self.doubts.append(ExpressionFault(call.parts[0].offset, "expression.mismatch", message))
 
     def _check_length(self, call: Call, items: Mapping[str, Look]) -> None:
         """Doubt a duration that is made of a number, which has no unit."""
-        if self._find_kind(call.operands[0], items) in ("int", "double"):
-            literal = call.operands[0].value if isinstance(call.operands[0], Const) else None
+        if self._find_kind(call.parts[0], items) in ("int", "double"):
+            literal = call.parts[0].value if isinstance(call.parts[0], Const) else None
             remedy = 'string(x) + "s"' if literal is None else f'"{literal}s"'
             message = f"a length has a unit, and a number has none; write duration({remedy}) for seconds"
-            self.doubts.append(ExpressionFault(call.operands[0].offset, "expression.mismatch", message))
+            self.doubts.append(ExpressionFault(call.parts[0].offset, "expression.mismatch", message))
 
     def _check_operands(self, call: Call, items: Mapping[str, Look]) -> None:
         """Doubt an operator between a field of a loop's item and an operand of a type that never goes with it: for CEL
         such a field may have any type."""
-        if len(call.operands) != 2:
+        if len(call.parts) != 2:
             return
-        one, other = (self._find_kind(operand, items) for operand in call.operands)
+        one, other = (self._find_kind(operand, items) for operand in call.parts)
         if one and other and one != other and {one, other} != {"int", "double"}:
             message = describe_overload(call.function, f"({one}, {other})")
             self.doubts.append(ExpressionFault(call.offset, "expression.mismatch", message))
 
     def _doubt_last(self, call: Call, known: Guards) -> None:
         """Doubt the last item of a list, `x[size(x) - 1]`, that may be empty."""
-        match call.operands:
-            case (over, Call(function="_-_", operands=(Call(function="size", operands=(counted,)), Const()))):
+        match call.parts:
+            case (over, Call(function="_-_", parts=(Call(function="size", parts=(counted,)), Const()))):
                 chain, same = self.chains.get(id(over)), self.chains.get(id(counted))
                 if chain is not None and same is not None and chain.path == same.path and chain.field is None:
                     first = msgspec.structs.replace(chain, path=(*chain.path, 0))
@@ -241,9 +241,9 @@ class Doubts:
 
     def _doubt_alternatives(self, call: Call) -> None:
         """Doubt an operand that has one of several types of which some never go with the other operand."""
-        if len(call.operands) != 2:
+        if len(call.parts) != 2:
             return
-        for operand, other in (call.operands, reversed(call.operands)):
+        for operand, other in (call.parts, reversed(call.parts)):
             chain, kind = self.chains.get(id(operand)), self._find_kind(other, {})
             schema = self.names.types.look_to_judge(chain.path).schema if chain is not None else {}
             several = list_alternatives(schema)
@@ -271,7 +271,7 @@ class Doubts:
 
     def _check_addends(self, total: Call, items: Mapping[str, Look]) -> None:
         """Doubt a sum of what is certainly no number."""
-        addend = self._find_addend(total.operands[0], items)
+        addend = self._find_addend(total.parts[0], items)
         kind = addend.schema.get("type") if isinstance(addend.schema, Mapping) else None
         word, remedy = _NO_ADDENDS.get(kind, ("", "")) if isinstance(kind, str) else ("", "")
         if word:
@@ -352,7 +352,7 @@ def _path_read(tree: Tree, chains: Mapping[int, Chain]) -> tuple[tuple[Segment, 
     match tree:
         case Call(
             function="orValue",
-            operands=(Call(function="_?._", operands=(parent, Const(value=str() as name))), Const(value=value)),
+            parts=(Call(function="_?._", parts=(parent, Const(value=str() as name))), Const(value=value)),
         ):
             above = chains.get(id(parent))
             return ((*above.path, name), value) if above is not None else (None, None)

@@ -59,15 +59,15 @@ class ValueTypes:
                 return self._find_list([self.look(element, self.with_item(tree, items))])
             case Call(function=function, target=Comprehension() as pairs) if function == SORTED:
                 return self.look(pairs.range, items)
-            case Call(function="_?_:_", operands=(_, one, other)) | Call(function="orValue", operands=(one, other)):
+            case Call(function="_?_:_", parts=(_, one, other)) | Call(function="orValue", parts=(one, other)):
                 return find_common([self.look(one, items), self.look(other, items)])
-            case Call(function="_?._", operands=(of, Const(value=str() as name))):
+            case Call(function="_?._", parts=(of, Const(value=str() as name))):
                 return self._find_member(of, name, items)
-            case Call(function="_[?_]", operands=(of, _)):
+            case Call(function="_[?_]", parts=(of, _)):
                 return find_element(self.look(of, items))
-            case Call(function="_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "double" | "sum", operands=operands):
+            case Call(function="_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "double" | "sum", parts=operands):
                 return self._find_computed(tree, [self.look(each, items) for each in operands])
-            case Call(function="_[_]", operands=(of, _)):
+            case Call(function="_[_]", parts=(of, _)):
                 return find_element(self.look(of, items))
             case Call(function=function):
                 return Look(_GIVEN.get(function, {}))
@@ -110,7 +110,7 @@ class ValueTypes:
         if chain is not None:
             return self.names.types.kind(chain.path) == "dyn"
         operators = ("_+_", "_-_", "_*_", "_/_", "_%_", "-_")
-        return isinstance(tree, Call) and tree.function in operators and any(map(self._reads_double, tree.operands))
+        return isinstance(tree, Call) and tree.function in operators and any(map(self._reads_double, tree.parts))
 
 
 def find_common(looks: list[Look]) -> Look:

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from hai_flow.primitives import protobuf
 from hai_flow.values import Json
 
 
+# `parts` of a node: its direct parts, in source order.
 class Const(msgspec.Struct, frozen=True):
     offset: int
     value: Json  # int, float, str, bool, None or bytes
     unsigned: bool = False
+    parts: ClassVar[tuple[Tree, ...]] = ()
 
 
 class Name(msgspec.Struct, frozen=True):
     offset: int
     name: str
+    parts: ClassVar[tuple[Tree, ...]] = ()
 
 
 class Select(msgspec.Struct, frozen=True):
@@ -32,6 +35,10 @@ class Select(msgspec.Struct, frozen=True):
     operand: Tree
     name: str
     test: bool  # has(operand.name)
+    parts: tuple[Tree, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "parts", (self.operand,))
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -39,10 +46,10 @@ class Call(msgspec.Struct, frozen=True):
     function: str
     target: Tree | None
     arguments: tuple[Tree, ...]
+    parts: tuple[Tree, ...] = ()
 
-    @property
-    def operands(self) -> tuple[Tree, ...]:
-        return self.arguments if self.target is None else (self.target, *self.arguments)
+    def __post_init__(self) -> None:
+        force_setattr(self, "parts", self.arguments if self.target is None else (self.target, *self.arguments))
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -51,6 +58,10 @@ class Listing(msgspec.Struct, frozen=True):
     offset: int
     elements: tuple[Tree, ...]
     optional: frozenset[int] = frozenset()
+    parts: tuple[Tree, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "parts", self.elements)
 
 
 class Mapped(msgspec.Struct, frozen=True):
@@ -61,6 +72,10 @@ class Mapped(msgspec.Struct, frozen=True):
     type_name: str
     entries: tuple[tuple[Tree | None, Tree], ...]
     optional: frozenset[int] = frozenset()
+    parts: tuple[Tree, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "parts", tuple(part for entry in self.entries for part in entry if part is not None))
 
 
 class Comprehension(msgspec.Struct, frozen=True):
@@ -74,26 +89,13 @@ class Comprehension(msgspec.Struct, frozen=True):
     condition: Tree
     step: Tree
     result: Tree
+    parts: tuple[Tree, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "parts", (self.range, self.start, self.condition, self.step, self.result))
 
 
 Tree: TypeAlias = Const | Name | Select | Call | Listing | Mapped | Comprehension
-
-
-def children(tree: Tree) -> tuple[Tree, ...]:
-    """The direct parts of `tree`, in source order."""
-    match tree:
-        case Select():
-            return (tree.operand,)
-        case Call():
-            return tree.operands
-        case Listing():
-            return tree.elements
-        case Mapped():
-            return tuple(part for entry in tree.entries for part in entry if part is not None)
-        case Comprehension():
-            return (tree.range, tree.start, tree.condition, tree.step, tree.result)
-        case _:
-            return ()
 
 
 def begin(tree: Tree) -> int:
@@ -101,7 +103,7 @@ def begin(tree: Tree) -> int:
     offsets = [tree.offset]
     match tree:
         case Call(function=function) if function.startswith("_") or tree.target is not None:
-            offsets += [begin(each) for each in tree.operands[:1]]
+            offsets += [begin(each) for each in tree.parts[:1]]
         case Select() as select:
             offsets.append(begin(select.operand))
         case Name() | Const() | Listing():
@@ -237,7 +239,7 @@ def rebuilt(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
             )
             tree = replace(tree, entries=tuple(entries))
         case Comprehension():
-            range_, start, condition, step, result = (rebuilt(part, change) for part in children(tree))
+            range_, start, condition, step, result = (rebuilt(part, change) for part in tree.parts)
             tree = replace(tree, range=range_, start=start, condition=condition, step=step, result=result)
         case _:
             pass
@@ -250,4 +252,4 @@ def walk(tree: Tree) -> Iterator[Tree]:
     while waiting:
         node = waiting.pop()
         yield node
-        waiting.extend(reversed(children(node)))
+        waiting.extend(reversed(node.parts))

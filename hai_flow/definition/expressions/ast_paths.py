@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Mapped, Name, Select, Tree, children
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Mapped, Name, Select, Tree
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault
 from hai_flow.values import Json
 
@@ -132,7 +132,7 @@ def _scan(
         case _:
             if isinstance(tree, Mapped) and tree.type_name:
                 result.messages.append(tree)
-            for child in children(tree):
+            for child in tree.parts:
                 _scan(child, source, roots, bound, None, result)
 
 

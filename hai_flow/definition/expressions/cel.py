@@ -424,8 +424,8 @@ def _find_joins(source: str, calls: set[int]) -> Iterator[Insertion]:
 def _find_durations(source: str, tree: Tree) -> Iterator[Insertion]:
     """The texts to insert so that `duration` takes what is a duration elsewhere in the language."""
     for node in walk(tree):
-        if isinstance(node, Call) and node.function == "duration" and node.target is None and len(node.operands) == 1:
-            operand = node.operands[0]
+        if isinstance(node, Call) and node.function == "duration" and node.target is None and len(node.parts) == 1:
+            operand = node.parts[0]
             if (
                 isinstance(operand, Const)
                 and isinstance(operand.value, str)
@@ -439,7 +439,7 @@ def _find_durations(source: str, tree: Tree) -> Iterator[Insertion]:
 def _find_patterns(source: str, tree: Tree) -> Iterator[Insertion]:
     """The texts to insert so that a pattern that is made while the expression is evaluated is measured first."""
     for node in walk(tree):
-        if isinstance(node, Call) and node.function == "matches" and not isinstance(node.operands[-1], Const):
+        if isinstance(node, Call) and node.function == "matches" and not isinstance(node.parts[-1], Const):
             begins = node.offset if node.target is not None else _find_arguments(source, node.offset)[0][0]
             yield Insertion(begins + 1, 6, "(")
             yield Insertion(_closing(source, node.offset), 6, f").{_BOUNDED}()")
@@ -449,7 +449,7 @@ def _find_nulls(tree: Tree) -> Iterator[Insertion]:
     """The texts to insert so that a side of `? :` may be null beside one of any type."""
     for node in walk(tree):
         if isinstance(node, Call) and node.function == "_?_:_":
-            for side in node.operands[1:]:
+            for side in node.parts[1:]:
                 if isinstance(side, Const) and side.value is None:
                     yield Insertion(side.offset, 8, "dyn(")
                     yield Insertion(side.offset + len("null"), 0, ")")

@@ -15,7 +15,6 @@ from hai_flow.definition.expressions.ast import (
     Name,
     Select,
     Tree,
-    children,
     is_empty,
     walk,
 )
@@ -108,13 +107,13 @@ class Growth:
             case Select():
                 return self._part(self._compute_bound(tree.operand, bound, sizes))
             case Call():
-                parts = [self._compute_bound(part, bound, sizes) for part in tree.operands]
+                parts = [self._compute_bound(part, bound, sizes) for part in tree.parts]
                 if tree.function in _CALL_WORK:
                     work, characters = _CALL_WORK[tree.function]
                     self._take(bound, work + parts[0].total // characters)
                 return self._call(tree, parts, bound)
             case _:
-                parts = [self._compute_bound(part, bound, sizes) for part in children(tree)]
+                parts = [self._compute_bound(part, bound, sizes) for part in tree.parts]
                 self._allow(bound.get(_ROUNDS, SCALAR).total * _ELEMENT * sum(map(_count_below, parts)))
                 total = self._allow(1 + len(parts) + sum(part.total for part in parts))
                 return Size(total, len(parts), widest(parts) if parts else None)
@@ -152,7 +151,7 @@ class Growth:
         if call.function in _WALKED:
             self._take(bound, sum(3 * _count_below(part) for part in parts))
         if call.function == "matches":  # it makes nothing, but its work is a product
-            pattern = call.operands[-1]
+            pattern = call.parts[-1]
             try:
                 states = check_states(str(pattern.value)) if isinstance(pattern, Const) else _UNKNOWN_STATES
             except ValueError as error:

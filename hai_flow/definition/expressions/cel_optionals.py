@@ -67,7 +67,7 @@ def _parts(tree: Tree, *, taken: bool) -> Iterator[tuple[Tree, bool]]:
             yield tree.operand, True
         case Call():
             places = _TAKE_OPTIONALS.get(tree.function, ())
-            yield from ((operand, index in places) for index, operand in enumerate(tree.operands))
+            yield from ((operand, index in places) for index, operand in enumerate(tree.parts))
         case Listing():
             yield from ((element, index in tree.optional) for index, element in enumerate(tree.elements))
         case Mapped():

@@ -16,7 +16,6 @@ from hai_flow.definition.expressions.ast import (
     Name,
     Select,
     Tree,
-    children,
     is_empty,
 )
 from hai_flow.definition.expressions.cel_macros import SORTED
@@ -69,7 +68,7 @@ class Widening:
             case Comprehension():
                 return self._loop(tree, bound)
             case _:
-                for child in children(tree):
+                for child in tree.parts:
                     self.type_of(child, bound)
                 return "map"
 
@@ -112,17 +111,17 @@ class Widening:
     def _derive_step_kind(self, step: Tree, accumulator: str, inner: Mapping[str, Kind]) -> Kind | None:
         """The kind of the list that a `map` or a `filter` makes, item by item."""
         if isinstance(step, Call) and step.function == "_?_:_":
-            step = step.operands[1]
-        if not isinstance(step, Call) or step.function != "_+_" or len(step.operands) != 2:
+            step = step.parts[1]
+        if not isinstance(step, Call) or step.function != "_+_" or len(step.parts) != 2:
             return None
-        before, added = step.operands
+        before, added = step.parts
         if not (isinstance(before, Name) and before.name == accumulator and isinstance(added, Listing)):
             return None
         return self.type_of(added, inner)
 
     def _call(self, call: Call, bound: Mapping[str, Kind]) -> Kind:
-        kinds = [self.type_of(operand, bound) for operand in call.operands]
-        if call.function == "join" and (kinds[0] in _JOINED or _is_sorted(call.operands[0])):
+        kinds = [self.type_of(operand, bound) for operand in call.parts]
+        if call.function == "join" and (kinds[0] in _JOINED or _is_sorted(call.parts[0])):
             self.joins.add(call.offset)
         self.may_mix |= call.function in (*_ARITHMETIC, "_%_") and not _TYPED.issuperset(kinds)
         if call.function in _ARITHMETIC:
@@ -131,11 +130,11 @@ class Widening:
             return "double" if {"double", "dyn"} & set(kinds) else "int"
         if call.function in _COMPARISON:
             if "double" in kinds:
-                self._convert_literal(call.operands)
+                self._convert_literal(call.parts)
             return "bool"
         if call.function == "_?_:_":
             if "double" in kinds[1:]:
-                self._convert_literal(call.operands[1:])
+                self._convert_literal(call.parts[1:])
                 return "double"
             return kinds[1] if kinds[1] == kinds[2] else "dyn" if "dyn" in kinds[1:] else "other"
         if call.function == "-_":
@@ -143,22 +142,22 @@ class Widening:
         if call.function in ("value", "orValue"):
             return _element(kinds[0]) if kinds[0].startswith("list:") else "dyn"
         if call.function == "_[_]":
-            if isinstance(call.operands[0], Mapped) and isinstance(call.operands[-1], Const):
-                return self._derive_member_kind(call.operands[0], str(call.operands[-1].value), bound)
+            if isinstance(call.parts[0], Mapped) and isinstance(call.parts[-1], Const):
+                return self._derive_member_kind(call.parts[0], str(call.parts[-1].value), bound)
             return _element(kinds[0])
         if call.function in ("filter", "reverse"):
             return kinds[0]
-        if call.function == SORTED and isinstance(call.operands[0], Comprehension):
-            return self.type_of(call.operands[0].range, bound)
+        if call.function == SORTED and isinstance(call.parts[0], Comprehension):
+            return self.type_of(call.parts[0].range, bound)
         return _RETURNS.get(call.function, "other")
 
     def _convert_arithmetic(self, call: Call, kinds: list[Kind]) -> Kind:
         """Numbers in dyn data are always bound as doubles, so a literal beside them is widened as well."""
         if "double" in kinds:
-            self._convert_literal(call.operands)
+            self._convert_literal(call.parts)
             return "double"
-        if "dyn" in kinds and any(_is_integer(operand) for operand in call.operands):
-            self._convert_literal(call.operands)
+        if "dyn" in kinds and any(_is_integer(operand) for operand in call.parts):
+            self._convert_literal(call.parts)
             return "double"
         return kinds[0] if kinds and kinds[0] == kinds[-1] else "dyn" if "dyn" in kinds else "other"
 

@@ -19,7 +19,6 @@ from hai_flow.definition.expressions.ast import (
     Select,
     Tree,
     begin,
-    children,
     walk,
 )
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
@@ -37,7 +36,7 @@ def find_failing_constants(tree: Tree, offsets: Collection[int]) -> Iterator[Exp
     keyed = source or _write(_without_values(tree))
     why = None if keyed is None else _evaluate(keyed)[1]
     if source is None and why is None:
-        parts = children(tree)
+        parts = tree.parts
         if isinstance(tree, Call) and tree.function == "_?_:_" and (condition := _write(parts[0])) is not None:
             value, _ = _evaluate(condition)
             parts = (parts[1],) if value is True else (parts[2],) if value is False else parts
@@ -45,7 +44,7 @@ def find_failing_constants(tree: Tree, offsets: Collection[int]) -> Iterator[Exp
             yield from find_failing_constants(part, offsets)
     if why is None:
         return
-    inner = [fault for part in children(tree) for fault in find_failing_constants(part, offsets)]
+    inner = [fault for part in tree.parts for fault in find_failing_constants(part, offsets)]
     yield from inner
     if not inner and not any(node.offset in offsets for node in walk(tree)):
         yield ExpressionFault(begin(tree), "expression.literal", f"this fails whenever it is computed: {why}")
@@ -94,7 +93,7 @@ def _write(tree: Tree) -> str | None:
     """The source of a tree without names and loops; None for any other."""
     if isinstance(tree, Comprehension):
         return None
-    parts = [_write(part) for part in children(tree)]
+    parts = [_write(part) for part in tree.parts]
     texts = [part for part in parts if part is not None]
     if len(texts) < len(parts):
         return None

@@ -235,14 +235,14 @@ def _check_literals(tree: Tree) -> Iterator[ExpressionFault]:
                 node.offset, "expression.literal", "expected text, found a NUL in it, which can't be stored; remove it"
             )
         expected = _LITERALS.get(node.function) if isinstance(node, Call) else None
-        if expected is None or not isinstance(node, Call) or len(node.operands) <= expected.position:
+        if expected is None or not isinstance(node, Call) or len(node.parts) <= expected.position:
             continue
-        text = _join_literals(node.operands[expected.position])
+        text = _join_literals(node.parts[expected.position])
         fault = None if text is None else cel.check_literal(expected.tried, text)
         if text is not None and fault is not None:
             hint = expected.hint(text) or (f": {fault}" if expected.tried == "matches" else "")
             message = f"`{node.function}` expects {expected.what}, found {text[:80]!r}{hint}"
-            yield ExpressionFault(node.operands[expected.position].offset, "expression.literal", message)
+            yield ExpressionFault(node.parts[expected.position].offset, "expression.literal", message)
 
 
 def _join_literals(tree: Tree) -> str | None:
@@ -251,7 +251,7 @@ def _join_literals(tree: Tree) -> str | None:
         return tree.value if isinstance(tree.value, str) else None
     if not isinstance(tree, Call) or tree.function != "_+_":
         return None
-    texts = [_join_literals(each) for each in tree.operands]
+    texts = [_join_literals(each) for each in tree.parts]
     return None if None in texts else "".join(text for text in texts if text is not None)
 
 
@@ -261,9 +261,9 @@ _DIRECTIVE: Final = re.compile(r"%(?:%|(?:\.\d+)?[A-Za-z])")
 def _format_faults(tree: Tree) -> Iterator[ExpressionFault]:
     """Literal texts of `format` whose places are not as many as the values behind them."""
     for node in walk(tree):
-        if not isinstance(node, Call) or node.function != "format" or len(node.operands) != 2:
+        if not isinstance(node, Call) or node.function != "format" or len(node.parts) != 2:
             continue
-        text, values = node.operands
+        text, values = node.parts
         if not isinstance(text, Const) or not isinstance(text.value, str) or not isinstance(values, Listing):
             continue
         places = sum(each != "%%" for each in _DIRECTIVE.findall(text.value))
@@ -314,26 +314,26 @@ _LITERALS: Final = {
 def _check_times(tree: Tree) -> Iterator[ExpressionFault]:
     """Literal patterns and time zones of `format_time` that are none."""
     for node in walk(tree):
-        if isinstance(node, Call) and node.function == "format_time" and len(node.operands) > 1:
-            for operand, fault_of in zip(node.operands[1:], (check_pattern, check_zone), strict=False):
+        if isinstance(node, Call) and node.function == "format_time" and len(node.parts) > 1:
+            for operand, fault_of in zip(node.parts[1:], (check_pattern, check_zone), strict=False):
                 literal = operand.value if isinstance(operand, Const) else None
                 fault = fault_of(literal) if isinstance(literal, str) else None
                 if fault is not None:
                     yield ExpressionFault(operand.offset, "expression.format_time", fault)
-            pattern = node.operands[1].value if isinstance(node.operands[1], Const) else None
+            pattern = node.parts[1].value if isinstance(node.parts[1], Const) else None
             foreign = check_foreign_pattern(pattern) if isinstance(pattern, str) else None
             if foreign is not None:  # releases before took it
-                yield ExpressionFault(node.operands[1].offset, "expression.literal", foreign)
+                yield ExpressionFault(node.parts[1].offset, "expression.literal", foreign)
 
 
 def _doubt_zones(tree: Tree) -> Iterator[ExpressionFault]:
     """Literal time zones that hardly mean what their names say (`check_sign`)."""
     for node in walk(tree):
         position = _ZONES.get(node.function) if isinstance(node, Call) else None
-        if isinstance(node, Call) and position is not None and len(node.operands) > position:
-            text = _join_literals(node.operands[position])
+        if isinstance(node, Call) and position is not None and len(node.parts) > position:
+            text = _join_literals(node.parts[position])
             if text is not None and (doubt := check_sign(text)) is not None:
-                yield ExpressionFault(node.operands[position].offset, "expression.zone", doubt)
+                yield ExpressionFault(node.parts[position].offset, "expression.zone", doubt)
 
 
 _ZONES: Final = {"format_time": 2, **{name: each.position for name, each in _LITERALS.items() if name[:3] == "get"}}
