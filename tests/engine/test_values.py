@@ -206,3 +206,28 @@ def test_an_exposed_call_that_failed_for_good_is_not_resolved_after_retry() -> N
     play.succeed("a", {"ok": True})
     resolved = [event.tool_call_id for event in play.of(e.ToolCallResolved)]
     assert len(resolved) == len(set(resolved)) == len(play.of(e.ToolCallStarted))
+
+
+EMITTED = {
+    "custom: {name: '${{ input.v }}'}": "name",
+    "raw: {event: 1, source: '${{ input.v }}'}": "source",
+    "collaboration: {from: '${{ input.v }}', to: b, task: {id: t, name: n}}": "from_",
+    "collaboration: {from: a, to: '${{ input.v }}', task: {id: t, name: n}}": "to",
+    "collaboration: {from: a, to: b, task: {id: '${{ input.v }}', name: n}}": "task",
+}
+
+
+@pytest.mark.parametrize("emitted", EMITTED)
+@pytest.mark.parametrize(("value", "text"), [(5, "5"), (900.0, "900"), (True, "true"), (["x"], '["x"]'), (None, "")])
+def test_texts_of_an_emitted_event_are_texts_whatever_a_hole_gives(emitted: str, value: Any, text: str) -> None:
+    """An event with anything else could be written, and its log never read again (`Play` reads each of them)."""
+    play = Play(
+        f"input: {{type: object, properties: {{v: {{}}}}}}\nsteps: [{{emit: {{{emitted}}}}}]", input={"v": value}
+    )
+    assert play.status == "finished"
+    events = [
+        event for event in play.events if isinstance(event, e.CustomEmitted | e.RawEmitted | e.CollaborationEnded)
+    ]
+    found = getattr(events[0], EMITTED[emitted])
+    expected: Any = {"id": text, "name": "n"} if EMITTED[emitted] == "task" else text
+    assert found == (None if value is None and EMITTED[emitted] == "source" else expected)
