@@ -111,6 +111,8 @@ def test_people_who_do_not_answer_are_told_in_sentences() -> None:
         "! review still waits; a reminder is due over email\n"
         "! review: nobody decided in time; it now asks role:cfo, until 2026-11-23 10:00:00Z\n"
     )
+    named_nobody = {"type": "pending_escalated", "path": "review", "policy": {"fault": "`from` names nobody"}}
+    assert told(named_nobody) == "! review: nobody decided in time; it now asks nobody\n"
 
 
 def test_what_failed_in_a_loop_and_was_undone_is_told() -> None:

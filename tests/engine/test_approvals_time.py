@@ -203,6 +203,13 @@ def test_a_last_stage_that_nobody_can_decide_leads_to_the_deadlines_no() -> None
     assert (ask.status, ask.error, ask.pending.status) == ("failed", "approval.rejected", "expired")
 
 
+def test_a_stage_whose_hole_names_nobody_stands_in_the_envelope_without_people() -> None:
+    ask = asked(escalations=(escalate(DAY, from_=Lit([])),), expiry=Expiry("reject"))
+    ask.advance(HOUR)
+    assert (ask.status, ask.error) == ("failed", "approval.rejected")
+    assert ask.envelope["escalations"] == [{"at": "2026-03-02T13:00:00.000Z", "from": [], "quorum": 1}]
+
+
 @pytest.mark.parametrize("wrong", [["bob"], [None], "someone", 7])
 def test_an_exclusion_that_names_nobody_lets_nobody_in_at_any_stage(wrong: Any) -> None:
     rules = policy(escalations=(escalate(DAY, exclude=wrong),))

@@ -183,7 +183,7 @@ class Narrator:
 
     def _print_pending_escalated(self, event: EventJson) -> None:
         why = event.get("reason") or "nobody decided in time"
-        deciders = ", ".join(event["policy"]["from"])
+        deciders = ", ".join(event["policy"].get("from", ())) or "nobody"
         until = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
         self.line(f"! {event['path']}: {why}; it now asks {deciders}{until}", "bold yellow")
 

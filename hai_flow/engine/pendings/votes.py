@@ -258,7 +258,11 @@ def envelope(
         "votes": [_show_vote(rules, vote, pending.opened.digest) for vote in pending.votes],
         "expired": expired,
         "escalations": [
-            {"at": instants.rfc3339(each.began), "from": each.policy["from"], "quorum": each.policy.get("quorum", 1)}
+            {
+                "at": instants.rfc3339(each.began),
+                "from": each.policy.get("from", []),  # not there where a hole named nobody
+                "quorum": each.policy.get("quorum", 1),
+            }
             for each in pending.escalations
         ],
     }
