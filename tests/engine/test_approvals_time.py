@@ -203,7 +203,7 @@ def test_a_last_stage_that_nobody_can_decide_leads_to_the_deadlines_no() -> None
     assert (ask.status, ask.error, ask.pending.status) == ("failed", "approval.rejected", "expired")
 
 
-def test_a_stage_whose_hole_names_nobody_stands_in_the_envelope_without_people() -> None:
+def test_a_stage_without_people_stands_in_the_envelope() -> None:
     ask = asked(escalations=(escalate(DAY, from_=Lit([])),), expiry=Expiry("reject"))
     ask.advance(HOUR)
     assert (ask.status, ask.error) == ("failed", "approval.rejected")

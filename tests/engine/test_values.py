@@ -228,6 +228,35 @@ def test_texts_of_an_emitted_event_are_texts_whatever_a_hole_gives(emitted: str,
     events = [
         event for event in play.events if isinstance(event, e.CustomEmitted | e.RawEmitted | e.CollaborationEnded)
     ]
-    found = getattr(events[0], EMITTED[emitted])
     expected: Any = {"id": text, "name": "n"} if EMITTED[emitted] == "task" else text
-    assert found == (None if value is None and EMITTED[emitted] == "source" else expected)
+    assert getattr(events[0], EMITTED[emitted]) == (
+        None if value is None and EMITTED[emitted] == "source" else expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "value", "words"),
+    [
+        ("approve: {title: T, from: '${{ input.v }}'}", None, "found nothing (null)"),
+        ("approve: {title: T, from: '${{ input.v }}'}", True, "found true (a boolean)"),
+        ("approve: {title: T, from: user:a, exclude: '${{ input.v }}'}", {"a": 1}, "`exclude`: expected a selector"),
+        ("approve: {title: T, from: user:a, exclude: '${{ input.v }}'}", {"a": 1}, "found a mapping"),
+        ("approve: {title: T, from: user:a, veto: '${{ input.v }}'}", None, "`veto`: expected a selector"),
+        ("set: {n: '${{ input.v }}'}", None, "found nothing (null)"),
+        ("set: {n: '${{ input.v }}'}", True, "found true (a boolean)"),
+        ("set: {n: '${{ input.v }}'}", "5", "found the text '5'"),
+        ("{if: input.v, say: Hi}", None, "expected true or false, found nothing (null)"),
+        ("{if: input.v > 3, say: Hi}", None, "`>` can't be applied to (null, int)"),
+        ("say: '${{ input.v + 1 }}'", None, "`+` can't be applied to (null, double)"),
+        ("say: '${{ input.v[2] }}'", [1], "[2]"),
+        ("say: '${{ input.v.map(e, e)[2] }}'", [1], "there is no item [2]: the list has 1"),
+        ("say: '${{ math.greatest(input.v.map(e, e)) }}'", [], "math.greatest argument must not be empty"),
+    ],
+)
+def test_errors_name_values_in_words_of_the_language(step: str, value: Any, words: str) -> None:
+    state = "state: {n: {type: number, default: 1, reduce: add}}\n"
+    text = f"input: {{type: object, properties: {{v: {{}}}}}}\n{state}steps:\n  - {step}\n"
+    play = Play(text, input={"v": value})
+    assert play.status == "failed"
+    assert words in play.error.message
+    assert "None" not in play.error.message

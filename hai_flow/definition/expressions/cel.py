@@ -56,7 +56,7 @@ from hai_flow.definition.expressions.ast_paths import (
 )
 from hai_flow.definition.expressions.cel_growth import ITERATIONS_MAX, STATE_WORK, WORK_MAX, Growth, check_states
 from hai_flow.definition.expressions.cel_macros import PAIRED, Insertion, as_maps, find_macros, pairings, with_pairs
-from hai_flow.definition.expressions.cel_messages import TOKEN, faults_of, habits
+from hai_flow.definition.expressions.cel_messages import TOKEN, describe_overload, faults_of, habits
 from hai_flow.definition.expressions.cel_optionals import check_optionals
 from hai_flow.definition.expressions.cel_values import Kind, Size, check_result, convert, plain
 from hai_flow.definition.expressions.cel_widening import Widening
@@ -675,11 +675,18 @@ class Program:
         return ExpressionError("expression.error", f"{self.source!r}: {_readable(text)}")
 
 
+_NO_ITEM: Final = re.compile(r"Index error: index=(-?\d+) size=(\d+)")
+
+
 def _readable(text: str) -> str:
     text = re.sub(r"^[A-Z_]+: ", "", text.splitlines()[0] if text else "failed")
     overload = re.match(r"No matching overloads found : (.*)", text)
     if overload:
-        return f"{overload[1].replace('int64', 'int')} does not exist: the values have the wrong types"
+        function, _, types = overload[1].replace("int64", "int").replace("null_type", "null").partition("(")
+        return f"the values have the wrong types: {describe_overload(function, f'({types}')}"
+    if (index := _NO_ITEM.fullmatch(text)) is not None:
+        return f"there is no item [{index[1]}]: the list has {index[2]}"
+    text = text.replace("math.@max", "math.greatest").replace("math.@min", "math.least")
     return text.replace("Applying SELECT to non-message type", "a property was asked of something that is no object")
 
 

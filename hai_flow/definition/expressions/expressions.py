@@ -26,7 +26,7 @@ from hai_flow.definition.names.durations import guess_duration
 from hai_flow.definition.names.holes import end_of_hole, find_only_hole, split_holes
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.known_types import NULL, Look, list_alternatives, list_properties
-from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.names.zones import check_sign, guess_zone
 from hai_flow.values import Json
 
@@ -62,7 +62,7 @@ class CompiledExpression:
         value = self._program.evaluate(scope)
         if self._condition and type(value) is not bool:
             raise ExpressionError(
-                "expression.error", f"{self.source!r}: expected true or false, found {shorten(str(value))}"
+                "expression.error", f"{self.source!r}: expected true or false, found {kind_of(value)}"
             )
         return value
 

@@ -68,7 +68,7 @@ def _fill_first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str,
         edit=policy.edit,
         combine=dict(policy.combine),
         reasons=tuple(sorted(policy.reasons)),
-        veto=() if policy.veto is None else _fill_exclusion(draft, step, policy.veto, roots),
+        veto=() if policy.veto is None else _fill_exclusion(draft, step, policy.veto, roots, "veto"),
         confirm=policy.confirm,
         notify=_texts(draft, step, policy.notify or draft.plan.default_notify, roots),
         remind=_fill_delays(draft, step, policy.remind, roots),
@@ -150,13 +150,15 @@ def _fill_deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, J
     return selectors, "" if selectors else "`from` names nobody"
 
 
-def _fill_exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str, Json]) -> tuple[str, ...]:
-    """The people that `exclude` names. Raises `Raised`: an unreadable one must not be let in."""
+def _fill_exclusion(
+    draft: Draft, step: Step, exclude: Template, roots: dict[str, Json], word: str = "exclude"
+) -> tuple[str, ...]:
+    """The people that `exclude`, or another `word`, names. Raises `Raised`: an unreadable one must not be let in."""
     value = draft.render(exclude, step, **roots)
     try:
         return selectors_of(value, editor=True)
     except NotASelector as error:
-        raise Raised("approval.impossible", f"{step.path}: `exclude`: {error}.") from None
+        raise Raised("approval.impossible", f"{step.path}: `{word}`: {error}.") from None
 
 
 def _list_working_days(stage: Rules) -> list[int]:

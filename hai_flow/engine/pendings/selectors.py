@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from hai_flow.definition.names.wording import kind_of
 from hai_flow.engine.commands import Principal
 from hai_flow.primitives.signs import compose, list_spellings
 from hai_flow.values import Json
@@ -73,7 +74,8 @@ def selectors_of(value: Json, *, editor: bool = False) -> tuple[str, ...]:
         elif isinstance(item, str) and (item in words or _SELECTOR.fullmatch(item)):
             unique[compose(item)] = None
         else:
-            raise NotASelector(f"expected a selector (user:, role:, group:, {', '.join(words)}), found {item!r:.80}")
+            actual = f"{item!r:.80}" if isinstance(item, str) else kind_of(item)
+            raise NotASelector(f"expected a selector (user:, role:, group:, {', '.join(words)}), found {actual}")
     return tuple(unique)
 
 

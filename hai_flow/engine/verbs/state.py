@@ -86,11 +86,11 @@ def _build_variable_operation(draft: Draft, document: Json, name: str, value: Js
     elif reduce in _OF_NUMBERS and before is not None:
         what, combine = _OF_NUMBERS[reduce]
         if isinstance(before, bool) or isinstance(value, bool):
-            raise Raised("state.invalid", f"{name} {what}; found {value!r}.")
+            raise Raised("state.invalid", f"{name} {what}; found {kind_of(value)}.")
         try:
             value = combine(before, value)
         except TypeError:
-            raise Raised("state.invalid", f"{name} {what}; found {value!r}.") from None
+            raise Raised("state.invalid", f"{name} {what}; found {kind_of(value)}.") from None
     return {"op": "replace" if name in document else "add", "path": path, "value": value}
 
 
