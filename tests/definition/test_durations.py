@@ -55,6 +55,35 @@ def test_a_computed_duration_keeps_units_without_an_order(step: str) -> None:
     assert wake_at(play.state) == NOON + 5_400_000
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "wait: {for: '${{ timestamp(input.due) - now }}'}",
+        "wait_for: {event: paid, deadline: '${{ timestamp(input.due) - now }}'}",
+        "ask: {title: T, form: {type: object}, deadline: '${{ timestamp(input.due) - now }}'}",
+        "approve: {title: T, from: role:boss, deadline: '${{ string(timestamp(input.due) - now) }}'}",
+    ],
+)
+def test_a_length_computed_from_now_counts_milliseconds(step: str) -> None:
+    """Only a run that begins at a whole second, as those of tests do, has no fraction in it."""
+    text = "input: {type: object, required: [due], properties: {due: {type: string, format: date-time}}}\n"
+    play = Play(f"{text}steps: [{{{step}}}]", start=False)
+    play.now = NOON + 123
+    play.start({"due": "2026-03-02T12:00:10.5Z"})
+    assert wake_at(play.state) == NOON + 10_500
+    late = Play(f"{text}steps: [{{{step}}}]", input={"due": "2026-03-02T11:59:59Z"})
+    assert "found '-1s': it is over" in late.error.message
+
+
+def test_a_fraction_is_no_literal_and_no_rest_is_rounded_up() -> None:
+    assert milliseconds("1.9999999s", ordered=False) == 1_999
+    for text in ("1.5s", "0.5s"):
+        with pytest.raises(NotADuration):
+            milliseconds(text)
+    with pytest.raises(NotADuration, match="from 1s to 10 years"):
+        milliseconds("0.999s", ordered=False)
+
+
 def test_shorter_ones_are_allowed_where_asked_for() -> None:
     assert milliseconds("5ms", shortest=1) == 5
 

@@ -15,6 +15,7 @@ _ISO = re.compile(
     r"(?:T(?=.)(?:([0-9]{1,15})H)?(?:([0-9]{1,15})M)?(?:([0-9]{1,15})S)?)?"
 )
 _ISO_UNITS: Final = ("w", "d", "h", "m", "s")
+_COMPUTED: Final = re.compile(r"(-?)([0-9]{1,12})(?:\.([0-9]{1,9}))?s")  # as CEL writes a length: `86399.877s`
 
 _MEANT_UNIT: Final = r"ms|(?:second|sec|minute|min|hour|hr|day|week)s?|[smhdw]"
 _MEANT = re.compile(rf"(?:[0-9]{{1,9}}(?:\.[0-9]{{1,3}})?\s*(?:{_MEANT_UNIT})[\s,]*)+(?:[0-9]{{1,2}})?")
@@ -32,8 +33,13 @@ class NotADuration(ValueError):
 
 def milliseconds(text: str, *, shortest: int = SHORTEST, ordered: bool = True) -> int:
     """The duration `text` in milliseconds, between `shortest` (ms) and ten years. Raises `NotADuration`, also for
-    units that are repeated or out of order (`1h1h`, `1m1h`), unless they need not be `ordered`."""
+    units that are repeated or out of order (`1h1h`, `1m1h`), unless they need not be `ordered`: then a hole has given
+    it, which may also be a length that CEL has computed (`86399.877s`)."""
     total = _total(text)
+    if total is None and not ordered and (computed := _COMPUTED.fullmatch(text)) is not None:
+        total = int(computed[2]) * 1_000 + int((computed[3] or "")[:3].ljust(3, "0"))
+        if computed[1]:
+            raise NotADuration(f"expected a duration from {spell(shortest)} to 10 years, found {text!r}: it is over")
     if total is None:
         raise NotADuration(f"expected a duration such as 90s, 1h30m, 7d or PT5M, found {text!r}")
     if ordered and _SHORT.fullmatch(text) and not _ORDERED.fullmatch(text):
