@@ -19,8 +19,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="The server. Default: HAI_FLOW_URL.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows.")]
 RunArgument = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", autocompletion=completion.runs),
+    str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", autocompletion=completion.runs)
 ]
 StatusesOption = Annotated[
     list[str] | None,

@@ -22,8 +22,7 @@ DECIDER: Final = "decider"
 def sign_in(
     principal: Annotated[str, typer.Argument(metavar="WHO", help="The person who signs in: user:ann.")],
     role: Annotated[
-        list[str] | None,
-        typer.Option("--role", help="A role, or owner; may be repeated. Default: decider."),
+        list[str] | None, typer.Option("--role", help="A role, or owner; may be repeated. Default: decider.")
     ] = None,
     group: Annotated[list[str] | None, typer.Option("--group", help="A group; may be repeated.")] = None,
     tenant: TenantOption = DEFAULT_TENANT,

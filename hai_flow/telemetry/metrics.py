@@ -48,11 +48,7 @@ _STEP_OUTCOMES: Final[dict[type[e.Event], str]] = {
     e.StepStopped: "stopped",
     e.StepSkipped: "skipped",
 }
-_RUN_ENDS: Final[dict[type[e.Event], str]] = {
-    e.RunFinished: "finished",
-    e.RunFailed: "failed",
-    e.RunStopped: "stopped",
-}
+_RUN_ENDS: Final[dict[type[e.Event], str]] = {e.RunFinished: "finished", e.RunFailed: "failed", e.RunStopped: "stopped"}
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _DECISIONS: Final = {
     "approve": ("approved", "people"),

@@ -57,12 +57,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def _failure_dict(file: str, failure: Failure) -> dict[str, Json]:
-    record: dict[str, Json] = {
-        "file": file,
-        "line": failure.line,
-        "column": failure.column,
-        "message": failure.message,
-    }
+    record: dict[str, Json] = {"file": file, "line": failure.line, "column": failure.column, "message": failure.message}
     compared = {"expected": failure.expected, "found": failure.actual}
     return {**record, **{key: value for key, value in compared.items() if value is not ABSENT}}
 

@@ -9,11 +9,7 @@ from hai_flow.values import Json
 
 # Some clients' `splitlines` ends a line at these characters; the SSE standard does not. In JSON text they stand only
 # inside strings, so they can be escaped.
-_LINE_ENDS = {
-    "\u0085".encode(): b"\\u0085",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
+_LINE_ENDS = {"\u0085".encode(): b"\\u0085", "\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
 
 
 def dump(value: Json) -> bytes:

@@ -252,14 +252,7 @@ def test_other_methods_and_paths_are_refused_as_problems(http: httpx2.Client, ru
         "/awp",
     ):
         assert http.get(path).status_code == 405, "a GET decides nothing"
-    for path in (
-        "/v1/runs/",
-        "/v1//runs",
-        "/%2e%2e/etc/passwd",
-        "/v1/%2e%2e/healthz",
-        "/..%2f",
-        "/v1/runs/%2e%2e",
-    ):
+    for path in ("/v1/runs/", "/v1//runs", "/%2e%2e/etc/passwd", "/v1/%2e%2e/healthz", "/..%2f", "/v1/runs/%2e%2e"):
         response = http.get(path)
         assert response.status_code == 404, path
         assert response.headers["content-type"] == "application/problem+json"

@@ -446,9 +446,7 @@ def test_a_rule_is_approved_by_neither_proposer_nor_requester(desk: Desk) -> Non
     assert desk.decide(gate["id"], "user:bob").status_code == 200
 
 
-def test_a_requester_proposes_no_rule_and_benefits_from_none_of_theirs(
-    desk: Desk,
-) -> None:
+def test_a_requester_proposes_no_rule_and_benefits_from_none_of_theirs(desk: Desk) -> None:
     pending = desk.gate(desk.start(5000, who="user:both"))["id"]
     desk.decide(pending, "user:cat")
     refusal = desk.propose(who="user:both", pending=pending)

@@ -331,9 +331,7 @@ def rotating(postgres_server: Server, tmp_path: Path) -> Iterator[tuple[ServerPr
             assert not process.faults
 
 
-def test_a_new_key_is_found_and_made_up_names_ask_no_one(
-    rotating: tuple[ServerProcess, KeyServer, Issuer],
-) -> None:
+def test_a_new_key_is_found_and_made_up_names_ask_no_one(rotating: tuple[ServerProcess, KeyServer, Issuer]) -> None:
     server, keys, issuer = rotating
     keys.hangs = True
     with ThreadPoolExecutor(8) as pool:  # all who come first wait for one look

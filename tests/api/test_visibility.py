@@ -253,11 +253,7 @@ def test_a_workflow_names_who_else_may_read_its_runs(strict: ServerProcess, head
     ("people", "keys"), [(("user:one", "user:two"), ("k", "k")), (("user:one:b", "user:one"), ("k", "b:k"))]
 )
 def test_one_idempotency_key_or_run_id_of_two_people_is_two(
-    strict: ServerProcess,
-    dsn: str,
-    headers: dict[str, dict[str, str]],
-    people: tuple[str, str],
-    keys: tuple[str, str],
+    strict: ServerProcess, dsn: str, headers: dict[str, dict[str, str]], people: tuple[str, str], keys: tuple[str, str]
 ) -> None:
     source = SOURCE.replace("NAME", "two_eyes").replace("VISIBILITY", "").replace("boss],", "boss], quorum: 2,")
     taken = httpx2.post(f"{strict.url}/v1/workflows", content=source, headers={**YAML, **headers["publisher"]})

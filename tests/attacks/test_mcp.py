@@ -474,9 +474,7 @@ def output_of_call(call: Future[httpx2.Response]) -> dict[str, Any]:
     return content
 
 
-def test_a_question_of_an_older_revision_is_answered_by_another_server(
-    house: House,
-) -> None:
+def test_a_question_of_an_older_revision_is_answered_by_another_server(house: House) -> None:
     session = read_session(house, house.ann, elicitation={"form": {}})
     threads, call, question = called_in(house, session)
     with threads:

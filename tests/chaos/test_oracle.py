@@ -19,19 +19,7 @@ from hai_flow.wire.sent_json import dump
 IDS = {
     name: f"00000000-0000-8000-8000-{number:012d}"
     for number, name in enumerate(
-        (
-            "mixed",
-            "approval",
-            "form",
-            "once",
-            "queue",
-            "queued",
-            "signal",
-            "stopped",
-            "stream",
-            "parent",
-        ),
-        1,
+        ("mixed", "approval", "form", "once", "queue", "queued", "signal", "stopped", "stream", "parent"), 1
     )
 }
 

@@ -106,9 +106,7 @@ def test_text_is_written_where_that_is_set(capfd: pytest.CaptureFixture[str]) ->
     assert "\x1b" not in told  # no colours where no terminal is
 
 
-def test_a_commands_own_warning_is_handed_over_and_others_keep_their_level(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_commands_own_warning_is_handed_over_and_others_keep_their_level(capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[Any] = []
     configure_logs("error", "json", heard={"wanted": heard.append})
     try:

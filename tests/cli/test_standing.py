@@ -102,10 +102,7 @@ def test_a_stopped_run_says_who_stopped_it_when_and_why() -> None:
     [
         (None, ""),
         ({"name": "vm:7", "alive": True}, "vm:7"),
-        (
-            {"name": "vm:7", "alive": False},
-            "vm:7, which gives no sign of life: another worker takes the run over",
-        ),
+        ({"name": "vm:7", "alive": False}, "vm:7, which gives no sign of life: another worker takes the run over"),
     ],
 )
 def test_a_run_that_is_performed_names_its_worker(holder: Json, told: str) -> None:

@@ -290,7 +290,7 @@ def test_a_thread_is_listed_with_its_runs_and_what_was_said(flow: Client) -> Non
     assert {each.run_id for each in said} == {run.id for run in runs}
     calls = [each for each in said if each.call is not None]
     assert [(each.role, each.call and each.call.name, each.content) for each in calls] == [
-        ("tool", "get_weather", "rain, 12°C"),
+        ("tool", "get_weather", "rain, 12°C")
     ] * 2
 
 

@@ -167,8 +167,7 @@ def test_an_agents_question_is_the_runs_and_its_answer_resumes_the_task(
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "words"),
-    [("fail", "tool.failed", "no paint left"), ("reject", "tool.declined", "I do not paint")],
+    ("text", "code", "words"), [("fail", "tool.failed", "no paint left"), ("reject", "tool.declined", "I do not paint")]
 )
 def test_a_failed_or_rejected_task_fails_the_step_in_the_agents_words(
     server: ServerProcess, painter: Painter, text: str, code: str, words: str

@@ -305,11 +305,7 @@ def test_an_edit_can_be_escalated_and_stays_what_is_asked() -> None:
 FORM = {
     "type": "object",
     "required": ["n"],
-    "properties": {
-        "n": {"type": "integer"},
-        "ok": {"type": "boolean"},
-        "who": {"type": "string", "default": "nobody"},
-    },
+    "properties": {"n": {"type": "integer"}, "ok": {"type": "boolean"}, "who": {"type": "string", "default": "nobody"}},
 }
 
 
@@ -320,10 +316,7 @@ def voted(combine: dict[str, str], *given: dict[str, Any]) -> Any:
     return ask.envelope["values"]
 
 
-@pytest.mark.parametrize(
-    ("rule", "combined"),
-    [("min", 1), ("max", 3), ("first", 3), ("last", 2), ("list", [3, 1, 2])],
-)
+@pytest.mark.parametrize(("rule", "combined"), [("min", 1), ("max", 3), ("first", 3), ("last", 2), ("list", [3, 1, 2])])
 def test_numbers_of_several_approvals_become_one(rule: str, combined: Any) -> None:
     assert voted({"n": rule}, {"n": 3}, {"n": 1}, {"n": 2}) == {"n": combined, "who": "nobody"}
 
@@ -436,9 +429,7 @@ def test_fail_raises_that_the_call_is_in_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [{"decision": "happened"}, {"decision": "approve"}, {}, {"content": "true"}, {"content": "{}"}],
-    ids=str,
+    "given", [{"decision": "happened"}, {"decision": "approve"}, {}, {"content": "true"}, {"content": "{}"}], ids=str
 )
 def test_anything_else_leaves_the_doubt_open(given: dict[str, Any]) -> None:
     ask = doubted()

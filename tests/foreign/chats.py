@@ -5,19 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from tests.foreign.transcripts import (
-    DONE,
-    Failed,
-    Said,
-    Transcript,
-    call,
-    chunk,
-    document,
-    end,
-    stream,
-    text,
-    usage,
-)
+from tests.foreign.transcripts import DONE, Failed, Said, Transcript, call, chunk, document, end, stream, text, usage
 
 HI: Final = '{"text": "hi"}'
 ADDED: Final = Said(calls=(("add", {"text": "hi"}),))

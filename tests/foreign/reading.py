@@ -110,11 +110,6 @@ def differences(outcome: Outcome, meaning: Said | Failed) -> list[str]:
         return [f"it failed: {outcome.fault.code} {outcome.fault.message}"]
     assert outcome.turn is not None
     usage = outcome.turn.usage
-    found = (
-        outcome.turn.text,
-        tuple(outcome.calls),
-        outcome.turn.thinking,
-        usage and (usage.input, usage.output),
-    )
+    found = (outcome.turn.text, tuple(outcome.calls), outcome.turn.thinking, usage and (usage.input, usage.output))
     wanted = (meaning.text, meaning.calls, meaning.thinking, meaning.usage)
     return [] if found == wanted else [f"{found} is not {wanted}"]

@@ -58,9 +58,7 @@ def _fasten(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(resuming, name, value)
 
 
-async def test_a_stream_without_an_answer_is_asked_for_ever_more_seldom(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_stream_without_an_answer_is_asked_for_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     _fasten(monkeypatch)
     ending = Ending()
     async with asyncio.timeout(20), serving(ending) as (runner, declared):

@@ -295,9 +295,7 @@ async def test_a_command_id_that_comes_twice_in_one_entry_gets_the_first_outcome
     assert other.code == "command_id_reused"
 
 
-async def test_an_id_used_before_the_load_gets_its_first_outcome_in_any_entry(
-    make: Make,
-) -> None:
+async def test_an_id_used_before_the_load_gets_its_first_outcome_in_any_entry(make: Make) -> None:
     a, b = await make(), await make()
     run_id = (await start(a, LISTENING)).run_id
     first = await submit(a, run_id, note("a"), command_id="n", body_sha=b"1")
@@ -517,8 +515,7 @@ async def test_a_command_that_the_database_refuses_fails_for_its_sender_alone(
 
     monkeypatch.setattr(decider.Decider, "_row", refused)
     got = await asyncio.gather(
-        *(submit(runtime, run_id, note(name)) for name in ("one", "bad", "two")),
-        return_exceptions=True,
+        *(submit(runtime, run_id, note(name)) for name in ("one", "bad", "two")), return_exceptions=True
     )
     assert str(got[1]) == f"the command of run {run_id} could not be carried out: ValueError"
     assert isinstance(got[1], StoreError)

@@ -27,11 +27,7 @@ TWO = TOOLS + "steps:\n  - {id: first, call: fx.gated}\n  - {id: second, call: f
 
 
 async def freeze(
-    connection: Connection,
-    scope: Scope = "all",
-    name: str = "",
-    mode: Mode = "frozen",
-    tenant: UUID | None = None,
+    connection: Connection, scope: Scope = "all", name: str = "", mode: Mode = "frozen", tenant: UUID | None = None
 ) -> FreezeRow:
     async with connection.transaction():
         row, _ = await store.freeze(connection, uuid4(), tenant, None, mode, scope, name, "a drill", "user:op")
@@ -86,9 +82,7 @@ async def test_a_process_learns_of_a_new_freeze_by_its_next_commit(make: Make, e
     assert not effects.begun
 
 
-async def test_a_process_that_knows_of_newer_freezes_reads_them_before_it_begins(
-    make: Make,
-) -> None:
+async def test_a_process_that_knows_of_newer_freezes_reads_them_before_it_begins(make: Make) -> None:
     runtime = await make(performs=True)
     run = runtime.committer.peek((await start(runtime, GATED)).run_id)
     assert run is not None

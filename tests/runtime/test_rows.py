@@ -460,9 +460,7 @@ def test_every_loop_of_a_service_names_its_sweeps_or_says_why_it_has_none() -> N
 # --- putting off ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_rows_delay_grows_to_a_bound_and_is_reset_once_it_was_done(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_rows_delay_grows_to_a_bound_and_is_reset_once_it_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now, bad = 0.0, True
     monkeypatch.setattr(sweep_isolation.time, "monotonic", lambda: now)
     made = Rows(again_seconds=1.0, again_seconds_max=8.0)

@@ -368,11 +368,7 @@ VIOLATORS: list[tuple[str, str, Callable[[Exhibit], object]]] = [
     ("pendings_are_made", "asking", lambda one: one.rows("pendings")[0].update(opened_seq=1)),
     ("pendings_are_made", "asking", lambda one: one.rows("pendings")[0].update(body=one.rows("pendings")[1]["body"])),
     ("inbox_is_made", "asking", lambda one: one.rows("inbox").clear()),
-    (
-        "inbox_is_made",
-        "ended",
-        found_by_anyone,
-    ),
+    ("inbox_is_made", "ended", found_by_anyone),
     ("votes_are_made", "asking", lambda one: one.rows("votes").pop()),
     ("votes_are_made", "asking", lambda one: one.rows("votes")[0].update(body=b'{"decision":"reject"}')),
     ("turns_are_made", "ended", lambda one: one.rows("turns").pop()),

@@ -224,11 +224,7 @@ async def test_a_place_in_the_queue_that_comes_back_is_not_sealed_twice(db: Data
 
 # --- tampering ----------------------------------------------------------------------------------------------------
 
-BYTES: Final = {
-    "audit": ("head", "digest", "commitment"),
-    "audit_details": ("salt", "body"),
-    "audit_seals": ("hash",),
-}
+BYTES: Final = {"audit": ("head", "digest", "commitment"), "audit_details": ("salt", "body"), "audit_seals": ("hash",)}
 TEXTS: Final = {"audit": ("act", "subject"), "audit_details": ("principal",)}
 IDS: Final = {"audit": ("id", "tenant", "run_id"), "audit_details": ("id", "tenant"), "audit_seals": ("id", "tenant")}
 OTHERS: Final = [

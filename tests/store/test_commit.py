@@ -138,9 +138,7 @@ async def test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can(
     assert not claimed.lost
 
 
-async def test_the_heartbeat_reports_unknown_runs_and_decisions_by_others(
-    db: Database,
-) -> None:
+async def test_the_heartbeat_reports_unknown_runs_and_decisions_by_others(db: Database) -> None:
     me = await worker(db)
     start = birth()
     await commit(db, start, worker=me)  # imagine that the answer was lost

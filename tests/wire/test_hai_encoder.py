@@ -20,17 +20,7 @@ from hai_flow.wire.dialects.social import SocialEncoder
 from hai_flow.wire.dialects.transcript import list_entries
 from hai_flow.wire.dialects.turns import IGNORED, TurnEncoder
 from tests.support.wire_lint import lint
-from tests.wire.stories import (
-    RUN,
-    Story,
-    deltas,
-    encode,
-    encode_from,
-    parse_json_string,
-    profile,
-    read,
-    types,
-)
+from tests.wire.stories import RUN, Story, deltas, encode, encode_from, parse_json_string, profile, read, types
 
 PLAIN = profile()
 

@@ -139,12 +139,7 @@ def test_a_body_that_can_not_be_read_is_refused_in_a_sentence(
 
 @pytest.mark.parametrize(
     ("kind", "body"),
-    [
-        ("application/json", b"{"),
-        ("", b"\xff"),
-        ("", b'{"a": 1, "a": 2}'),
-        (FORM, b"&".join([b"a=1"] * 1001)),
-    ],
+    [("application/json", b"{"), ("", b"\xff"), ("", b'{"a": 1, "a": 2}'), (FORM, b"&".join([b"a=1"] * 1001))],
 )
 def test_a_body_that_is_neither_is_refused(kind: str, body: bytes) -> None:
     with pytest.raises(Rejected) as refused:

@@ -154,11 +154,7 @@ IMAGE = {"type": "image", "source": {"type": "url", "value": "https://example.co
         ("no message of ours", "1.0", [BEGUN, snapshot({"id": "s", "role": "system", "content": "x"}), DONE]),
         ("a message of 1.0", "0", [BEGUN, snapshot(CALLED | {"metadata": {}}), DONE]),
         ("a message of 1.0", "0", [BEGUN, snapshot({"id": "r", "role": "reasoning", "content": "x"}), DONE]),
-        (
-            "that 0.0.42 does not know",
-            "0",
-            [BEGUN, snapshot(user(content=[IMAGE])), DONE],
-        ),
+        ("that 0.0.42 does not know", "0", [BEGUN, snapshot(user(content=[IMAGE])), DONE]),
     ],
 )
 def test_ag_ui_of_ours_is_narrower(fault: str, version: str, events: list[Any]) -> None:

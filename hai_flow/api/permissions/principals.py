@@ -117,11 +117,7 @@ ACT_AS_PARAMETER: Final[dict[str, Any]] = {
     "name": "HAI-Act-As",
     "in": "header",
     "required": False,
-    "schema": {
-        "anyOf": [{"type": "string"}, {"type": "null"}],
-        "description": _ACTING,
-        "title": "Hai-Act-As",
-    },
+    "schema": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": _ACTING, "title": "Hai-Act-As"},
     "description": _ACTING,
 }
 """The header in OpenAPI. It belongs to every operation that asks for its caller: as a parameter of `get_principal` it

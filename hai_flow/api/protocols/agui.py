@@ -34,11 +34,7 @@ async def answer(
     return await respond(posted, access, dialect, workflow, corrects=corrects)
 
 
-_POSTED: Final[RouteOptions] = {
-    "openapi_extra": RUN_AGENT_INPUT,
-    "answer": describe_stream(AGUI),
-    "refusals": REFUSALS,
-}
+_POSTED: Final[RouteOptions] = {"openapi_extra": RUN_AGENT_INPUT, "answer": describe_stream(AGUI), "refusals": REFUSALS}
 
 
 @router.post("/ag-ui", Right.SEE_OWN, name="post_agui", **_POSTED)

@@ -38,10 +38,7 @@ async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     after = ("", 0) if place is None else (place[1], place[0])
     listed = await triggers.list_schedules(access.reads, access.tenant, limit=limit + 1, after=after)
     rows, following = cut(listed, limit, lambda row: encode_place(row.position, row.workflow_name))
-    return {
-        "items": await _list_views(access, rows),
-        "next_cursor": following,
-    }
+    return {"items": await _list_views(access, rows), "next_cursor": following}
 
 
 @router.get("/{schedule_id}", Right.SEE_RUNS, answer=schemas.Schedule, refusals=(404,))

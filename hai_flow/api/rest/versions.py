@@ -64,10 +64,7 @@ class MigrateBody(Body):
 
 @router.get("/{name}/diff", Right.READ_WORKFLOWS, answer=schemas.Diff, refusals=(404,))
 async def diff_versions(
-    name: str,
-    access: CurrentAccess,
-    to: Version,
-    from_: Annotated[str, Query(alias="from", pattern=VERSION)],
+    name: str, access: CurrentAccess, to: Version, from_: Annotated[str, Query(alias="from", pattern=VERSION)]
 ) -> dict[str, Any]:
     """The changes from the version `from` to the version `to`: steps that were added, removed, moved or changed."""
     (old, before), (new, after) = await _versions(access, name, from_, to)

@@ -75,12 +75,10 @@ def _columns(cell: dict[str, Any]) -> tuple[str, str, str]:
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _.")],
     schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="NAME", help="The schema. Default: cell_NUMBER; none with --url."),
+        str | None, typer.Option("--schema", metavar="NAME", help="The schema. Default: cell_NUMBER; none with --url.")
     ] = None,
     url: Annotated[
-        str | None,
-        typer.Option("--url", metavar="VARIABLE", help="The variable with the URL of its database."),
+        str | None, typer.Option("--url", metavar="VARIABLE", help="The variable with the URL of its database.")
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:

@@ -41,13 +41,7 @@ def doctor(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
 
 
 def _check_view(cell: str, check: Check) -> dict[str, str]:
-    return {
-        "cell": cell,
-        "name": check.name,
-        "verdict": check.verdict,
-        "found": check.found,
-        "remedy": check.remedy,
-    }
+    return {"cell": cell, "name": check.name, "verdict": check.verdict, "found": check.found, "remedy": check.remedy}
 
 
 def _tell(checks: list[tuple[str, Check]], *, several: bool) -> None:

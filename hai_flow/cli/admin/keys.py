@@ -51,8 +51,7 @@ def create(
     ] = None,
     name: Annotated[str, typer.Option("--name", help="The purpose of the key.")] = "",
     expires_in: Annotated[
-        str | None,
-        typer.Option("--expires-in", metavar="TIME", help="Lifetime of the key, such as 90d."),
+        str | None, typer.Option("--expires-in", metavar="TIME", help="Lifetime of the key, such as 90d.")
     ] = None,
     tenant: TenantOption = DEFAULT_TENANT,
     server: ServerOption = None,
@@ -192,8 +191,7 @@ def revoke(
 @app.command("rotate-states")
 def rotate_states(
     at_once: Annotated[
-        bool,
-        typer.Option("--at-once", help="Invalidate everything that earlier keys have sealed, as after a leak."),
+        bool, typer.Option("--at-once", help="Invalidate everything that earlier keys have sealed, as after a leak.")
     ] = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,

@@ -29,8 +29,7 @@ def recover(
         bool, typer.Option("--confirm", help="Pause runs that may repeat effects, and let the others continue.")
     ] = False,
     nothing_lost: Annotated[
-        bool,
-        typer.Option("--nothing-lost", help="The database was only moved, without loss: continue all runs."),
+        bool, typer.Option("--nothing-lost", help="The database was only moved, without loss: continue all runs.")
     ] = False,
     cell: CellOption = None,
     data_dir: DataDirOption = None,
@@ -135,12 +134,7 @@ async def _review(connection: Connection) -> dict[str, Any]:
 
 
 def _view(doubt: Doubt) -> dict[str, Any]:
-    return {
-        "id": str(doubt.run_id),
-        "workflow": doubt.workflow,
-        "status": doubt.status,
-        "steps": list(doubt.steps),
-    }
+    return {"id": str(doubt.run_id), "workflow": doubt.workflow, "status": doubt.status, "steps": list(doubt.steps)}
 
 
 async def _confirm(place: CellDatabase, connection: Connection, state: State) -> dict[str, Any]:

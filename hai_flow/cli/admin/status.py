@@ -64,10 +64,7 @@ async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
     return {
         "database": {"place": database.shown, "version": version, "schema": revision, "held": held},
         **({} if standing is None else _render_standing(standing)),
-        "faults": [
-            *([f"nothing is stored: {no_space}; {MORE_SPACE}"] if no_space else ()),
-            *faults(schema, standing),
-        ],
+        "faults": [*([f"nothing is stored: {no_space}; {MORE_SPACE}"] if no_space else ()), *faults(schema, standing)],
     }
 
 

@@ -28,8 +28,7 @@ def verify(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run, by its id. Default: all.")] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only runs of this tenant.")] = None,
     late: Annotated[
-        str | None,
-        typer.Option("--late", metavar="SECONDS", help="Report runs that wait longer for a worker."),
+        str | None, typer.Option("--late", metavar="SECONDS", help="Report runs that wait longer for a worker.")
     ] = None,
     pace: Annotated[
         str | None, typer.Option("--pace", metavar="RUNS", help="Maximum number of runs to read in a second.")

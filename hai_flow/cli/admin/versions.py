@@ -165,13 +165,11 @@ def _reference(version: Json) -> str:
 def diff(
     remote: RemoteOptions,
     old: Annotated[
-        str | None,
-        typer.Argument(metavar="OLD", help="NAME@VERSION of a server, or a file; with --against a folder."),
+        str | None, typer.Argument(metavar="OLD", help="NAME@VERSION of a server, or a file; with --against a folder.")
     ] = None,
     new: Annotated[str | None, typer.Argument(metavar="NEW", help="The newer version, in the same form.")] = None,
     against: Annotated[
-        str | None,
-        typer.Option("--against", metavar="GIT_REF", help="Compare with this Git commit, in Markdown."),
+        str | None, typer.Option("--against", metavar="GIT_REF", help="Compare with this Git commit, in Markdown.")
     ] = None,
 ) -> None:
     """The changes of a version: steps that were added, removed, moved or edited. Files are compared here.

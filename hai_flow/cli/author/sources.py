@@ -19,8 +19,7 @@ STDIN: Final = "-"
 _INSTALLED: Final = ("node_modules", "site-packages", "venv")
 
 FilesArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="FILE|FOLDER|-", help="Workflow files, folders of them, or - for standard input."),
+    list[str], typer.Argument(metavar="FILE|FOLDER|-", help="Workflow files, folders of them, or - for standard input.")
 ]
 
 

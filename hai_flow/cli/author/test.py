@@ -41,15 +41,13 @@ def play(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for each case.")] = False,
     record: Annotated[
-        bool,
-        typer.Option("--record", help="Call real services and models for effects without a mock; record answers."),
+        bool, typer.Option("--record", help="Call real services and models for effects without a mock; record answers.")
     ] = False,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="List the steps, branches and answers that no test covers.")
     ] = False,
     pictures: Annotated[
-        Path | None,
-        typer.Option("--pictures", metavar="FOLDER", help="With --coverage: draw the workflows there."),
+        Path | None, typer.Option("--pictures", metavar="FOLDER", help="With --coverage: draw the workflows there.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Run again whenever a file is saved, until Ctrl+C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"cases": [...], "findings": [...], ...}.')] = False,
@@ -57,8 +55,7 @@ def play(
         str | None, typer.Option("--server", metavar="URL", help="The server of published workflows (name@version).")
     ] = None,
     database: Annotated[
-        str | None,
-        typer.Option("--database", metavar="DSN", help="The database of published workflows instead."),
+        str | None, typer.Option("--database", metavar="DSN", help="The database of published workflows instead.")
     ] = None,
 ) -> None:
     """Run the tests of workflows: the real engine in memory, effects mocked, time passing only as the test says."""

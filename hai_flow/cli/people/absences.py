@@ -38,8 +38,7 @@ def add(
     last_day: Annotated[str, typer.Argument(metavar="UNTIL", help="The last day, included: 2027-01-03.")],
     remote: ActingOptions,
     delegate: Annotated[
-        str | None,
-        typer.Option("--delegate", metavar="USER", help="The delegate meanwhile. Default: nobody."),
+        str | None, typer.Option("--delegate", metavar="USER", help="The delegate meanwhile. Default: nobody.")
     ] = None,
     person: Annotated[
         str | None, typer.Option("--of", metavar="USER", help="The absent person, if not you; for admins.")
@@ -63,8 +62,7 @@ def add(
 
 @app.command()
 def end(
-    absence: Annotated[str, typer.Argument(metavar="ABSENCE", help="The absence's id.")],
-    remote: ActingOptions,
+    absence: Annotated[str, typer.Argument(metavar="ABSENCE", help="The absence's id.")], remote: ActingOptions
 ) -> None:
     """End an absence at once, or cancel one that has not begun: yours, one whose delegate you are, or as an admin
     anybody's."""

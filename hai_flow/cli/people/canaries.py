@@ -53,12 +53,10 @@ def seed(
         str | None, typer.Option("--summary", metavar="TEXT", help="Replaces a summary that is filled in from the run.")
     ] = None,
     requester: Annotated[
-        str | None,
-        typer.Option("--requester", metavar="WHO", help="The requester to show. Default: the imitated one."),
+        str | None, typer.Option("--requester", metavar="WHO", help="The requester to show. Default: the imitated one.")
     ] = None,
     within: Annotated[
-        str | None,
-        typer.Option("--within", metavar="DURATION", help="Ask at random within this time. Default: now."),
+        str | None, typer.Option("--within", metavar="DURATION", help="Ask at random within this time. Default: now.")
     ] = None,
 ) -> None:
     """Ask people a question that they have to refuse. An approval has no effect. For admins."""

@@ -46,8 +46,7 @@ def connect(
 
 @app.command()
 def disconnect(
-    account: Annotated[str, typer.Argument(metavar="ID", help="The account's id, from `list`.")],
-    remote: ActingOptions,
+    account: Annotated[str, typer.Argument(metavar="ID", help="The account's id, from `list`.")], remote: ActingOptions
 ) -> None:
     """Disconnect an account of yours at once."""
 

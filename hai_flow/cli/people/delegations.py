@@ -39,8 +39,7 @@ def list_delegations(
 
 @app.command()
 def end(
-    delegation: Annotated[str, typer.Argument(metavar="DELEGATION", help="The delegation's id.")],
-    remote: ActingOptions,
+    delegation: Annotated[str, typer.Argument(metavar="DELEGATION", help="The delegation's id.")], remote: ActingOptions
 ) -> None:
     """End a delegation at once: one from you or to you, or as an admin anybody's."""
 

@@ -68,9 +68,7 @@ def verify(
 
 
 @app.command()
-def key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of HAI_FLOW_RECEIPT_KEYS.")],
-) -> None:
+def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of HAI_FLOW_RECEIPT_KEYS.")]) -> None:
     """Make a key in front of those of the file, which are retired: what they signed can still be verified."""
     from hai_flow import signing
     from hai_flow.runtime.people.receipts import make_key

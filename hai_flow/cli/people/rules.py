@@ -34,10 +34,7 @@ def list_rules(
 
 
 @app.command()
-def show(
-    rule: Annotated[str, typer.Argument(metavar="RULE", help="The rule's id.")],
-    remote: ActingOptions,
-) -> None:
+def show(rule: Annotated[str, typer.Argument(metavar="RULE", help="The rule's id.")], remote: ActingOptions) -> None:
     """A rule: what it says, who approved it, and its last uses."""
 
     _tell(remote.ask(lambda api: api.get(f"/v1/rules/{rule}")), remote.as_json)
@@ -53,8 +50,7 @@ def propose(
         str | None, typer.Option("--when", metavar="CEL", help="A condition over the arguments: args.amount <= 100.")
     ] = None,
     arguments: Annotated[
-        str | None,
-        typer.Option("--arguments", metavar="JSON", help='Bounds by argument: {"amount": {"max": 100}}.'),
+        str | None, typer.Option("--arguments", metavar="JSON", help='Bounds by argument: {"amount": {"max": 100}}.')
     ] = None,
     never: Annotated[bool, typer.Option("--never", help="Refuse such calls instead of approving them.")] = False,
     every_workflow: Annotated[

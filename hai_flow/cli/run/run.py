@@ -43,8 +43,7 @@ def run(
     ] = None,
     thread: Annotated[str | None, typer.Option("--thread", metavar="ID", help="The thread of the run.")] = None,
     server: Annotated[
-        str | None,
-        typer.Option("--server", metavar="URL", help="Let this server perform the run."),
+        str | None, typer.Option("--server", metavar="URL", help="Let this server perform the run.")
     ] = None,
     data_dir: DataDirOption = None,
     detach: Annotated[

@@ -35,8 +35,7 @@ def bulk(
     ] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="Only failures with this code.")] = None,
     expect: Annotated[
-        int | None,
-        typer.Option("--expect", min=0, metavar="N", help="The expected number. Default: only list them."),
+        int | None, typer.Option("--expect", min=0, metavar="N", help="The expected number. Default: only list them.")
     ] = None,
     reason: ReasonOption = "",
 ) -> None:

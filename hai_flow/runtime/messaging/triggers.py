@@ -405,14 +405,7 @@ class Triggers(Service):
     # --- events ---------------------------------------------------------------------------------------------------
 
     async def receive_event(
-        self,
-        tenant: UUID,
-        id: str,
-        type: str,
-        data: Json,
-        *,
-        sent: AuditRow | None = None,
-        sender: str | None = None,
+        self, tenant: UUID, id: str, type: str, data: Json, *, sent: AuditRow | None = None, sender: str | None = None
     ) -> Received:
         """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
 

@@ -44,10 +44,7 @@ class Continuity(Service):
     with the reason."""
 
     def __init__(
-        self,
-        database: Database,
-        witness: Witness | None,
-        told: Sequence[Callable[[WentBack], None]] = (),
+        self, database: Database, witness: Witness | None, told: Sequence[Callable[[WentBack], None]] = ()
     ) -> None:
         super().__init__()
         self._database = database

@@ -110,13 +110,7 @@ class StandingRules(Service):
     """Puts rules in force, and lets them vote. `handlers` are for the outbox."""
 
     def __init__(
-        self,
-        database: Database,
-        committer: Committer,
-        catalog: Catalog,
-        pins: PinBook,
-        rosters: Rosters,
-        quorum: int,
+        self, database: Database, committer: Committer, catalog: Catalog, pins: PinBook, rosters: Rosters, quorum: int
     ) -> None:
         super().__init__()
         self._database = database

@@ -207,14 +207,7 @@ class Branches:
                     demand_left(leaving_state, str(begin.run_id), stop.inherited)
                 begin = await self._with_present(tenant, begin)
             return await self._starts.start(
-                tenant,
-                plan,
-                begin,
-                command_id=command_id,
-                body_sha=body_sha,
-                branch=branch,
-                asked=asked,
-                claimed=True,
+                tenant, plan, begin, command_id=command_id, body_sha=body_sha, branch=branch, asked=asked, claimed=True
             )
         except Rejected:
             await self.withdraw(leaving, plan, begin)

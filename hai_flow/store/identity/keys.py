@@ -167,11 +167,7 @@ async def note_use(connection: Connection | Pool, id: str) -> None:
 
 
 async def list_keys(
-    connection: Connection | Pool,
-    tenant: UUID,
-    *,
-    limit: int | None = None,
-    before: tuple[datetime, str] | None = None,
+    connection: Connection | Pool, tenant: UUID, *, limit: int | None = None, before: tuple[datetime, str] | None = None
 ) -> list[Key]:
     """The tenant's keys, newest first; also those that were revoked. `limit` None: all. `before` is the
     (created_at, id) of the last one of the page before."""

@@ -72,14 +72,7 @@ RETURNING slot
 
 
 async def take_slot(
-    pool: Pool,
-    tenant: UUID,
-    key: str,
-    seats: int,
-    run_id: UUID,
-    promise: timedelta = PROMISE,
-    *,
-    moves: bool = False,
+    pool: Pool, tenant: UUID, key: str, seats: int, run_id: UUID, promise: timedelta = PROMISE, *, moves: bool = False
 ) -> str | None:
     """A free slot, promised to a run that is about to be stored (the same one if it has been given one already); None
     if there is none, if others wait before it, or if the run is there. `moves`: it is there, and needs the slot to go

@@ -45,11 +45,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ACQUIRE_SECONDS: Final = 60.0  # for a connection; the step's own time-out may end it before
-_SEALED: Final = {
-    "lock_timeout": "2s",
-    "statement_timeout": "30s",
-    "idle_in_transaction_session_timeout": "10s",
-}
+_SEALED: Final = {"lock_timeout": "2s", "statement_timeout": "30s", "idle_in_transaction_session_timeout": "10s"}
 _BEGUN: Final = "SAVEPOINT hai_flow_tool"  # it is gone if the tool ends the transaction by itself
 _SEAL: Final = "; ".join((
     "RELEASE SAVEPOINT hai_flow_tool",

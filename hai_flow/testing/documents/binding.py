@@ -11,16 +11,7 @@ from msgspec.structs import replace
 
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.paths import plan_path
-from hai_flow.definition.plan import (
-    TRIGGER_KINDS,
-    Agent,
-    Call,
-    FrontendTool,
-    Http,
-    Plan,
-    Schema,
-    Step,
-)
+from hai_flow.definition.plan import TRIGGER_KINDS, Agent, Call, FrontendTool, Http, Plan, Schema, Step
 from hai_flow.definition.yaml.document import Path
 from hai_flow.errors import Finding
 from hai_flow.primitives.json_pointers import read_index, unescape

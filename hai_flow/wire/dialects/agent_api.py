@@ -30,12 +30,7 @@ Object: TypeAlias = dict[str, Json]
 
 
 # The outputs of a message (docs/language.md#say-and-emit) for which the protocol has contents; all others are data.
-_CONTENTS: Final[dict[str, ContentType]] = {
-    "image": "image",
-    "audio": "audio",
-    "file": "file",
-    "refusal": "refusal",
-}
+_CONTENTS: Final[dict[str, ContentType]] = {"image": "image", "audio": "audio", "file": "file", "refusal": "refusal"}
 
 
 class AgentApiEncoder(TurnEncoder):
@@ -287,11 +282,7 @@ def _result(id: str, name: str, content: str, error: str | None) -> Object:
 
 def _one_content(builder: MessageBuilder, data: Object) -> list[Object]:
     """A message of one content, as objects of the stream: the message begins, the content comes, the message ends."""
-    return [
-        builder.in_progress(),
-        builder.create_content_builder("data").set_data(data).complete(),
-        builder.complete(),
-    ]
+    return [builder.in_progress(), builder.create_content_builder("data").set_data(data).complete(), builder.complete()]
 
 
 def _frames(shown: Sequence[Object], *, call: str | None = None) -> list[Frame]:

@@ -18,10 +18,5 @@ def capabilities(name: str, version: str, description: str | None = None) -> dic
         "multiAgent": {"supported": True, "delegation": True},
         "reasoning": {"supported": True, "streaming": True, "encrypted": False},
         "multimodal": {"input": {"image": True, "audio": True, "video": True, "pdf": True, "file": True}},
-        "humanInTheLoop": {
-            "supported": True,
-            "approvals": True,
-            "approveWithEdits": True,
-            "interrupts": True,
-        },
+        "humanInTheLoop": {"supported": True, "approvals": True, "approveWithEdits": True, "interrupts": True},
     }

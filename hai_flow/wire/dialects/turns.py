@@ -218,11 +218,7 @@ class TurnEncoder(ABC):
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
         state, at = self.state, self.state.at
         run_id = asker_run_id or self.run_id()
-        frames = [
-            *self.run_started(at, run_id),
-            *self.state_snapshot(at),
-            *self.messages_snapshot(at, transcript),
-        ]
+        frames = [*self.run_started(at, run_id), *self.state_snapshot(at), *self.messages_snapshot(at, transcript)]
         for pending in state.open_questions:
             show_question = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
             frames += show_question(at, pending.opened)

@@ -141,10 +141,7 @@ _AGUI_FIELDS: Final = {
                 {"subtype": frozenset(("tool-call", "message")), "entityId": _TEXT, "encryptedValue": _TEXT},
                 {},
             ),
-            "SUBAGENT_STARTED": (
-                _SUBAGENT | {"name": _TEXT},
-                {"description": _TEXT, **dict.fromkeys(_PARENTS, _TEXT)},
-            ),
+            "SUBAGENT_STARTED": (_SUBAGENT | {"name": _TEXT}, {"description": _TEXT, **dict.fromkeys(_PARENTS, _TEXT)}),
             "SUBAGENT_FINISHED": (_SUBAGENT, {"result": _ANY, "outcome": _OBJECT}),
             "SUBAGENT_ERROR": (_SUBAGENT | {"message": _TEXT}, {"code": _TEXT}),
         }

@@ -35,15 +35,7 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.notify.channels import ChatPerson
 from hai_flow.notify.chat import cards
-from hai_flow.notify.chat.contract import (
-    Dialog,
-    DialogField,
-    NotSent,
-    PlatformCall,
-    Press,
-    PressOutcome,
-    UnprovenCall,
-)
+from hai_flow.notify.chat.contract import Dialog, DialogField, NotSent, PlatformCall, Press, PressOutcome, UnprovenCall
 from hai_flow.notify.chat.reading import code_in
 from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.primitives.signs import has_hidden, reveal

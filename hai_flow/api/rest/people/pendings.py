@@ -178,11 +178,7 @@ async def describe_arguments(access: Access, run: RunState, pending: PendingStat
     sha256 = run.sha256 if disguise is None else disguise.sha256
     plan = await access.catalog.plan(access.tenant, bytes.fromhex(sha256))
     description, parameters = await _describe(access, plan, pending)
-    return {
-        "tool": pending.opened.tool,
-        "description": description,
-        "parameters": parameters,
-    }
+    return {"tool": pending.opened.tool, "description": description, "parameters": parameters}
 
 
 async def _describe(access: Access, plan: Plan, pending: PendingState) -> tuple[str | None, Json]:
