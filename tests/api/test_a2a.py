@@ -16,7 +16,7 @@ from hai_flow.wire.dialects.dialect import Profile
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
-from tests.support.server import ROOT, YAML, ServerProcess, serving
+from tests.support.server import ROOT, YAML, ServerProcess, expect, serving
 
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
 VERSION = {"A2A-Version": "1.0"}
@@ -27,8 +27,7 @@ SUPPORT = {"HAI-Act-As": "user:sue,role:support"}
 def published(server: ServerProcess) -> None:
     with httpx2.Client(base_url=server.url) as http:
         for flow in sorted(FLOWS.glob("*.flow.yaml")):
-            answer = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
-            assert answer.status_code in (200, 201), answer.text
+            expect(http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML), 200, 201)
 
 
 @pytest.fixture
@@ -170,8 +169,7 @@ def test_a_body_that_is_no_request_is_an_error_and_none_of_the_server(http: http
 def test_text_without_a_declaration_as_json_is_another_content_type(http: httpx2.Client) -> None:
     answered = http.post("/a2a", content=b"{}", headers={"Content-Type": "text/plain"})
     assert answered.json()["error"]["code"] == -32005
-    rest = http.post("/a2a/message:send", content=b"{}", headers={"Content-Type": "text/plain"})
-    assert rest.status_code == 415
+    expect(http.post("/a2a/message:send", content=b"{}", headers={"Content-Type": "text/plain"}), 415)
 
 
 def test_a_message_id_means_one_task_whatever_the_second_message_says(http: httpx2.Client) -> None:

@@ -11,7 +11,7 @@ from jsonschema_rs import validator_for
 
 from tests.support.agent_client import AgentClient, approval, output, say
 from tests.support.hai_client import HaiClient, unique, user
-from tests.support.server import ServerProcess
+from tests.support.server import ServerProcess, expect
 from tests.support.waiting import until
 
 
@@ -105,9 +105,7 @@ def test_a_run_that_began_in_another_protocol_goes_on_in_this_one(server: Server
     ],
 )
 def test_a_wrong_request_is_told_where(http: httpx2.Client, body: object, path: str) -> None:
-    answer = http.post("/process", json=body)
-    assert answer.status_code == 422
-    assert answer.json()["findings"][0]["path"] == path
+    assert expect(http.post("/process", json=body), 422).json()["findings"][0]["path"] == path
 
 
 async def test_who_asks_for_a_whole_response_and_leaves_leaves_the_run_alone(server: ServerProcess) -> None:

@@ -18,7 +18,7 @@ from tests.support.examples import sample
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import FORMS as WITH_FORMS
 from tests.support.mcp_caller import Caller, accept
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 from tests.support.waiting import until
 
 WORKFLOWS: Final = {
@@ -287,8 +287,7 @@ async def test_an_approval_pays_the_sum_that_its_answer_names(http: httpx2.Clien
     if form == "nulls" and protocol.startswith("REST"):
         more = {"reason": None, "digest": None}
     asked = await ask(http, "gate")
-    response = EVERYWHERE[protocol](http, asked, {"decision": "approve", **more})
-    assert response.status_code == 200, response.text
+    expect(EVERYWHERE[protocol](http, asked, {"decision": "approve", **more}), 200)
     assert await output(http, asked) == paid
 
 
@@ -297,8 +296,7 @@ async def test_an_approval_pays_the_sum_that_its_answer_names(http: httpx2.Clien
 async def test_edited_args_are_all_arguments_as_they_are_to_be(http: httpx2.Client, protocol: str, amount: int) -> None:
     asked = await ask(http, "gate")
     edited = {"order": "A-1", "amount": amount}
-    response = DIALECTS[protocol](http, asked, {"decision": "approve", "editedArgs": edited})
-    assert response.status_code == 200, response.text
+    expect(DIALECTS[protocol](http, asked, {"decision": "approve", "editedArgs": edited}), 200)
     assert await output(http, asked) == amount
 
 
@@ -542,8 +540,7 @@ async def test_a_form_asks_for_a_file_and_takes_the_id_of_an_upload_alone(http: 
     assert "does not fit" in refused(http, asked, EVERYWHERE[protocol](http, asked, values))
     headers = {"Content-Type": "image/png"}
     file = http.post("/v1/files?name=photo.png", content=protocol.encode(), headers=headers).json()["id"]
-    response = EVERYWHERE[protocol](http, asked, {"decision": "approve", "values": {"photo": file}})
-    assert response.status_code == 200, response.text
+    expect(EVERYWHERE[protocol](http, asked, {"decision": "approve", "values": {"photo": file}}), 200)
     assert await output(http, asked) == file
 
 
@@ -554,8 +551,7 @@ OWN: Final = {"edit": False, "edits": {}, "Edits": "{}", "editedArgs": "", "edit
 @pytest.mark.parametrize("protocol", [each for each in BESIDE if each.endswith(("forwardedProps", "'s metadata"))])
 async def test_an_application_s_own_properties_refuse_no_answer(http: httpx2.Client, protocol: str) -> None:
     asked = await ask(http, "gate")
-    response = BESIDE[protocol](http, asked, OWN)
-    assert response.status_code == 200, response.text
+    expect(BESIDE[protocol](http, asked, OWN), 200)
     assert await output(http, asked) == 180
 
 
@@ -653,8 +649,7 @@ async def test_a_form_of_aui_is_not_lost_beside_a_message(http: httpx2.Client, k
 async def test_a_field_of_an_open_form_of_aui_is_no_message(http: httpx2.Client, name: str) -> None:
     asked = await ask(http, "words")
     fields = {"action": "submit", "payload": {name: "fine", "amount": 7}}
-    response = http.post("/api/aui/input", json={"session_id": asked["thread_id"], **fields})
-    assert response.status_code == 200, response.text
+    expect(http.post("/api/aui/input", json={"session_id": asked["thread_id"], **fields}), 200)
     assert await output(http, asked) == {name: "fine", "amount": 7}
 
 
@@ -781,8 +776,7 @@ async def test_a_result_in_a_message_is_taken_whatever_its_content_is(http: http
         asked = await ask(http, "any")
         message = {"id": unique("m"), "role": "tool", "toolCallId": asked["id"], "content": content}
         body = json.dumps(_turn(asked, messages=[message]))
-        response = http.post(path, content=body, headers={"Content-Type": "application/json"})
-        assert response.status_code == 200, response.text
+        expect(http.post(path, content=body, headers={"Content-Type": "application/json"}), 200)
         assert await output(http, asked) == kept
 
 

@@ -24,7 +24,7 @@ from hai_flow.wire.mcp import IDEMPOTENCY_KEY
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
-from tests.support.server import ROOT, YAML, ServerProcess, serving
+from tests.support.server import ROOT, YAML, ServerProcess, expect, serving
 
 ROLES: Final = {
     "agent:bot": ["requester"],
@@ -63,13 +63,10 @@ class House(NamedTuple):
         self, approval: dict[str, Any], who: str = "user:ann", decision: str | None = "approve", **more: Any
     ) -> None:
         path = f"/v1/pendings/{approval['pending_id']}/decide"
-        answer = self.call(who, "POST", path, json={"decision": decision, **more})
-        assert answer.status_code == 200, answer.text
+        expect(self.call(who, "POST", path, json={"decision": decision, **more}), 200)
 
     def look(self, id: str, wait: int = 0, who: str = "agent:bot") -> dict[str, Any]:
-        answer = self.call(who, "GET", f"/v1/approvals/{id}?wait={wait}")
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return expect(self.call(who, "GET", f"/v1/approvals/{id}?wait={wait}"), 200).json()
 
     def consume(self, id: str, who: str = "agent:bot", key: str | None = None, **body: Any) -> httpx2.Response:
         headers = {} if key is None else {"Idempotency-Key": key}
@@ -121,8 +118,7 @@ def test_approval_is_asked_decided_and_consumed_once(house: House) -> None:
     house.decide(asked, reason="fine")
     decided = house.look(asked["id"], 30)
     assert (decided["status"], decided["reason"], decided["votes"][0]["by"]) == ("approved", "fine", "user:ann")
-    yes = house.consume(asked["id"], digest=decided["digest"])
-    assert yes.status_code == 200, yes.text
+    yes = expect(house.consume(asked["id"], digest=decided["digest"]), 200)
     assert (yes.json()["status"], yes.json()["already"], yes.json()["arguments"]) == ("consumed", False, TRANSFER)
     for _ in range(3):
         assert refusal(house.consume(asked["id"], digest=decided["digest"])) == (409, "approval_over")
@@ -292,8 +288,7 @@ def test_quorum_and_escalation_come_by_themselves(house: House) -> None:
 def test_the_agent_never_decides_its_own_question(house: House) -> None:
     asked = house.ask(policy={"from": ["anyone"]})
     body = {"decision": "approve"}
-    answer = house.call("agent:bot", "POST", f"/v1/pendings/{asked['pending_id']}/decide", json=body)
-    assert answer.status_code == 403
+    expect(house.call("agent:bot", "POST", f"/v1/pendings/{asked['pending_id']}/decide", json=body), 403)
     refused = house.call("agent:bot", "POST", "/v1/approvals", json={"action": "a", "arguments": {}, "policy": {}})
     assert refusal(refused) == (422, "input.invalid")
 
@@ -309,8 +304,7 @@ def test_stopped_or_forked_approval_is_none(house: House) -> None:
     assert house.call("user:oli", "POST", f"/v1/runs/{stopped['id']}/stop", json={}).status_code == 200
     wait(lambda: house.look(stopped["id"])["status"] == "cancelled")
     assert refusal(house.consume(stopped["id"], digest=stopped["digest"])) == (409, "approval_over")
-    fork = house.call("user:oli", "POST", f"/v1/runs/{approved['id']}/fork", json={"step": "consumed"})
-    assert fork.status_code == 201, fork.text
+    fork = expect(house.call("user:oli", "POST", f"/v1/runs/{approved['id']}/fork", json={"step": "consumed"}), 201)
     path = f"/v1/approvals/{fork.json()['id']}"
     assert refusal(house.call("user:oli", "GET", path)) == (404, "approval_unknown")
     body = {"digest": approved["digest"]}
@@ -329,8 +323,7 @@ def test_events_of_an_approval_stream_as_those_of_every_run(house: House) -> Non
 
 def test_workflow_of_ones_own_takes_the_place_of_the_built_in_one(house: House) -> None:
     [source] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    published = house.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML)
-    assert published.status_code == 201, published.text
+    expect(house.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML), 201)
     asked = house.ask(workflow="transfers", policy=None, expires_in=None)
     assert asked["workflow"] == "transfers"
     house.decide(asked, "user:fay", edits={"arguments": {"amount": 80000}})

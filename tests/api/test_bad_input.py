@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hai_flow.api.http.problems import collect_codes_of_faults
 from tests.support.examples import examples, sample
 from tests.support.hai_client import unique, user
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 JSON = {"content-type": "application/json"}
 BOUNDED = settings(
@@ -231,9 +231,7 @@ def test_more_messages_or_tools_than_may_be_are_refused(http: httpx2.Client) -> 
 def test_a_finding_says_in_the_words_of_json_what_was_expected(
     http: httpx2.Client, path: str, body: Any, finding: dict[str, str]
 ) -> None:
-    refused = http.post(path, json=body)
-    assert refused.status_code == 422
-    (found,) = refused.json()["findings"]
+    (found,) = expect(http.post(path, json=body), 422).json()["findings"]
     assert {**found, **finding} == found
     assert found["code"] in collect_codes_of_faults()
 
@@ -428,8 +426,7 @@ def test_an_allowed_origin_and_our_own_are_answered_with_cors(guarded: ServerPro
         assert preflight.status_code == 204
         assert preflight.headers["access-control-allow-headers"] == "content-type"
         assert {"PUT", "DELETE"} <= set(preflight.headers["access-control-allow-methods"].split(", "))
-        response = ask(guarded, Origin=origin)
-        assert response.status_code == 422
+        response = expect(ask(guarded, Origin=origin), 422)
         assert response.headers["access-control-allow-origin"] == origin
         assert response.headers["vary"] == "Origin"
         shown = response.headers["access-control-expose-headers"].split(", ")

@@ -19,7 +19,7 @@ from tests.api.test_rest import Checked, wait_for_end
 from tests.api.test_too_large import SIZE, sent_whole
 from tests.support.hai_client import unique
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 PUBLIC = "https://flow.example.com/"
 
@@ -97,8 +97,7 @@ def ordered(http: Checked, shop: Shop, more: str = "deadline: 1h", catch: str = 
         f'      body: {{order: {name}, back: "${{{{ callback.url }}}}"}}\n      await_callback: {{{more}}}\n{catch}'
         'output: "${{ steps.order.output.callback }}"\n'
     )
-    published = http.post("/v1/workflows", content=body.encode(), headers=YAML)
-    assert published.status_code == 201, published.text
+    expect(http.post("/v1/workflows", content=body.encode(), headers=YAML), 201)
     run = http.post("/v1/runs", json={"workflow": name}).json()["id"]
     address = shop.address(name)
     assert address.startswith(f"{PUBLIC}callbacks/")
@@ -156,8 +155,7 @@ async def test_of_an_address_only_its_hash_is_kept(database: str, server: Server
 
 @pytest.mark.parametrize("token", ["x", "a" * 43, "..%2f..%2fv1%2fruns", "a" * 500, "%00"])
 def test_an_address_that_was_never_given_out_says_nothing(server: ServerProcess, token: str) -> None:
-    answer = httpx2.post(f"{server.url}/callbacks/{token}", json={"paid": 3})
-    assert answer.status_code == 404
+    answer = expect(httpx2.post(f"{server.url}/callbacks/{token}", json={"paid": 3}), 404)
     assert "run" not in answer.json().get("detail", "")
 
 
@@ -179,8 +177,7 @@ def test_an_odd_body_goes_on_with_the_run_and_no_digit_is_lost(server: ServerPro
     with Checked(server.url) as http:
         run, path = ordered(http, shop)
         body = b'\xef\xbb\xbf{"id": 1234567890123456789, "rate": NaN, "note": "a\\u0000b\\ud800"}'
-        taken = http.post(path, content=body, headers={"Content-Type": "application/json"})
-        assert taken.status_code == 202, taken.text
+        expect(http.post(path, content=body, headers={"Content-Type": "application/json"}), 202)
         output = wait_for_end(http, run)["output"]
         assert output == {"id": "1234567890123456789", "rate": "NaN", "note": "a\ufffdb\ufffd"}
 

@@ -23,7 +23,7 @@ from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 
 PAY = """
 hai: flow/v1
@@ -88,9 +88,7 @@ def real(house: House, bob: httpx2.Client) -> dict[str, Any]:
 def seed(house: House, **body: Any) -> dict[str, Any]:
     question = {"workflow": "pay", "path": "transfer", "reason": "more than the account has"}
     call = {"arguments": {"action": "pay", "arguments": {"amount": 9}}, "title": "Pay 9?"}
-    answer = house.as_("user:root", "admin").post("/v1/canaries", json={**question, **call, **body})
-    assert answer.status_code == 201, answer.text
-    return answer.json()
+    return expect(house.as_("user:root", "admin").post("/v1/canaries", json={**question, **call, **body}), 201).json()
 
 
 def find_question(client: httpx2.Client, canary: dict[str, Any]) -> dict[str, Any]:
@@ -101,9 +99,7 @@ def find_question(client: httpx2.Client, canary: dict[str, Any]) -> dict[str, An
 
 
 def decide(client: httpx2.Client, id: str, **answer: Any) -> dict[str, Any]:
-    answered = client.post(f"/v1/pendings/{id}/decide", json=answer)
-    assert answered.status_code == 200, answered.text
-    return answered.json()
+    return expect(client.post(f"/v1/pendings/{id}/decide", json=answer), 200).json()
 
 
 def describe(answer: Any) -> Any:
@@ -238,8 +234,7 @@ def tell_all(house: House, bob: httpx2.Client, places: list[str]) -> None:
         step = PLACES[path]
         name = f"place-{number}"
         text = f"{IN_PLACES}name: {name}\n{model if 'agent' in step else ''}steps: [{step}]\n"
-        published = pat.post("/v1/workflows", content=text, headers=YAML)
-        assert published.status_code == 201, published.text
+        expect(pat.post("/v1/workflows", content=text, headers=YAML), 201)
         ann.post("/v1/runs", json={"workflow": name}).raise_for_status()
         (real,) = wait_for(lambda name=name: bob.get(f"/v1/inbox?workflow={name}").json()["items"])
         assert real["path"] == path

@@ -21,7 +21,7 @@ from hai_flow.store.people import notifications
 from tests.support.chats import FeishuPlatform, SlackPlatform, Wrong
 from tests.support.chats.world import BOSS, FLOWS, PLATFORMS, Asked, Chat, chatting, settings_of, wait_for
 from tests.support.postgres import Server, run_apart
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 
 KEPT_OUT = "the workflow keeps it out of chats"
 BEHIND = "SELECT FROM chat_cards c JOIN runs r ON r.id = c.run_id WHERE r.id = $1 AND c.seen < r.seq"
@@ -145,8 +145,7 @@ def test_a_delegate_decides_in_a_chat_for_who_is_away(chat: Chat) -> None:
     absence = {"first_day": f"{today}", "last_day": f"{today + timedelta(days=1)}", "delegate": "user:eve"}
 
     def enter(person: str) -> str:
-        answer = chat.http.post("/v1/absences", json={"person": person, **absence}, headers=admin)
-        assert answer.status_code == 201, answer.text
+        answer = expect(chat.http.post("/v1/absences", json={"person": person, **absence}, headers=admin), 201)
         return str(answer.json()["id"])
 
     def press(workflow: str) -> tuple[Asked, str]:
@@ -174,8 +173,7 @@ def test_a_delegate_decides_in_a_chat_for_who_is_away(chat: Chat) -> None:
         assert chat.http.delete(f"/v1/absences/{id}", headers=admin).status_code == 204
     ann = chat.people.person("user:ann", roles=BOSS)
     delegation = {"to": "user:eve", "until": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
-    answer = chat.http.post("/v1/inbox/delegations", json=delegation, headers=ann)
-    assert answer.status_code == 201, answer.text
+    answer = expect(chat.http.post("/v1/inbox/delegations", json=delegation, headers=ann), 201)
     asked, told = press("addressed")
     assert ("This card is for user:ann alone" in told, asked.votes()) == (True, [])
     if chat.platform.takes_rooms:  # anybody presses on the card in a room
@@ -246,8 +244,7 @@ def test_personal_values_are_masked_where_anybody_may_read(chat: Chat, workflow:
         page = f"/v1/pendings?run_id={asked.run}"
         pendings = wait_for(lambda: chat.http.get(page, headers=chat.requester).json()["items"])
         answer = {"values": {"amount": "DE-4711"}}
-        answered = chat.http.post(f"/v1/pendings/{pendings[0]['id']}/decide", json=answer, headers=chat.requester)
-        assert answered.status_code == 200, answered.text
+        expect(chat.http.post(f"/v1/pendings/{pendings[0]['id']}/decide", json=answer, headers=chat.requester), 200)
     wait_for(lambda: len(chat.platform.of(asked.mark)) == 2)
     texts = {each.place.removeprefix(room): each.text for each in chat.platform.of(asked.mark)}
     assert "DE-4711" not in texts[""]
@@ -266,8 +263,7 @@ def test_what_needs_more_than_a_press_opens_a_dialog_or_names_the_page(chat: Cha
     wrong = platform.post(chat.http, platform.submit(platform.ann, {"Limit": "1000"}))
     assert "100" in platform.read_answer(wrong)
     assert asked.votes() == []
-    right = platform.post(chat.http, platform.submit(platform.ann, {"Limit": "50"}))
-    assert right.status_code == 200
+    expect(platform.post(chat.http, platform.submit(platform.ann, {"Limit": "50"})), 200)
     assert [each[:2] for each in asked.votes()] == [("user:ann", "approve")]
 
 
@@ -296,8 +292,7 @@ def test_a_dialog_edits_arguments(chat: Chat) -> None:
         pytest.skip("the platform has no dialogs")
     asked, platform = chat.ask(), chat.platform
     asked.press("Edit…", platform.bob)
-    answer = platform.post(chat.http, platform.submit(platform.bob, {"n": "8"}))
-    assert answer.status_code == 200, answer.text
+    expect(platform.post(chat.http, platform.submit(platform.bob, {"n": "8"})), 200)
     (edited,) = [each for each in asked.events() if each["type"] == "pending_edited"]
     assert edited["edits"] == {"n": 8}
 
@@ -351,9 +346,7 @@ def test_a_connected_account_decides_as_its_person_and_ends_with_their_key(chat:
     account, platform = f"{chat.platform.ann}7", chat.platform
     key, text = chat.people.key("user:dee", roles=BOSS)
     dee = {"Authorization": f"Bearer {text}"}
-    answer = chat.http.post("/v1/inbox/accounts", json={"channel": "chat"}, headers=dee)
-    assert answer.status_code == 201, answer.text
-    given = answer.json()
+    given = expect(chat.http.post("/v1/inbox/accounts", json={"channel": "chat"}, headers=dee), 201).json()
     assert given["account"] is None
     for none in ("", f"U{token_hex(4000)}", "U\u202e7"):  # as the code is not used up by
         refused = platform.post(chat.http, platform.say(none, given["send"]))

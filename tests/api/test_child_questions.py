@@ -11,7 +11,7 @@ from tests.api.test_cross_dialect import DECISION, FRONTENDS, SAID, TOOL, Party,
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 ASKING = {
     TOOL: """\
@@ -49,8 +49,7 @@ def publish(url: str, what: str) -> str:
     for each, body in bodies.items():
         source = f"hai: flow/v1\nname: {each}\nversion: 1\n{body.replace('NAME', below.get(each, ''))}"
         headers = {"Content-Type": "application/yaml"}
-        response = httpx2.post(f"{url}/v1/workflows", content=source, headers=headers)
-        assert response.status_code in (200, 201), response.text
+        expect(httpx2.post(f"{url}/v1/workflows", content=source, headers=headers), 200, 201)
     return name
 
 
@@ -135,8 +134,7 @@ steps:
 def test_a_grandchilds_state_shows_in_its_thread_and_is_written_by_posts(server: ServerProcess) -> None:
     for name, body in SHARING.items():
         source = f"hai: flow/v1\nname: {name}\nversion: 1\n{body}"
-        published = httpx2.post(f"{server.url}/v1/workflows", content=source, headers=YAML)
-        assert published.status_code in (200, 201), published.text
+        expect(httpx2.post(f"{server.url}/v1/workflows", content=source, headers=YAML), 200, 201)
     client = AguiClient(server.url, workflow="shares")
     (interrupt,) = client.post(user("go")).interrupts()
     seen = client.post().one("STATE_SNAPSHOT")["snapshot"]

@@ -10,7 +10,7 @@ from hai_flow_client import Client
 from tests.api.test_rest import Checked, http, start, wait_for_end
 from tests.support.examples import by_night
 from tests.support.hai_client import unique
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 
 __all__ = ["http"]
 
@@ -41,8 +41,7 @@ def run(server: ServerProcess) -> dict[str, Any]:
 
 def _run(http: Checked) -> dict[str, Any]:
     name = unique("paged").replace("-", "_")
-    published = http.post("/v1/workflows", content=SOURCE.replace("NAME", name), headers=YAML)
-    assert published.status_code == 201, published.text
+    expect(http.post("/v1/workflows", content=SOURCE.replace("NAME", name), headers=YAML), 201)
     return wait_for_end(http, start(http, name, input={"items": list(range(120))})["id"])
 
 
@@ -105,8 +104,7 @@ def test_a_page_has_only_what_is_wanted_in_either_order(
 
 
 def test_a_type_that_no_event_has_is_refused_with_the_nearest_one(http: Checked, run: dict[str, Any]) -> None:
-    refused = http.get(f"/v1/runs/{run['id']}/events", params={"type": "step_start"})
-    assert refused.status_code == 422
+    refused = expect(http.get(f"/v1/runs/{run['id']}/events", params={"type": "step_start"}), 422)
     assert "did you mean `step_started`?" in refused.json()["detail"]
 
 

@@ -30,7 +30,7 @@ from tests.support.hai_client import unique
 from tests.support.mcp_caller import NOTHING, Caller
 from tests.support.postgres import Server, run_apart
 from tests.support.receivers import Mailbox, mail_server
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 
 BOSS: Final = ("requester", "decider", "boss")
 PAYS: Final = """
@@ -97,15 +97,13 @@ class Desk(Chat):
             **parts,
         }
         source = PAYS.format(name=name, version=version, **text)
-        answer = self.api.post("/v1/workflows", content=source, headers={**YAML, **self.publisher})
-        assert answer.status_code == 201, answer.text
+        expect(self.api.post("/v1/workflows", content=source, headers={**YAML, **self.publisher}), 201)
         return name
 
     def start(self, name: str, **input: Any) -> dict[str, Any]:
         """The question of a new run, with the thread of the run."""
         body = {"workflow": name, "thread_id": unique("t"), "input": input}
-        run = self.api.post("/v1/runs", json=body, headers=self.req)
-        assert run.status_code == 201, run.text
+        run = expect(self.api.post("/v1/runs", json=body, headers=self.req), 201)
         return {**self.find_question(run.json()["id"]), "thread": body["thread_id"], "workflow": name}
 
     def publish_and_ask(self, **parts: Any) -> dict[str, Any]:
@@ -125,8 +123,7 @@ class Desk(Chat):
 
     def decide(self, item: dict[str, Any], who: dict[str, str], decision: str = "approve", **more: Any) -> None:
         path = f"/v1/pendings/{item['id']}/decide"
-        answer = self.api.post(path, json={"decision": decision, **more}, headers=who)
-        assert answer.status_code == 200, answer.text
+        expect(self.api.post(path, json={"decision": decision, **more}, headers=who), 200)
 
     def act(self, route: str, who: dict[str, str], **body: Any) -> dict[str, Any]:
         answer = self.api.post(route, json=body, headers=who)
@@ -487,8 +484,7 @@ def canary(desk: Desk) -> Proven:
 @pytest.mark.parametrize("name", sample(CASES, 5))
 def test_the_receipt_of_each_way_agrees_with_the_ledger(desk: Desk, name: str, tmp_path: Any) -> None:
     proven = CASES[name](desk)
-    answer = desk.receipt(proven.id)
-    assert answer.status_code == 200, answer.text
+    answer = expect(desk.receipt(proven.id), 200)
     jwks = desk.api.get("/.well-known/jwks.json").text
     content = verify(answer.text, jwks)
     assert holds_in_typescript([answer.text], jwks, tmp_path) == [True]

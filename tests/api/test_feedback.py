@@ -22,7 +22,7 @@ from tests.support.agui_client import AguiClient, resolved
 from tests.support.examples import sample
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server, run_apart
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 __all__ = ["http"]
@@ -155,9 +155,7 @@ def test_a_message_is_rated_rated_anew_and_its_rating_is_withdrawn(server: Serve
     thread_id = chat(server)
     path = said(http, thread_id)
     assert code(http.get(path)) == (404, "feedback_unknown")
-    first = http.put(path, json=UP)
-    assert first.status_code == 201
-    shown = first.json()
+    shown = expect(http.put(path, json=UP), 201).json()
     message = next(each for each in messages(http, thread_id) if each["role"] == "assistant")
     assert {name: shown[name] for name in ("thread_id", "kind", "subject_id", "run_id", "by", "via")} == {
         "thread_id": thread_id,
@@ -204,8 +202,7 @@ def test_a_decision_is_rated_once_there_is_one(http: Checked) -> None:
     assert [http.delete(path).status_code for path in paths] == [204, 204]
     assert given_in(http, run["thread_id"]) == []
     http.post(f"/v1/pendings/{pendings[0]}/decide", json={"decision": "approve"})
-    rated = http.put(paths[0], json={"rating": "down", "comment": "too early"})
-    assert rated.status_code == 201
+    rated = expect(http.put(paths[0], json={"rating": "down", "comment": "too early"}), 201)
     assert (rated.json()["kind"], rated.json()["subject_id"]) == ("pending", pendings[0])
     assert rated.json()["run_id"] == run["id"]
     assert code(http.put(paths[1], json=UP)) == (409, "pending_open")
@@ -497,8 +494,7 @@ def judged(server: ServerProcess) -> str:
 @BOUNDED
 @given(some("rating", "comment", "labels") | ANYTHING)
 def test_no_feedback_is_a_fault(http: Checked, judged: str, body: Any) -> None:
-    response = http.put(judged, content=json.dumps(body).encode(), headers=JSON)
-    assert response.status_code in (200, 201, 400, 422)
+    expect(http.put(judged, content=json.dumps(body).encode(), headers=JSON), 200, 201, 400, 422)
 
 
 IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.text("./%", max_size=8)

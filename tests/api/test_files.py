@@ -28,7 +28,7 @@ from tests.api.test_rest import Checked, code, http, start, wait_for_pendings
 from tests.support.agui_client import AguiClient
 from tests.support.hai_client import unique
 from tests.support.postgres import Server, run_apart
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 __all__ = ["http"]
@@ -52,9 +52,7 @@ def some_bytes(size: int = 40) -> bytes:
 
 
 def put(http: httpx2.Client, body: bytes, headers: dict[str, str] | None = None, **query: str) -> Any:
-    response = http.post("/v1/files", content=body, headers=headers or ANN, params=query)
-    assert response.status_code == 201, response.text
-    return response.json()
+    return expect(http.post("/v1/files", content=body, headers=headers or ANN, params=query), 201).json()
 
 
 def get(server: ServerProcess, file: str, headers: dict[str, str] | None = None) -> httpx2.Response:
@@ -236,8 +234,7 @@ def test_a_file_is_nobody_elses_until_a_run_refers_to_it(server: ServerProcess, 
     refused = http.post("/v1/runs", json={"workflow": "attach", "input": {"photo": id}}, headers=BOB)
     assert code(refused) == (404, "file_unknown")
     assert code(get(server, id, BOB)) == (404, "file_unknown"), "to name it is not to have it"
-    started = http.post("/v1/runs", json={"workflow": "attach", "input": {"photo": id}}, headers=ANN)
-    assert started.status_code == 201
+    expect(http.post("/v1/runs", json={"workflow": "attach", "input": {"photo": id}}, headers=ANN), 201)
     assert get(server, id, BOB).content == body
 
 

@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 from hai_flow.store.identity import keys
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 MINE = """
@@ -36,8 +36,7 @@ def strict(dsn: str) -> Iterator[ServerProcess]:
         publisher = People(dsn).person("user:pat", roles=["publisher"])
         for name in ("mine", "other"):
             source = MINE.replace("mine", name)
-            published = httpx2.post(f"{process.url}/v1/workflows", content=source, headers={**YAML, **publisher})
-            assert published.status_code == 201
+            expect(httpx2.post(f"{process.url}/v1/workflows", content=source, headers={**YAML, **publisher}), 201)
         yield process
         assert not process.faults
 
@@ -53,9 +52,7 @@ def issued(server: ServerProcess, credential: str, **body: Any) -> httpx2.Respon
 
 
 def token(server: ServerProcess, credential: str, **body: Any) -> str:
-    answer = issued(server, credential, **body)
-    assert answer.status_code == 201, answer.text
-    return answer.json()["token"]
+    return expect(issued(server, credential, **body), 201).json()["token"]
 
 
 def said(response: httpx2.Response) -> tuple[int, str]:
@@ -79,8 +76,7 @@ def test_a_page_calls_as_the_person_whom_its_backend_names(strict: ServerProcess
     assert runs(strict, other).json()["items"] == []
     said_so = {"threadId": unique("t"), "runId": unique("r"), "messages": [{"id": "m", "role": "user", "content": "x"}]}
     for path in ("awp", "ag-ui"):
-        answer = httpx2.post(f"{strict.url}/workflows/mine/{path}", json=said_so, headers=carried(page), timeout=30)
-        assert answer.status_code == 200
+        expect(httpx2.post(f"{strict.url}/workflows/mine/{path}", json=said_so, headers=carried(page), timeout=30), 200)
         said_so = {**said_so, "threadId": unique("t"), "runId": unique("r")}
 
 
@@ -129,8 +125,7 @@ def test_a_token_for_some_threads_and_workflows_reaches_no_other(strict: ServerP
     whole = token(strict, backend)
     theirs = start(strict, whole, thread=elsewhere).json()["id"]
     page = token(strict, backend, threads=[thread], workflows=["mine"])
-    ours = start(strict, page, thread=thread)
-    assert ours.status_code == 201
+    ours = expect(start(strict, page, thread=thread), 201)
     for refused in (start(strict, page), start(strict, page, thread=elsewhere), start(strict, page, "other", thread)):
         assert said(refused) == (403, "credential_limited")
     assert [run["id"] for run in runs(strict, page).json()["items"]] == [ours.json()["id"]]
@@ -139,8 +134,7 @@ def test_a_token_for_some_threads_and_workflows_reaches_no_other(strict: ServerP
     for path in (f"/v1/threads/{elsewhere}", f"/v1/threads/{elsewhere}/messages"):
         assert httpx2.get(strict.url + path, headers=carried(page)).status_code == 404
     spoken = {"threadId": elsewhere, "runId": unique("r"), "messages": [{"id": "m", "role": "user", "content": "x"}]}
-    answer = httpx2.post(f"{strict.url}/workflows/mine/awp", json=spoken, headers=carried(page), timeout=30)
-    assert answer.status_code in (403, 404)
+    expect(httpx2.post(f"{strict.url}/workflows/mine/awp", json=spoken, headers=carried(page), timeout=30), 403, 404)
 
 
 def test_a_limited_token_has_no_right_that_reaches_beyond(strict: ServerProcess, dsn: str) -> None:
@@ -239,9 +233,7 @@ def test_the_database_can_not_sign(dsn: str, backend: str) -> None:
 
 
 def ticket(server: ServerProcess, credential: str) -> str:
-    answer = httpx2.post(f"{server.url}/v1/tickets", headers=carried(credential))
-    assert answer.status_code == 201, answer.text
-    return answer.json()["ticket"]
+    return expect(httpx2.post(f"{server.url}/v1/tickets", headers=carried(credential)), 201).json()["ticket"]
 
 
 def opened(server: ServerProcess, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
@@ -309,6 +301,5 @@ def test_an_old_ticket_is_none_and_is_cleared_away(strict: ServerProcess, dsn: s
 def test_a_stream_by_ticket_ends_with_the_token_that_it_was_made_with(strict: ServerProcess, backend: str) -> None:
     page = token(strict, backend, expires_in=2)
     path = f"/api/v1/agent/runs/{unique('t')}/events?ticket={ticket(strict, page)}"
-    answer = httpx2.get(strict.url + path, headers=STREAM, timeout=60)
-    assert answer.status_code == 200
+    answer = expect(httpx2.get(strict.url + path, headers=STREAM, timeout=60), 200)
     assert "auth.expired" in answer.text

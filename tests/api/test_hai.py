@@ -13,7 +13,7 @@ import pytest
 from tests.support import wire_lint
 from tests.support.hai_client import BINARY, DemoPage, HaiClient, Stream, answer, parse, parse_json_string, unique, user
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -30,9 +30,7 @@ output: {seen: "${{ size(thread.content) }}"}
 
 
 def publish(http: httpx2.Client, document: bytes) -> str:
-    response = http.post("/v1/workflows", content=document, headers=YAML)
-    assert response.status_code in (200, 201), response.text
-    return response.json()["name"]
+    return expect(http.post("/v1/workflows", content=document, headers=YAML), 200, 201).json()["name"]
 
 
 # --- the demo client ----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from tests.api.test_rest import Checked, start
 from tests.support.hai_client import HaiClient, unique, user
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 BODY = """
@@ -39,8 +39,7 @@ def http(server: ServerProcess) -> Iterator[Checked]:
 
 def published(http: httpx2.Client, head: str = "", name: str | None = None, version: int = 1) -> str:
     name = name or unique("heirs").replace("-", "_")
-    answer = http.post("/v1/workflows", content=BODY.format(name=name, head=head, version=version), headers=YAML)
-    assert answer.status_code == 201, answer.text
+    expect(http.post("/v1/workflows", content=BODY.format(name=name, head=head, version=version), headers=YAML), 201)
     return name
 
 
@@ -62,8 +61,7 @@ async def test_a_fork_gets_its_origins_slot_before_runs_that_wait_for_it(http: C
     first = start(http, name)["id"]
     await is_now(http, first, "waiting")
     second = start(http, name)["id"]
-    forked = fork(http, first, input={"customer": "c1"})
-    assert forked.status_code == 201, forked.text
+    forked = expect(fork(http, first, input={"customer": "c1"}), 201)
     await is_now(http, forked.json()["id"], "waiting")
     assert http.get(f"/v1/runs/{second}").json()["status"] == "queued"
     assert steps(http, first)["reserve"] == "finished", "it is the fork's now"
@@ -78,8 +76,7 @@ async def test_a_fork_comes_before_a_message_that_waits_in_the_thread(server: Se
     (first,) = http.get("/v1/runs", params={"thread_id": client.thread_id}).json()["items"]
     await is_now(http, first["id"], "waiting")
     with client.open(user("second")):
-        forked = fork(http, first["id"])
-        assert forked.status_code == 201, forked.text
+        forked = expect(fork(http, first["id"]), 201)
         await is_now(http, forked.json()["id"], "waiting")
         assert len(http.get(f"/v1/threads/{client.thread_id}/queue").json()["items"]) == 1
         http.post(f"/v1/runs/{forked.json()['id']}/terminate", json={})
@@ -95,8 +92,7 @@ async def test_a_fork_counts_under_the_key_of_the_input_that_it_begins_with(http
     assert (busy.status_code, busy.json()["code"]) == (409, "concurrency_busy")
     assert busy.json()["winner"]["run_id"] == two
     assert http.get(f"/v1/runs/{one}").json()["status"] == "waiting", "nothing was stopped"
-    free = fork(http, one, input={"customer": "c3"})
-    assert free.status_code == 201
+    free = expect(fork(http, one, input={"customer": "c3"}), 201)
     await is_now(http, free.json()["id"], "waiting")
     third, fourth = (start(http, name, input={"customer": who})["id"] for who in ("c1", "c3"))
     await is_now(http, third, "waiting")
@@ -111,8 +107,7 @@ async def test_a_fork_counts_by_the_version_that_it_goes_into(http: Checked) -> 
     forked = fork(http, run, version="2").json()["id"]
     await is_now(http, forked, "waiting")
     assert start(http, name)["status"] == "queued"
-    back = fork(http, forked, version="1")
-    assert back.status_code == 201, back.text
+    expect(fork(http, forked, version="1"), 201)
     await until(
         lambda: (
             "waiting" in [each["status"] for each in http.get("/v1/runs", params={"workflow": name}).json()["items"]]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.test_rest import Checked, code, http, wait_for_pendings
 from tests.support.hai_client import unique
-from tests.support.server import YAML
+from tests.support.server import YAML, expect
 
 __all__ = ["http"]
 
@@ -58,8 +58,7 @@ class Asking:
         found: list[dict[str, Any]] = []
         params = {"workflow": self.name, **filters}
         while True:
-            page = self.http.get("/v1/inbox", params=params, headers={"HAI-Act-As": who})
-            assert page.status_code == 200, page.text
+            page = expect(self.http.get("/v1/inbox", params=params, headers={"HAI-Act-As": who}), 200)
             found += page.json()["items"]
             if page.json()["next_cursor"] is None:
                 return found
@@ -325,8 +324,7 @@ def test_a_claim_that_is_over_is_anybody_s(http: Checked) -> None:
 @pytest.mark.parametrize("time", ["0s", "2d", "soon", "", "-1h"])
 def test_a_claim_has_a_time_of_at_most_a_day(http: Checked, time: str) -> None:
     asking = Asking(http, "role:boss")
-    refused = http.post(f"/v1/inbox/{asking.start()}/claim", json={"for": time}, headers=as_("user:ann,role:boss"))
-    assert refused.status_code == 422
+    expect(http.post(f"/v1/inbox/{asking.start()}/claim", json={"for": time}, headers=as_("user:ann,role:boss")), 422)
 
 
 def test_who_may_not_decide_can_not_claim_and_is_told_why_and_who_else_may(http: Checked) -> None:
@@ -347,8 +345,7 @@ class Delegated:
         refused = http.post("/v1/inbox/delegations", json=body, headers=as_(from_))
         assert code(refused) == (422, "delegation.invalid")
         soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-        answer = http.post("/v1/inbox/delegations", json={**body, "until": soon}, headers=as_(from_))
-        assert answer.status_code == 201, answer.text
+        answer = expect(http.post("/v1/inbox/delegations", json={**body, "until": soon}, headers=as_(from_)), 201)
         self.id = answer.json()["id"]
 
 
@@ -401,8 +398,7 @@ steps:
     (pending,) = wait_for_pendings(http, run["id"])
     Delegated(http, "user:away4", "user:stand4")
     answer = {"values": {"size": "S"}, "on_behalf_of": "user:away4"}
-    answered = http.post(f"/v1/pendings/{pending['id']}/decide", json=answer, headers=as_("user:stand4"))
-    assert answered.status_code == 200, answered.text
+    answered = expect(http.post(f"/v1/pendings/{pending['id']}/decide", json=answer, headers=as_("user:stand4")), 200)
     both = ("user:stand4", "user:away4")
     assert (answered.json()["decided_by"], answered.json()["on_behalf_of"]) == both
     events = http.get(f"/v1/runs/{run['id']}/events", headers=as_("user:req")).json()["items"]
@@ -426,8 +422,7 @@ def test_one_that_begins_later_does_not_hold_yet(http: Checked) -> None:
 )
 def test_a_delegation_to_nobody_else_or_that_is_over_is_refused(http: Checked, body: dict[str, str]) -> None:
     soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    refused = http.post("/v1/inbox/delegations", json={"until": soon, **body}, headers=as_("user:me"))
-    assert refused.status_code == 422
+    expect(http.post("/v1/inbox/delegations", json={"until": soon, **body}, headers=as_("user:me")), 422)
 
 
 # --- live -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 
 VAULT = """
 hai: flow/v1
@@ -42,16 +42,14 @@ class Bank:
     def ask(self, who: dict[str, str], boss: dict[str, str]) -> dict[str, Any]:
         """A question of a new run, as it is in the inbox of `boss`."""
         body = {"workflow": "vault", "thread_id": unique("vault")}
-        run = self.api.post("/v1/runs", json=body, headers=who)
-        assert run.status_code == 201, run.text
+        run = expect(self.api.post("/v1/runs", json=body, headers=who), 201)
         while True:
             items = self.api.get("/v1/inbox", params={"limit": 200}, headers=boss).json()["items"]
             if found := [each for each in items if each["run_id"] == run.json()["id"]]:
                 return found[0]
 
     def ids(self, who: dict[str, str]) -> list[str]:
-        page = self.api.get("/v1/inbox", params={"limit": 200}, headers=who)
-        assert page.status_code == 200, page.text
+        page = expect(self.api.get("/v1/inbox", params={"limit": 200}, headers=who), 200)
         return [each["id"] for each in page.json()["items"]]
 
     def decide(self, id: str, who: dict[str, str], **body: Any) -> tuple[int, str]:
@@ -68,8 +66,7 @@ def bank(postgres_server: Server) -> Iterator[Bank]:
         stack.enter_context(made.api)
         for tenant in ("default", "acme"):
             publisher = made.who("pub", "publisher", tenant=tenant)
-            answer = made.api.post("/v1/workflows", content=VAULT, headers={**YAML, **publisher})
-            assert answer.status_code == 201, answer.text
+            expect(made.api.post("/v1/workflows", content=VAULT, headers={**YAML, **publisher}), 201)
         yield made
 
 
@@ -106,8 +103,7 @@ def test_a_delegate_decides_anothers_questions_and_no_more_of_theirs(bank: Bank)
     assert bank.decide(item["id"], stands, on_behalf_of="user:away") == (403, "delegation_missing")
     own = bank.api.post("/v1/runs", json={"workflow": "vault", "thread_id": unique("own")}, headers=away).json()
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    made = bank.api.post("/v1/inbox/delegations", json={"to": "user:stands", "until": until}, headers=away)
-    assert made.status_code == 201, made.text
+    expect(bank.api.post("/v1/inbox/delegations", json={"to": "user:stands", "until": until}, headers=away), 201)
     assert item["id"] in bank.ids(stands)
     assert bank.api.get(f"/v1/runs/{own['id']}", headers=stands).status_code == 404
     claimed = bank.api.post(f"/v1/inbox/{item['id']}/claim", headers=stands)

@@ -14,7 +14,7 @@ from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, unique, user
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 WORKFLOW = """\
@@ -39,8 +39,7 @@ steps:
 @pytest.fixture(scope="module", autouse=True)
 def published(server: ServerProcess) -> None:
     for source in (WORKFLOW, SOLITARY):
-        answer = httpx2.post(f"{server.url}/v1/workflows", content=source, headers=YAML, timeout=30)
-        assert answer.status_code in (200, 201), answer.text
+        expect(httpx2.post(f"{server.url}/v1/workflows", content=source, headers=YAML, timeout=30), 200, 201)
 
 
 class Thread:
@@ -74,8 +73,7 @@ class Thread:
 
         (run,) = await until(active)
         (pending,) = self.http.get("/v1/pendings", params={"run_id": run["id"]}).json()["items"]
-        answer = self.http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"})
-        assert answer.status_code == 200, answer.text
+        expect(self.http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}), 200)
 
 
 @pytest.fixture

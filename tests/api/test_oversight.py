@@ -13,7 +13,7 @@ from hai_flow.cli import app
 from tests.api.test_audit import House, decided, opened
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
-from tests.support.server import serving
+from tests.support.server import expect, serving
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +29,7 @@ def house(postgres_server: Server) -> Iterator[House]:
 
 
 def read(client: httpx2.Client, path: str = "", **query: Any) -> dict[str, Any]:
-    answer = client.get(f"/v1/oversight{path}", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return expect(client.get(f"/v1/oversight{path}", params=query), 200).json()
 
 
 def test_an_auditor_reads_figures_that_name_nobody_and_that_is_recorded(house: House) -> None:

@@ -13,7 +13,7 @@ from tests.api.test_rest import Checked, code, http, wait_for_end
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import parse, unique, user
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 __all__ = ["http"]
 
@@ -67,8 +67,7 @@ output: ${{ size(steps.each.output.filter(r, r.status == 'finished')) }}
 def publish_all(url: str) -> None:
     for name, body in FLOWS.items():
         source = f"hai: flow/v1\nname: {name}\nversion: 1\n{body}"
-        response = httpx2.post(f"{url}/v1/workflows", content=source, headers=YAML)
-        assert response.status_code in (200, 201), response.text
+        expect(httpx2.post(f"{url}/v1/workflows", content=source, headers=YAML), 200, 201)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,9 +77,7 @@ def published(server: ServerProcess) -> None:
 
 def start(http: httpx2.Client, workflow: str, **given: Any) -> dict[str, Any]:
     body = {"workflow": workflow, "thread_id": unique(workflow), "input": given}
-    response = http.post("/v1/runs", json=body)
-    assert response.status_code == 201, response.text
-    return response.json()
+    return expect(http.post("/v1/runs", json=body), 201).json()
 
 
 def asked(http: httpx2.Client, run_id: str, count: int) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import NOTHING, WITH_TASKS, Caller
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 ROOT = Path(__file__).parents[2]
 RUNS = int(os.environ.get("HAI_FLOW_TEST_RECEIPTS", "30"))
@@ -85,15 +85,13 @@ class House(NamedTuple):
         name = unique("receipt").replace("-", "_")
         source = SOURCE.replace("NAME", name).replace("DEADLINE", deadline)
         source = source.replace("QUORUM", "" if quorum == 1 else f"quorum: {quorum},")
-        published = self.call("pat", "POST", "/v1/workflows", content=source, headers=YAML)
-        assert published.status_code == 201, published.text
+        expect(self.call("pat", "POST", "/v1/workflows", content=source, headers=YAML), 201)
         run = self.call("req", "POST", "/v1/runs", json={"workflow": name, "input": given}).json()
         page = wait(lambda: self.call("req", "GET", f"/v1/runs/{run['id']}/snapshot").json()["pendings"])
         return page[0]["id"]
 
     def decide(self, who: str, id: str, decision: str, **more: Any) -> None:
-        answer = self.call(who, "POST", f"/v1/pendings/{id}/decide", json={"decision": decision, **more})
-        assert answer.status_code == 200, answer.text
+        expect(self.call(who, "POST", f"/v1/pendings/{id}/decide", json={"decision": decision, **more}), 200)
 
     def receipt(self, id: str, who: str = "ann") -> str:
         """The receipt, once there is one."""

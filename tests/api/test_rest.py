@@ -18,7 +18,7 @@ from fastapi.openapi.models import OpenAPI
 from hai_flow.store.postgres import migrations
 from tests.support.hai_client import parse, unique
 from tests.support.postgres import run_apart
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 
 class Checked(httpx2.Client):
@@ -72,9 +72,7 @@ def http(server: ServerProcess) -> Iterator[Checked]:
 
 
 def start(http: httpx2.Client, workflow: str = "cleanup", **body: Any) -> dict[str, Any]:
-    response = http.post("/v1/runs", json={"workflow": workflow, **body})
-    assert response.status_code == 201, response.text
-    return response.json()
+    return expect(http.post("/v1/runs", json={"workflow": workflow, **body}), 201).json()
 
 
 def wait_for_end(http: httpx2.Client, run_id: str) -> dict[str, Any]:
@@ -122,8 +120,7 @@ steps:
 
 def test_a_workflow_is_published_once_and_never_changes(http: Checked) -> None:
     source = FAILING.format(name="published").encode()
-    first = http.post("/v1/workflows", content=source, headers=YAML)
-    assert first.status_code == 201
+    first = expect(http.post("/v1/workflows", content=source, headers=YAML), 201)
     assert http.post("/v1/workflows", content=source, headers=YAML).json() == first.json()
     changed = http.post("/v1/workflows", content=source + b"# changed\n", headers=YAML)
     assert code(changed) == (409, "workflow_exists")
@@ -394,8 +391,7 @@ steps:
 
 
 def test_all_kinds_of_questions_are_decided_once(http: Checked) -> None:
-    published = http.post("/v1/workflows", content=FORM, headers=YAML)
-    assert published.status_code == 201, published.text
+    expect(http.post("/v1/workflows", content=FORM, headers=YAML), 201)
     run = start(http, "form")
     asked = f"/v1/pendings/{wait_for_pendings(http, run['id'])[0]['id']}"
     assert code(http.post(f"{asked}/decide", json={"values": {"count": "x"}})) == (422, "answer.invalid")

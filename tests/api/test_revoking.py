@@ -23,7 +23,7 @@ from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.mcp_caller import Caller
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 ROLES = ("operator", "decider")
@@ -35,8 +35,7 @@ FEEDS = ("log", "thread", "inbox")
 def strict(dsn: str) -> Iterator[ServerProcess]:
     with serving(dsn, environment={**KEYS, "HAI_FLOW_TURN_LINGER_SECONDS": "3600"}) as process:
         publisher = People(dsn).person("user:pat", roles=["publisher"])
-        published = httpx2.post(f"{process.url}/v1/workflows", content=WAITS, headers={**YAML, **publisher})
-        assert published.status_code == 201
+        expect(httpx2.post(f"{process.url}/v1/workflows", content=WAITS, headers={**YAML, **publisher}), 201)
         yield process
         assert not process.faults
 
@@ -201,13 +200,11 @@ def test_signing_out_ends_the_streams_of_the_browser_and_of_no_other(strict: Ser
         opened(strict, ("log",), browser(strict, other)) as stays,
         opened(strict, ("awp", "log", "inbox"), browser(strict, session)) as streams,
     ):
-        out = httpx2.delete(f"{strict.url}/v1/session", headers=browser(strict, session))
-        assert out.status_code == 204
+        expect(httpx2.delete(f"{strict.url}/v1/session", headers=browser(strict, session)), 204)
         for stream in streams.values():
             assert stream.last()["code"] == "auth.expired"
         assert b"auth.expired" not in stays["log"].data
-        again = httpx2.get(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={other}"})
-        assert again.status_code == 200
+        expect(httpx2.get(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={other}"}), 200)
 
 
 def test_what_a_forgotten_person_holds_opens_nothing(strict: ServerProcess, dsn: str) -> None:
@@ -231,8 +228,7 @@ def test_what_a_forgotten_person_holds_opens_nothing(strict: ServerProcess, dsn:
         for stream in (by_key["log"], by_token["log"]):
             assert stream.last()["code"] == "auth.expired"
     until_there(lambda: [status(each) for each in (key, page, browser(strict, session))] == [401, 401, 401])
-    refused = httpx2.get(f"{strict.url}/v1/inbox/events?ticket={ticket}", headers={"Accept": "text/event-stream"})
-    assert refused.status_code == 401
+    expect(httpx2.get(f"{strict.url}/v1/inbox/events?ticket={ticket}", headers={"Accept": "text/event-stream"}), 401)
     assert status(token()) == 200  # who comes back is somebody new
 
 

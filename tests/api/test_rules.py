@@ -31,7 +31,7 @@ from tests.support.mcp_caller import Caller
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
 from tests.support.receivers import Mailbox, mail_server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 ROLES: Final = {
@@ -141,13 +141,11 @@ class Desk(NamedTuple):
 
     def publish(self, name: str = "pay", version: int = 1, more: str = "", effect: str = "write") -> None:
         text = PAY.format(name=name, version=version, more=more, effect=effect)
-        answer = self.call("user:pat", "POST", "/v1/workflows", content=text, headers=YAML)
-        assert answer.status_code in (200, 201), answer.text
+        expect(self.call("user:pat", "POST", "/v1/workflows", content=text, headers=YAML), 200, 201)
 
     def start(self, amount: float = 50, who: str = "user:oli", workflow: str = "pay", **more: float) -> str:
         body = {"workflow": workflow, "input": {"amount": amount, **more}}
-        answer = self.call(who, "POST", "/v1/runs", json=body)
-        assert answer.status_code == 201, answer.text
+        answer = expect(self.call(who, "POST", "/v1/runs", json=body), 201)
         return str(answer.json()["id"])
 
     def gate(self, run: str, path: str = "paid") -> dict[str, Any]:
@@ -176,9 +174,7 @@ class Desk(NamedTuple):
             await connection.close()
 
     def pending(self, id: str, who: str = "user:oli") -> dict[str, Any]:
-        answer = self.call(who, "GET", f"/v1/pendings/{id}")
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return expect(self.call(who, "GET", f"/v1/pendings/{id}"), 200).json()
 
     def decide(self, id: str, who: str, decision: str = "approve", **more: Any) -> httpx2.Response:
         return self.call(who, "POST", f"/v1/pendings/{id}/decide", json={"decision": decision, **more})
@@ -196,15 +192,13 @@ class Desk(NamedTuple):
 
     def approved(self, voters: tuple[str, ...] = ("user:bob",), **more: Any) -> dict[str, Any]:
         """A rule that is in force."""
-        answer = self.propose(**more)
-        assert answer.status_code == 201, answer.text
+        answer = expect(self.propose(**more), 201)
         return self.approve(answer.json(), voters)
 
     def approve(self, rule: dict[str, Any], voters: tuple[str, ...] = ("user:bob",)) -> dict[str, Any]:
         pending = self.gate(rule["run_id"], "approved")
         for voter in voters:
-            answer = self.decide(pending["id"], voter)
-            assert answer.status_code == 200, answer.text
+            expect(self.decide(pending["id"], voter), 200)
 
         async def is_known() -> bool:
             """Whether the rule is decided, and the process that saw to it knows."""
@@ -371,8 +365,7 @@ def doors(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> 
         with serving(dsn, environment=environment) as server:
             desk = Desk(server, People(dsn), dsn)
             for source in (ASKING, PARENT):
-                answer = desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML)
-                assert answer.status_code == 201, answer.text
+                expect(desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML), 201)
             yield Doors(desk), box
             assert not server.faults
 
@@ -699,8 +692,7 @@ def test_the_rules_of_another_tenant_are_not_there(desk: Desk) -> None:
 def test_a_proposal_that_is_none_is_refused(desk: Desk, wrong: dict[str, Any]) -> None:
     pending = desk.gate(desk.start(5000))["id"]
     desk.decide(pending, "user:cat")
-    answer = desk.propose(pending=pending, **wrong)
-    assert answer.status_code == 422, answer.text
+    expect(desk.propose(pending=pending, **wrong), 422)
 
 
 def test_the_commands_propose_list_show_and_revoke_a_rule(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -744,18 +736,14 @@ def test_a_workflow_that_asks_less_puts_no_rule_in_force(desk: Desk) -> None:
     assert desk.decide(pending, "user:cat").status_code == 200
     assert desk.approved(pending=pending)["status"] == "active"  # which publishes version 1
     source = HOLLOW.format(version=2, rule="input.rule")
-    answer = desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML)
-    assert answer.status_code == 201, answer.text
+    expect(desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML), 201)
     until_then = later(days=1)
     delegation = {"to": "user:del", "until": until_then}
     assert desk.call("user:both", "POST", "/v1/inbox/delegations", json=delegation).status_code == 201
 
     def approved_by(who: str, **more: Any) -> tuple[str, str]:
-        proposed = desk.propose(pending=pending)
-        assert proposed.status_code == 201, proposed.text
-        rule = proposed.json()
-        answer = desk.decide(desk.gate(rule["run_id"], "approved")["id"], who, **more)
-        assert answer.status_code == 200, answer.text
+        rule = expect(desk.propose(pending=pending), 201).json()
+        expect(desk.decide(desk.gate(rule["run_id"], "approved")["id"], who, **more), 200)
         asyncio.run(until(lambda: desk.rule(rule["id"])["status"] != "proposed"))
         after = desk.rule(rule["id"])
         return after["status"], after["ended_why"] or ""
@@ -788,8 +776,7 @@ async def test_each_item_branch_child_call_and_repeated_step_uses_a_rule_once(
 
 def _use_everywhere(desk: Desk) -> None:
     for source in (BELOW, PLACES):
-        answer = desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML)
-        assert answer.status_code == 201, answer.text
+        expect(desk.call("user:pat", "POST", "/v1/workflows", content=source, headers=YAML), 201)
     body = {"workflow": "below"}
     pending = desk.gate(desk.call("user:oli", "POST", "/v1/runs", json=body).json()["id"])["id"]
     assert desk.decide(pending, "user:cat").status_code == 200

@@ -22,7 +22,7 @@ from hai_flow.store.identity.keys import create_key, revoke_key
 from hai_flow.store.people import delegations
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
-from tests.support.server import ServerProcess, serving
+from tests.support.server import ServerProcess, expect, serving
 from tests.support.waiting import until
 
 ISSUER = Issuer()
@@ -92,16 +92,14 @@ def start(strict: ServerProcess, headers: dict[str, str]) -> httpx2.Response:
 def test_a_link_signs_in_once_and_opening_it_signs_nobody_in(strict: ServerProcess, dsn: str) -> None:
     path = link(dsn)
     for _ in range(3):  # a program that looks at links
-        shown = httpx2.get(strict.url + path)
-        assert shown.status_code == 200
+        shown = expect(httpx2.get(strict.url + path), 200)
         assert "set-cookie" not in shown.headers
         assert "form-action 'self'" in shown.headers["content-security-policy"]
     # A browser tells no origin of a form whose page tells no referrer.
     form = {"Origin": "null", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"}
     for wrong in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Mode": "cors"}):
         assert said(httpx2.post(strict.url + path, headers={**form, **wrong})) == (403, "origin_refused")
-    taken = httpx2.post(strict.url + path, headers=form)
-    assert taken.status_code == 303
+    taken = expect(httpx2.post(strict.url + path, headers=form), 303)
     assert "access-control-allow-origin" not in taken.headers
     assert said(httpx2.post(strict.url + path)) == (401, "auth.invalid")
     assert said(httpx2.post(f"{strict.url}/sign-in/link/x")) == (401, "auth.invalid")
@@ -158,8 +156,7 @@ def test_a_socket_is_opened_by_a_page_of_ours_alone(strict: ServerProcess, dsn: 
 async def test_signing_out_ends_the_session(strict: ServerProcess, dsn: str) -> None:
     session, other = signed_in(strict, dsn), signed_in(strict, dsn)
     assert said(httpx2.delete(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={session}"}))[0] == 403
-    ended = httpx2.delete(f"{strict.url}/v1/session", headers=browser(strict, session))
-    assert ended.status_code == 204
+    expect(httpx2.delete(f"{strict.url}/v1/session", headers=browser(strict, session)), 204)
     assert said(start(strict, browser(strict, session))) == (401, "auth.expired")
     assert start(strict, browser(strict, other)).status_code == 201
     People(dsn).do(lambda connection: connection.execute("UPDATE sessions SET expires_at = now()"))
@@ -187,8 +184,7 @@ def test_two_sessions_are_none_and_a_bearer_goes_before(strict: ServerProcess, d
 
 def begun(strict: ServerProcess, return_to: str = "/docs") -> tuple[dict[str, str], str]:
     """What the provider is asked, and the cookie of the browser that asks."""
-    answer = httpx2.get(f"{strict.url}/sign-in", params={"return_to": return_to})
-    assert answer.status_code == 302
+    answer = expect(httpx2.get(f"{strict.url}/sign-in", params={"return_to": return_to}), 302)
     query = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
     return query, cookie_of(answer, "__Host-hai_sign_in")
 
@@ -356,8 +352,7 @@ def giving(keys: KeyServer, issuer: Issuer, asked: dict[str, str]) -> list[dict[
 
 
 def test_of_several_providers_one_is_chosen_on_a_page(choosing: ServerProcess, evil: KeyServer) -> None:
-    page = httpx2.get(f"{choosing.url}/sign-in", params={"return_to": '/"><script>'})
-    assert page.status_code == 200
+    page = expect(httpx2.get(f"{choosing.url}/sign-in", params={"return_to": '/"><script>'}), 200)
     assert [name for name in ("corp", "other") if f'value="{name}"' in page.text] == ["corp", "other"]
     assert "<script>" not in page.text
     names = httpx2.get(f"{choosing.url}/sign-in", headers={"Accept": "application/json"})
@@ -404,8 +399,7 @@ def test_a_key_begins_a_session_that_ends_with_it(strict: ServerProcess, dsn: st
         assert httpx2.post(place, json={"key": text}, headers=wrong).status_code == 403
     assert said(httpx2.post(place, json={"key": f"{text}x"}, headers=own)) == (401, "auth.invalid")
     assert said(httpx2.post(place, json={}, headers=own)) == (400, "request.invalid")
-    begun = httpx2.post(place, json={"key": f" {text}\n"}, headers=own)
-    assert begun.status_code == 204, begun.text
+    begun = expect(httpx2.post(place, json={"key": f" {text}\n"}, headers=own), 204)
     session = cookie_of(begun)
     found = httpx2.get(f"{strict.url}/v1/session", headers=browser(strict, session)).json()
     assert (found["principal"], found["roles"], found["way"]) == ("user:kay", ["decider"], "session")

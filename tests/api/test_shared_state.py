@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import HaiClient, unique, user
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 
 NOTES = """
 hai: flow/v1
@@ -31,8 +31,7 @@ OTHER = NOTES.replace("shared_notes", "other_notes")
 @pytest.fixture(scope="module", autouse=True)
 def workflows(server: ServerProcess) -> None:
     for text in (NOTES, OTHER):
-        published = httpx2.post(f"{server.url}/v1/workflows", content=text, headers=YAML)
-        assert published.status_code in (200, 201), published.text
+        expect(httpx2.post(f"{server.url}/v1/workflows", content=text, headers=YAML), 200, 201)
 
 
 def state_of(http: httpx2.Client, thread_id: str) -> dict[str, Any]:
@@ -55,8 +54,7 @@ def test_a_thread_keeps_its_state_for_the_next_run_whoever_starts_it(
     client = AguiClient(server.url, workflow="shared_notes")
     client.post(user("a"))
     client.post(user("b"), state=None)
-    started = http.post("/v1/runs", json={"workflow": "shared_notes", "thread_id": client.thread_id})
-    assert started.status_code == 201
+    expect(http.post("/v1/runs", json={"workflow": "shared_notes", "thread_id": client.thread_id}), 201)
     assert state_of(http, client.thread_id) == {"notes": ["a", "b", ""], "count": 3, "secret": "ours"}
     alone = http.post("/v1/runs", json={"workflow": "shared_notes"}).json()
     assert state_of(http, alone["thread_id"])["count"] == 1

@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.test_rest import Checked
 from tests.support import commands
-from tests.support.server import ServerProcess
+from tests.support.server import ServerProcess, expect
 
 WAITING = """
 hai: flow/v1
@@ -40,8 +40,7 @@ def http(server: ServerProcess) -> Iterator[Checked]:
 
 
 def start(http: Checked, document: str) -> str:
-    published = http.post("/v1/workflows", content=document, headers={"content-type": "application/yaml"})
-    assert published.status_code == 201, published.text
+    published = expect(http.post("/v1/workflows", content=document, headers={"content-type": "application/yaml"}), 201)
     return http.post("/v1/runs", json={"workflow": published.json()["name"]}).json()["id"]
 
 
@@ -55,8 +54,7 @@ def ended(http: Checked, run_id: str) -> dict[str, Any]:
 
 def test_a_signal_to_a_run_gives_its_data_to_the_step_that_waits(http: Checked) -> None:
     run_id = start(http, WAITING)
-    sent = http.post(f"/v1/runs/{run_id}/signals", json={"type": "payment", "data": {"sum": 5}})
-    assert sent.status_code == 201
+    sent = expect(http.post(f"/v1/runs/{run_id}/signals", json={"type": "payment", "data": {"sum": 5}}), 201)
     assert (sent.json()["run_id"], sent.json()["type"], sent.json()["already"]) == (run_id, "payment", False)
     run = ended(http, run_id)
     assert (run["status"], run["output"]) == ("finished", {"sum": 5})

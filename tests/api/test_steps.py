@@ -15,7 +15,7 @@ from hai_flow.store.runs import logs
 from hai_flow.store.runs.logs import LogRow
 from tests.api.test_rest import Checked, http
 from tests.support.hai_client import unique
-from tests.support.server import YAML
+from tests.support.server import YAML, expect
 from tests.support.waiting import until
 
 __all__ = ["http"]
@@ -49,8 +49,7 @@ state:
 
 def test_steps_have_their_attempts_and_the_times_that_they_waited(http: Checked, client: Client) -> None:
     name = unique("steps").replace("-", "_")
-    published = http.post("/v1/workflows", content=SOURCE.replace("NAME", name), headers=YAML)
-    assert published.status_code == 201, published.text
+    expect(http.post("/v1/workflows", content=SOURCE.replace("NAME", name), headers=YAML), 201)
     run = client.runs.wait(client.runs.start(name))
     (pending,) = [each for each in client.pendings.list() if each.run_id == run.id]
     steps = {step.path: step for step in client.runs.steps(run)}
@@ -154,8 +153,7 @@ steps:
 
 def test_what_takes_a_failure_that_is_data_is_no_step_of_anybody(http: Checked, client: Client) -> None:
     name = unique("steps").replace("-", "_")
-    published = http.post("/v1/workflows", content=IGNORING.replace("NAME", name), headers=YAML)
-    assert published.status_code == 201, published.text
+    expect(http.post("/v1/workflows", content=IGNORING.replace("NAME", name), headers=YAML), 201)
     run = client.runs.wait(client.runs.start(name))
     assert run.status == "finished"
     assert [step["path"] for step in http.get(f"/v1/workflows/{name}").json()["steps"]] == ["pay", "say#1"]

@@ -25,7 +25,7 @@ from hai_flow.wire import sse
 from tests.support import wire_lint
 from tests.support.hai_client import HaiClient, answer, parse, unique, user
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 SSE = {"accept": "text/event-stream"}
 
@@ -43,8 +43,7 @@ def events_of(http: httpx2.Client, run_id: str) -> list[dict[str, Any]]:
 
 def log_after(http: httpx2.Client, run_id: str, seq: int | str) -> bytes:
     """The rest of a run's log as a follower is sent it, without keep-alives, which a slow machine adds."""
-    response = http.get(f"/v1/runs/{run_id}/events", headers={**SSE, "Last-Event-ID": str(seq)})
-    assert response.status_code == 200, response.text
+    response = expect(http.get(f"/v1/runs/{run_id}/events", headers={**SSE, "Last-Event-ID": str(seq)}), 200)
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["cache-control"] == "no-store"
     return response.content.replace(sse.KEEP_ALIVE, b"")
@@ -282,8 +281,7 @@ def test_limits_of_streams_and_of_those_who_read_nothing(impatient: ServerProces
             data += next(pieces)
     with httpx2.Client(base_url=impatient.url, timeout=30) as http:
         no_streams(http)
-        published = http.post("/v1/workflows", content=WORDY, headers=YAML)
-        assert published.status_code == 201, published.text
+        expect(http.post("/v1/workflows", content=WORDY, headers=YAML), 201)
         wordy = http.post("/v1/runs", json={"workflow": "wordy", "input": {"text": "x" * 200_000}}).json()
         whole = http.get(f"/v1/runs/{wordy['id']}/events", headers=SSE).content
         assert len(whole) > 2_000_000
@@ -319,8 +317,7 @@ steps:
 
 def begin_gated(http: httpx2.Client, chars: int) -> tuple[str, str]:
     """A run that says twelve texts of that length once its pending is answered; its id, and the pending's."""
-    published = http.post("/v1/workflows", content=GATED, headers=YAML)
-    assert published.status_code in (200, 201), published.text
+    expect(http.post("/v1/workflows", content=GATED, headers=YAML), 200, 201)
     run_id = http.post("/v1/runs", json={"workflow": "gated", "input": {"text": "x" * chars}}).json()["id"]
     (opened,) = [event for event in events_of(http, run_id) if event["type"] == "pending_opened"]
     return run_id, opened["id"]

@@ -25,7 +25,7 @@ from tests.support.aui_client import AuiClient
 from tests.support.examples import sample
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 SECRET: Final = "known to the shop"
 SOURCE: Final = """
@@ -104,8 +104,7 @@ class World:
 
 def publish(url: str, people: People, tenant: str, name: str) -> None:
     headers = people.person("user:pat", roles=["publisher"], tenant=tenant)
-    answer = httpx2.post(f"{url}/v1/workflows", content=SOURCE.replace("NAME", name), headers={**YAML, **headers})
-    assert answer.status_code == 201, answer.text
+    expect(httpx2.post(f"{url}/v1/workflows", content=SOURCE.replace("NAME", name), headers={**YAML, **headers}), 201)
 
 
 def world_of(url: str, people: People, tenant: str, name: str) -> World:
@@ -432,8 +431,7 @@ def test_a_webhook_starts_a_run_of_the_tenant_that_its_address_names(strict: Ser
         body = json.dumps({"order": address}).encode()
         signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
         headers = {"X-Hub-Signature-256": f"sha256={signature}", "Content-Type": "application/json"}
-        answer = httpx2.post(f"{strict.url}/v1/hooks/{address}", content=body, headers=headers)
-        assert answer.status_code == 202, answer.text
+        answer = expect(httpx2.post(f"{strict.url}/v1/hooks/{address}", content=body, headers=headers), 202)
         for of in ("default", "north", "south"):
             oli = people.person("user:oli", roles=["operator"], tenant=of)
             found = httpx2.get(f"{strict.url}/v1/runs/{answer.json()['run_id']}", headers=oli).status_code

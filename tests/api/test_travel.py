@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.test_rest import Checked, start, wait_for_end
 from tests.support.hai_client import unique
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 from tests.support.waiting import until
 
 TRIP = """
@@ -107,14 +107,11 @@ async def test_a_run_is_forked_in_front_of_a_step_with_another_input(http: Check
     found = marks(http, run["id"])
     assert [step for step, mark in found.items() if mark["forkable"]] == ["a", "set#1", "b", "sure", None]
     body = {"step": "b", "input": {"n": 4}, "reason": "a better number"}
-    rehearsed = http.post(f"/v1/runs/{run['id']}/fork", json={**body, "dry_run": True})
-    assert rehearsed.status_code == 200
-    told = rehearsed.json()
+    told = expect(http.post(f"/v1/runs/{run['id']}/fork", json={**body, "dry_run": True}), 200).json()
     assert (told["at"], told["begins"]) == (found["b"]["seq"], ["b"])
     assert (told["stops"]["run_id"], told["stops"]["undoes"]) == (run["id"], ["b"])
     assert http.get(f"/v1/runs/{run['id']}").json()["status"] == "waiting", "a rehearsal has stopped it"
-    forked = http.post(f"/v1/runs/{run['id']}/fork", json=body, headers={"Idempotency-Key": "once"})
-    assert forked.status_code == 201, forked.text
+    forked = expect(http.post(f"/v1/runs/{run['id']}/fork", json=body, headers={"Idempotency-Key": "once"}), 201)
     fork = await waiting(http, forked.json()["id"])
     assert (fork["thread_id"], fork["branch_of"], fork["input"]) == (run["thread_id"], run["id"], {"n": 4})
     assert http.get(f"/v1/runs/{run['id']}").json()["status"] == "stopped"

@@ -12,7 +12,7 @@ import pytest
 from tests.api.test_rest import Checked, listed
 from tests.support import commands
 from tests.support.hai_client import HaiClient, unique, user
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 
 ASKING = "steps:\n  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}\n"
 STEPS = "steps:\n  - {id: done, return: done}\n"
@@ -101,9 +101,7 @@ def test_an_event_says_what_it_started_and_what_was_refused(http: Checked) -> No
     kind = unique("push")
     name = publish(http, EVENT % kind + STEPS)
     event = {"type": kind, "data": {"repo": unique("repo")}, "id": unique("event")}
-    first = http.post("/v1/events", json=event)
-    assert first.status_code == 201
-    (done,) = first.json()["runs"]
+    (done,) = expect(http.post("/v1/events", json=event), 201).json()["runs"]
     assert (done["workflow"], done["status"], done["problem"]) == (name, "started", None)
     assert http.get(f"/v1/runs/{done['run_id']}").json()["input"] == event["data"]
     repeated = http.post("/v1/events", json=event)

@@ -17,7 +17,7 @@ from tests.api.test_callbacks import ENVIRONMENT, Shop, ordered
 from tests.api.test_rest import Checked, start
 from tests.support.hai_client import unique
 from tests.support.postgres import Server, run_apart
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 from tests.support.waiting import until
 
 ASK = """hai: flow/v1
@@ -129,8 +129,7 @@ def test_decisions_are_listed_beside_one_that_can_not_be_read(postgres_server: S
         items = [{"id": asked[run["id"]], "values": {}} for run in (bad, good)]
         assert http.post("/v1/inbox/decide", json={"items": items}).status_code == 200
         run_apart(_with_a_question_of_a_new_kind(dsn, bad))
-        decided = http.get("/v1/inbox/decided")
-        assert decided.status_code == 200, decided.text
+        decided = expect(http.get("/v1/inbox/decided"), 200)
         titles = {each["run_id"]: each["title"] for each in decided.json()["items"]}
         assert titles == {good["id"]: "Sure?", bad["id"]: None}
 
@@ -150,9 +149,7 @@ def test_of_several_answers_the_ones_that_can_be_read_are_taken(stage: Stage) ->
     with httpx2.Client(base_url=stage.url, timeout=20) as http:
         asked = {each["run_id"]: each["id"] for each in http.get("/v1/inbox").json()["items"]}
         items = [{"id": asked[run["id"]], "values": {}} for run in (stage.bad, stage.good)]
-        said = http.post("/v1/inbox/decide", json={"items": items})
-        assert said.status_code == 200, said.text
-        assert said.json()["items"][1]["status"] == 200
+        assert expect(http.post("/v1/inbox/decide", json={"items": items}), 200).json()["items"][1]["status"] == 200
 
 
 def test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published(postgres_server: Server) -> None:
@@ -162,8 +159,7 @@ def test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published(postg
         run_apart(_of_a_newer_release(dsn, start(http, name)))
         above = f"hai: flow/v1\nname: above_{name}\nversion: 1\nsteps:\n  - {{id: sub, run: {name}}}\n"
         assert http.post("/v1/workflows", content=above, headers=YAML).status_code == 201
-        again = http.post("/v1/workflows", content=ASK.format(name=name), headers=YAML)
-        assert again.status_code in (200, 201), again.text
+        expect(http.post("/v1/workflows", content=ASK.format(name=name), headers=YAML), 200, 201)
         refused = http.post("/v1/runs", json={"workflow": name})
         assert (refused.status_code, refused.json()["code"]) == (503, "run_unreadable")
 
@@ -186,8 +182,7 @@ def test_a_callback_for_an_unreadable_run_is_told_to_retry_and_no_more(postgres_
             workflow = http.get(f"/v1/runs/{run}").json()["workflow"]
         run_apart(_spoil(dsn, workflow))
         with serving(dsn, environment=ENVIRONMENT) as old, httpx2.Client(base_url=old.url, timeout=20) as http:
-            said = http.post(path, json={"paid": 3})
-            assert said.status_code == 503
+            said = expect(http.post(path, json={"paid": 3}), 503)
             assert said.headers["retry-after"]
             assert "brand_new_key" not in said.text
             assert "workflow" not in said.text
@@ -217,7 +212,6 @@ def test_an_answer_to_an_unreadable_run_is_refused_alone_among_several(postgres_
         run_apart(_with_a_log_of_a_newer_release(dsn, bad))
         with serving(dsn) as second, httpx2.Client(base_url=second.url, timeout=20) as http:
             items = [{"id": asked[run["id"]], "values": {}} for run in (bad, good)]
-            said = http.post("/v1/inbox/decide", json={"items": items})
-            assert said.status_code == 200, said.text
+            said = expect(http.post("/v1/inbox/decide", json={"items": items}), 200)
             assert [each["status"] for each in said.json()["items"]] == [503, 200]
             assert said.json()["items"][0]["problem"]["code"] == "run_unreadable"

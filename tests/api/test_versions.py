@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.test_rest import Checked, code, start, wait_for_end, wait_for_pendings
 from tests.support.hai_client import unique
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 
 FLOW = """
 hai: flow/v1
@@ -29,14 +29,11 @@ def http(server: ServerProcess) -> Iterator[Checked]:
 
 def publish(http: Checked, name: str, version: int, title: str = "Sure?", **query: Any) -> dict[str, Any]:
     source = FLOW.format(name=name, version=version, title=title).encode()
-    response = http.post("/v1/workflows", content=source, params=query, headers=YAML)
-    assert response.status_code == 201, response.text
-    return response.json()
+    return expect(http.post("/v1/workflows", content=source, params=query, headers=YAML), 201).json()
 
 
 def migrate(http: Checked, name: str, old: str, new: str, **body: Any) -> list[tuple[str, bool, bool]]:
-    response = http.post(f"/v1/workflows/{name}/migrate", json={"from": old, "to": new, **body})
-    assert response.status_code == 200, response.text
+    response = expect(http.post(f"/v1/workflows/{name}/migrate", json={"from": old, "to": new, **body}), 200)
     return [(run["id"], run["movable"], run["moved"]) for run in response.json()["runs"]]
 
 
@@ -180,8 +177,7 @@ def test_recorded_runs_are_decided_again_under_a_text_that_is_not_stored(http: C
 
     def backtest(title: str, **query: Any) -> dict[str, Any]:
         source = FLOW.format(name=name, version=2, title=title).encode().replace(b"version 2", b"version 1")
-        answer = http.post(f"/v1/workflows/{name}/backtest", content=source, params=query, headers=YAML)
-        assert answer.status_code == 200, answer.text
+        answer = expect(http.post(f"/v1/workflows/{name}/backtest", content=source, params=query, headers=YAML), 200)
         return answer.json()
 
     same = backtest("Sure?")

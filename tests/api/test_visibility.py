@@ -11,7 +11,7 @@ import pytest
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import unique, user
 from tests.support.identities import People
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 from tests.support.sights import WAYS, Case
 
 SAID, EVIDENCE, GIVEN = "conversation-5512", "amount-7319", "given-8841"
@@ -43,8 +43,7 @@ PEOPLE: dict[str, tuple[str, list[str], list[str]]] = {
 
 def published(url: str, publisher: dict[str, str], name: str, visibility: str = "") -> None:
     source = SOURCE.replace("NAME", name).replace("VISIBILITY", visibility and f"visibility: {visibility}")
-    answer = httpx2.post(f"{url}/v1/workflows", content=source, headers={**YAML, **publisher})
-    assert answer.status_code == 201, answer.text
+    expect(httpx2.post(f"{url}/v1/workflows", content=source, headers={**YAML, **publisher}), 201)
 
 
 def waiting(url: str, headers: dict[str, dict[str, str]], workflow: str) -> Case:
@@ -216,8 +215,7 @@ def test_lists_show_what_the_caller_may_see(case: Case) -> None:
 
 def test_open_pendings_are_those_of_a_run_or_of_a_workflow(case: Case) -> None:
     def listed(who: str, **params: str) -> list[str]:
-        found = httpx2.get(f"{case.url}/v1/pendings", params=params, headers=case.headers[who], timeout=20)
-        assert found.status_code == 200, found.text
+        found = expect(httpx2.get(f"{case.url}/v1/pendings", params=params, headers=case.headers[who], timeout=20), 200)
         return [each["id"] for each in found.json()["items"]]
 
     for who, sees in (("requester", True), ("decider", True), ("viewer", True), ("stranger", False)):

@@ -16,7 +16,7 @@ from tests.api.test_rest import Checked, wait_for_end
 from tests.api.test_too_large import SIZE, sent_whole
 from tests.support.hai_client import unique
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 SECRET = "known to the shop"
 FLOW = (
@@ -44,8 +44,7 @@ def publish(http: Checked, more: str = "", path: str | None = None) -> str:
     """Publish a workflow with a webhook; its path."""
     name = unique("hook").replace("-", "_")
     body = f"hai: flow/v1\nname: {name}\nversion: 1\n" + FLOW % (path or name, more)
-    response = http.post("/v1/workflows", content=body.encode(), headers=YAML)
-    assert response.status_code == 201, response.text
+    expect(http.post("/v1/workflows", content=body.encode(), headers=YAML), 201)
     return path or name
 
 
@@ -70,8 +69,7 @@ def test_a_request_that_names_a_file_starts_nothing(http: Checked) -> None:
 
 def test_a_request_that_knows_the_secret_starts_a_run_with_its_body(http: Checked) -> None:
     path = publish(http)
-    response = call(http, path, {"order": "A1"})
-    assert response.status_code == 202, response.text
+    response = expect(call(http, path, {"order": "A1"}), 202)
     run_id = response.json()["run_id"]
     assert response.json()["already"] is False
     assert wait_for_end(http, run_id)["output"] == "A1 for system by webhook"
@@ -120,8 +118,7 @@ def test_a_secret_that_the_deployment_lacks_looks_like_a_wrong_one(http: Checked
 
 @pytest.mark.parametrize("path", ["nobody", "no/body", "%00", "..%2f", "a" * 300, "ä"])
 def test_a_path_that_no_workflow_has_is_404(http: Checked, shop: ServerProcess, path: str) -> None:
-    response = httpx2.post(f"{shop.url}/v1/hooks/{path}", content=b"{}")
-    assert response.status_code == 404
+    response = expect(httpx2.post(f"{shop.url}/v1/hooks/{path}", content=b"{}"), 404)
     assert response.json()["detail"] in ("there is no webhook here.", "Not Found", "there is no such path.")
 
 
@@ -129,8 +126,7 @@ def test_a_path_of_several_parts_is_one_path(http: Checked, shop: ServerProcess)
     path = publish(http, path=f"shop/{unique('p')}")
     content = b'{"order": "A1"}'
     signature = hmac.new(SECRET.encode(), content, hashlib.sha256).hexdigest()
-    response = httpx2.post(f"{shop.url}/v1/hooks/{path}", content=content, headers={"X-Hub-Signature-256": signature})
-    assert response.status_code == 202, response.text
+    expect(httpx2.post(f"{shop.url}/v1/hooks/{path}", content=content, headers={"X-Hub-Signature-256": signature}), 202)
 
 
 def test_what_a_genuine_request_says_wrong_is_told(http: Checked) -> None:
@@ -149,8 +145,7 @@ def test_match_and_input_see_the_headers_but_no_token(http: Checked) -> None:
     path = publish(http, hook)
     token = {"Authorization": f"Bearer {SECRET}"}
     assert http.post(f"/v1/hooks/{path}", headers={**token, "X-Kind": "other"}).json()["run_id"] is None
-    response = http.post(f"/v1/hooks/{path}", headers={**token, "X-Kind": "sold"})
-    assert response.status_code == 202, response.text
+    response = expect(http.post(f"/v1/hooks/{path}", headers={**token, "X-Kind": "sold"}), 202)
     assert "false for system" in wait_for_end(http, response.json()["run_id"])["output"]
     assert http.post(f"/v1/hooks/{path}", headers={**token, "X-Kind": "sold"}).json()["already"] is False
 
@@ -168,9 +163,7 @@ def test_pages_of_other_names_and_oversized_bodies_are_refused_everywhere(http: 
 def test_a_path_belongs_to_one_workflow_until_its_latest_version_drops_it(http: Checked) -> None:
     path = publish(http)
     other = f"hai: flow/v1\nname: {unique('other').replace('-', '_')}\nversion: 1\n" + FLOW % (path, "")
-    refused = http.post("/v1/workflows", content=other.encode(), headers=YAML)
-    assert refused.status_code == 422
-    (finding,) = refused.json()["findings"]
+    (finding,) = expect(http.post("/v1/workflows", content=other.encode(), headers=YAML), 422).json()["findings"]
     assert (finding["code"], finding["line"]) == ("webhook.path_taken", 6)
     without = f"hai: flow/v1\nname: {path}\nversion: 2\nsteps: [{{say: hi}}]\n"
     assert http.post("/v1/workflows", content=without.encode(), headers=YAML).status_code == 201

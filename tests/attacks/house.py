@@ -25,7 +25,7 @@ from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.postgres import Server
 from tests.support.receivers import Mailbox, mail_server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 T = TypeVar("T")
 
@@ -109,8 +109,7 @@ class House:
         for tenant in ("default", "globex"):
             publisher = person("user:pat", roles=["publisher"], tenant=tenant)
             for source in (VAULT, BRIEF, MAILED, ASKED, OUTER):
-                answer = self.api.post("/v1/workflows", content=source, headers={**YAML, **publisher})
-                assert answer.status_code in (200, 201), answer.text
+                expect(self.api.post("/v1/workflows", content=source, headers={**YAML, **publisher}), 200, 201)
 
     def facts(self) -> dict[str, int]:
         """How much has happened, once nothing is under way: events in logs, runs, votes, and effects."""
@@ -182,8 +181,7 @@ class House:
         target = self.start("vault", self.ann)
         until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
         for who, to in ((self.ann, "user:friend"), (self.bob, "user:ann")):
-            made = self.api.post("/v1/inbox/delegations", json={"to": to, "until": until}, headers=who)
-            assert made.status_code == 201, made.text
+            expect(self.api.post("/v1/inbox/delegations", json={"to": to, "until": until}, headers=who), 201)
         return target
 
     @cached_property
@@ -222,16 +220,13 @@ class House:
     def start(self, workflow: str, who: dict[str, str], boss: dict[str, str] | None = None) -> Target:
         """A run that `who` starts, and what it asks."""
         body = {"workflow": workflow, "thread_id": unique(workflow)}
-        run = self.api.post("/v1/runs", json=body, headers=who)
-        assert run.status_code == 201, run.text
-        thread = run.json()["thread_id"]
+        thread = expect(self.api.post("/v1/runs", json=body, headers=who), 201).json()["thread_id"]
         found = wait_for(lambda: self._open(thread, boss))
         return self._target(found[0], thread, workflow)
 
     def vote(self, target: Target, who: dict[str, str]) -> None:
         path = f"/v1/pendings/{target.id}/decide"
-        answer = self.api.post(path, json={"decision": "approve"}, headers=who)
-        assert answer.status_code == 200, answer.text
+        expect(self.api.post(path, json={"decision": "approve"}, headers=who), 200)
 
     def _open(self, thread: str, boss: dict[str, str] | None = None) -> list[dict[str, Any]]:
         query = (

@@ -37,7 +37,7 @@ from tests.support.hai_client import unique
 from tests.support.interleaving import Held, names_any, sessions_of
 from tests.support.mcp_caller import FORMS, Caller, accept
 from tests.support.postgres import Server
-from tests.support.server import YAML
+from tests.support.server import YAML, expect
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -101,14 +101,11 @@ class World:
     async def publish(self) -> None:
         self.name = unique("orders").replace("-", "_").lower()
         text = self.flow.format(name=self.name, on_message=self.on_message)
-        answer = await self.http[0].post("/v1/workflows", content=text, headers=YAML)
-        assert answer.status_code == 201, answer.text
+        expect(await self.http[0].post("/v1/workflows", content=text, headers=YAML), 201)
 
     async def begin(self, *, status: str = "waiting") -> None:
         self.thread = unique("thread")
-        answer = await self.start(self.http[0])
-        assert answer.status_code == 201, answer.text
-        self.run = answer.json()["id"]
+        self.run = expect(await self.start(self.http[0]), 201).json()["id"]
         self.pending = await until(self.find_pending)  # a process that has not heard of a thaw yet holds it before
         if status != "waiting":
             await self.approve(self.http[0])
@@ -505,8 +502,7 @@ async def test_an_answer_under_a_freeze_is_paid_once_and_after_the_thaw(
             describe_answer(answered),
         )
 
-        thawed = await world.http[1].post(f"/v1/freezes/{frozen.json()['id']}/thaw")
-        assert thawed.status_code == 200, thawed.text
+        expect(await world.http[1].post(f"/v1/freezes/{frozen.json()['id']}/thaw"), 200)
         await until(lambda: is_now(world.http[0], world.run, "finished"))
         events = (await world.http[0].get(f"/v1/runs/{world.run}/events", params={"limit": 500})).json()["items"]
         began = [each for each in events if each["type"] in ("step_started", "step_finished") and each["path"] == "pay"]

@@ -20,7 +20,7 @@ from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.postgres import Server
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 
 ISSUER: Final = Issuer()
 ROLES: Final = ["requester", "decider", "lead"]
@@ -67,8 +67,7 @@ class Place:
             publisher = people.person("user:pat", roles=["publisher"], tenant=tenant)
             for name, policy in POLICIES.items():
                 text = FLOW.format(name=name, policy=policy)
-                answer = api.post("/v1/workflows", content=text, headers={**YAML, **publisher})
-                assert answer.status_code in (200, 201), answer.text
+                expect(api.post("/v1/workflows", content=text, headers={**YAML, **publisher}), 200, 201)
         self.operator = people.person("user:op", roles=["operator"])
         self.req = people.person("user:req")
         self.stranger = people.person("user:mallory")
@@ -92,8 +91,7 @@ class Place:
 
     def ask(self, workflow: str, who: dict[str, str]) -> dict[str, Any]:
         """A question of a run that `who` starts."""
-        run = self.api.post("/v1/runs", json={"workflow": workflow, "thread_id": unique("t")}, headers=who)
-        assert run.status_code == 201, run.text
+        run = expect(self.api.post("/v1/runs", json={"workflow": workflow, "thread_id": unique("t")}, headers=who), 201)
         return self.question(run.json()["id"])
 
     def question(self, run_id: str) -> dict[str, Any]:
@@ -195,8 +193,7 @@ def test_who_voted_by_one_id_has_no_second_vote(place: Place, first: str, second
 @pytest.mark.parametrize("second", WAYS)
 @pytest.mark.parametrize("first", WAYS)
 def test_the_sender_of_an_event_does_not_approve_under_another_id(place: Place, first: str, second: str) -> None:
-    sent = place.api.post("/v1/events", json={"type": "plain_wished"}, headers=place.sending[first])
-    assert sent.status_code in (200, 201), sent.text
+    sent = expect(place.api.post("/v1/events", json={"type": "plain_wished"}, headers=place.sending[first]), 200, 201)
     (run,) = sent.json()["runs"]
     item = place.question(run["run_id"])
     assert place.decide(item, getattr(place, second)) == (403, "pending_forbidden")

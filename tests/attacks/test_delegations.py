@@ -22,7 +22,7 @@ from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.postgres import Server
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 
 FLOW: Final = """
 hai: flow/v1
@@ -53,8 +53,7 @@ class Place:
 
     def lend(self, who: dict[str, str], to: str | None = None, days: float = 1) -> dict[str, Any]:
         body = {"to": to or self.friend_id, "until": (datetime.now(UTC) + timedelta(days=days)).isoformat()}
-        answer = self.api.post("/v1/inbox/delegations", json=body, headers=who)
-        assert answer.status_code == 201, answer.text
+        answer = expect(self.api.post("/v1/inbox/delegations", json=body, headers=who), 201)
         return dict(answer.json())
 
     def ask(self) -> dict[str, Any]:
@@ -215,8 +214,7 @@ def test_a_repeated_request_revives_no_delegation_that_has_ended(place: Place, e
     body = {"to": place.friend_id, "until": until.isoformat()}
     if ending == "before it begins":
         body["since"] = since.isoformat()
-    made = place.api.post("/v1/inbox/delegations", json=body, headers=who)
-    assert made.status_code == 201, made.text
+    made = expect(place.api.post("/v1/inbox/delegations", json=body, headers=who), 201)
     if ending == "its time":
         place.change("UPDATE delegations SET since = now() - interval '1 h', until = now() WHERE from_id = $1", person)
     elif ending == "its key":
@@ -224,8 +222,7 @@ def test_a_repeated_request_revives_no_delegation_that_has_ended(place: Place, e
     elif ending == "its key, elsewhere":  # in another cell, which has not told this one
         place.change("UPDATE keys SET revoked_at = now() WHERE principal = $1", person)
     else:
-        gone = place.api.delete(f"/v1/delegations/{made.json()['id']}", headers=place.admin)
-        assert gone.status_code == 204
+        expect(place.api.delete(f"/v1/delegations/{made.json()['id']}", headers=place.admin), 204)
     after = place.people.person(person, roles=BOSS) | {"Idempotency-Key": who["Idempotency-Key"]}
     again = place.api.post("/v1/inbox/delegations", json=body, headers=after)
     assert (again.status_code, again.json()["code"]) == (409, "delegation_over")

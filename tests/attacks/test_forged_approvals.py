@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.support.hai_client import unique
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 
 VAULT: Final = """
 hai: flow/v1
@@ -72,8 +72,7 @@ CLAIMS: Final[dict[str, dict[str, str]]] = {
 def test_who_is_not_asked_decides_nothing(
     server: ServerProcess, asked: dict[str, Any], headers: dict[str, str]
 ) -> None:
-    answer = decide(server, asked["id"], YES, headers)
-    assert answer.status_code in (403, 422), answer.text
+    expect(decide(server, asked["id"], YES, headers), 403, 422)
     assert votes(server, asked) == []
 
 
@@ -177,8 +176,7 @@ def strange_ids(id: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("which", strange_ids("x" * 60))
 def test_an_id_that_is_nearly_one_is_none(server: ServerProcess, asked: dict[str, Any], which: str) -> None:
-    answer = decide(server, strange_ids(asked["id"])[which], YES, ANN)
-    assert answer.status_code in (404, 405, 414, 422), answer.text
+    expect(decide(server, strange_ids(asked["id"])[which], YES, ANN), 404, 405, 414, 422)
     assert votes(server, asked) == []
 
 

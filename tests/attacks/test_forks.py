@@ -15,7 +15,7 @@ from tests.support.agent_client import AgentClient, say
 from tests.support.agui_client import AguiClient
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, unique, user
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 FLOW: Final = """
@@ -149,9 +149,7 @@ class Standing:
     def __init__(self, http: httpx2.Client, flow: str, thread_id: str | None = None) -> None:
         self.http = http
         body = {"workflow": flow, "input": {"customer": unique("c")}, "thread_id": thread_id or unique("thread")}
-        answer = http.post("/v1/runs", json=body)
-        assert answer.status_code == 201, answer.text
-        self.run = answer.json()
+        self.run = expect(http.post("/v1/runs", json=body), 201).json()
         self.path = f"/v1/runs/{self.run['id']}"
 
     async def stands(self, status: str) -> None:
@@ -273,8 +271,7 @@ async def test_a_run_that_was_left_to_one_fork_is_left_to_no_other(
     """What the first fork has undone, and what the run has undone since, the second one never has."""
     run = Standing(http, flow)
     await run.stands("waiting")
-    forked = http.post(f"{run.path}/fork", json={"step": first})
-    assert forked.status_code == 201, forked.text
+    forked = expect(http.post(f"{run.path}/fork", json={"step": first}), 201)
     mine = f"/v1/runs/{forked.json()['id']}"
     await until(lambda: http.get(mine).json()["status"] == "waiting")
     assert http.post(f"{mine}/stop", json={}).is_success
@@ -350,8 +347,7 @@ async def test_an_undo_that_fails_is_told_by_the_run_that_was_left(http: httpx2.
     assert http.post("/v1/workflows", content=source, headers=YAML).status_code == 201
     run = Standing(http, f"fails_{flow}")
     await run.stands("waiting")
-    forked = http.post(f"{run.path}/fork", json={"step": "later"})
-    assert forked.status_code == 201, forked.text
+    expect(http.post(f"{run.path}/fork", json={"step": "later"}), 201)
     error = http.get(run.path).json()["error"]
     assert (error["code"], error["data"]) == ("undo.failed", {"undone": [], "failed": ["later"]})
     assert run.seen()[2]["reserve"] == "finished", "it is the fork's to undo"

@@ -14,7 +14,7 @@ import pytest
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import HaiClient, unique, user
 from tests.support.postgres import Server
-from tests.support.server import LOG_LEVEL, YAML, ServerProcess, serving
+from tests.support.server import LOG_LEVEL, YAML, ServerProcess, expect, serving
 
 CANARY: Final = "tweet-7f3a"
 SECRET: Final = f"secret-{CANARY}"
@@ -59,8 +59,7 @@ def server(postgres_server: Server) -> Iterator[ServerProcess]:
     with postgres_server.database() as dsn, serving(dsn, environment=environment) as process:
         for name, body in FLOWS.items():
             source = f"hai: flow/v1\nname: {name}\nversion: 1\n{body}"
-            published = httpx2.post(f"{process.url}/v1/workflows", content=source, headers=YAML)
-            assert published.status_code == 201, published.text
+            expect(httpx2.post(f"{process.url}/v1/workflows", content=source, headers=YAML), 201)
         yield process
 
 
@@ -87,8 +86,7 @@ def test_the_log_is_looked_at(server: ServerProcess) -> None:
     """Else the others would prove nothing: a tool that fails is in it."""
     run = post(server, "/v1/runs", {"workflow": "logged"}).json()["id"]
     for body in ({"values": {"n": 1}}, {"decision": "approve"}):
-        decided = post(server, f"/v1/pendings/{pending_of(server, run)['id']}/decide", body)
-        assert decided.status_code == 200, decided.text
+        expect(post(server, f"/v1/pendings/{pending_of(server, run)['id']}/decide", body), 200)
     while "the till is locked" not in server.log:
         assert httpx2.get(f"{server.url}/v1/runs/{run}").status_code == 200
 

@@ -30,7 +30,7 @@ from tests.definition.test_schema_work import DIGITS, EXPLAINED, VALUES
 from tests.runtime.conftest import Make
 from tests.support.examples import examples, sample
 from tests.support.hai_client import unique
-from tests.support.server import YAML
+from tests.support.server import YAML, expect
 from tests.support.stalls import STALL_SECONDS, Stalls, stalls_measured
 from tests.support.waiting import until
 
@@ -156,14 +156,12 @@ class Door:
         """The name of the workflow, None where the document is refused."""
         name = unique("w").replace("-", "_")
         text = text.replace("name: work", f"name: {name}")
-        answer = await self.client.post("/v1/workflows", content=text.encode(), headers=YAML)
-        assert answer.status_code in (201, 413, 422), answer.text
+        answer = expect(await self.client.post("/v1/workflows", content=text.encode(), headers=YAML), 201, 413, 422)
         return name if answer.status_code == 201 else None
 
     async def start(self, name: str, input: str = "{}") -> str | None:
         content = f'{{"workflow": "{name}", "input": {input}}}'.encode()
-        answer = await self.client.post("/v1/runs", content=content, headers=JSON)
-        assert answer.status_code in (201, 413, 422), answer.text
+        answer = expect(await self.client.post("/v1/runs", content=content, headers=JSON), 201, 413, 422)
         return _ID.findall(answer.content)[0].decode() if answer.status_code == 201 else None
 
 

@@ -17,7 +17,7 @@ from tests.attacks.work import HEAD
 from tests.support.agent_client import say
 from tests.support.examples import sample
 from tests.support.hai_client import unique
-from tests.support.server import YAML
+from tests.support.server import YAML, expect
 from tests.support.stalls import STALL_SECONDS, Stalls
 from tests.support.waiting import until
 
@@ -202,8 +202,7 @@ async def _send(client: httpx2.AsyncClient, row: Row, value: Any, stalls: Stalls
 @pytest.mark.timeout(300)
 async def test_a_large_body_is_worked_on_for_long_at_no_door(client: httpx2.AsyncClient, stalls: Stalls) -> None:
     for text in (FLOW, PAID):
-        answer = await client.post("/v1/workflows", content=text.encode(), headers=YAML)
-        assert answer.status_code == 201, answer.text
+        expect(await client.post("/v1/workflows", content=text.encode(), headers=YAML), 201)
     for name in sample(ROWS, 8):
         await _send(client, ROWS[name], 1, stalls)  # the first one imports what the door needs
         for shape in sample(SHAPES, 2, name):
@@ -263,8 +262,7 @@ FRAMES: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
 @pytest.mark.costly
 @pytest.mark.timeout(300)
 async def test_a_large_frame_is_worked_on_for_long_on_no_socket(client: httpx2.AsyncClient, stalls: Stalls) -> None:
-    answer = await client.post("/v1/workflows", content=FLOW.encode(), headers=YAML)
-    assert answer.status_code == 201, answer.text
+    expect(await client.post("/v1/workflows", content=FLOW.encode(), headers=YAML), 201)
     for name, build in sample(FRAMES.items(), 3):
         for shape in sample(SHAPES, 3, name):
             ids = await _begin(client, ROWS["aui input"])

@@ -19,7 +19,7 @@ from tests.support.installations import execute
 from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.mcp_caller import FORMS, WITH_TASKS, Caller, accept
 from tests.support.postgres import Server
-from tests.support.server import ROOT, YAML, ServerProcess, serving
+from tests.support.server import ROOT, YAML, ServerProcess, expect, serving
 from tests.support.skewed import SkewedServer
 
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
@@ -52,8 +52,7 @@ class House(NamedTuple):
         return Caller(self.http[second], capabilities, **who)
 
     def publish(self, text: str) -> None:
-        answer = httpx2.post(f"{self.first.url}/v1/workflows", content=text, headers={**YAML, **self.publisher})
-        assert answer.status_code == 201, answer.text
+        expect(httpx2.post(f"{self.first.url}/v1/workflows", content=text, headers={**YAML, **self.publisher}), 201)
 
     def gate(self, who: str, title: str = "A gate", description: str = "Pays.") -> str:
         name = unique("gate").replace("-", "_").lower()
@@ -388,8 +387,7 @@ def ask_with(house: House, **headers: str) -> httpx2.Response:
     ],
 )
 def test_a_token_for_something_else_does_not_open_mcp(house: House, claims: dict[str, Any]) -> None:
-    answer = ask_with(house, Authorization=f"Bearer {ISSUER.token(**claims)}")
-    assert answer.status_code == 401
+    answer = expect(ask_with(house, Authorization=f"Bearer {ISSUER.token(**claims)}"), 401)
     metadata = f'resource_metadata="{house.first.url}/.well-known/oauth-protected-resource/mcp"'
     assert metadata in answer.headers["www-authenticate"]
 
@@ -407,8 +405,7 @@ def test_the_metadata_names_the_issuers_exactly(house: House) -> None:
 
 
 def test_a_missing_right_is_named_as_a_scope(house: House) -> None:
-    answer = ask_with(house, **house.people.person("user:aud", roles=["auditor"]))
-    assert answer.status_code == 403
+    answer = expect(ask_with(house, **house.people.person("user:aud", roles=["auditor"])), 403)
     assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
 
 
@@ -479,8 +476,7 @@ def test_a_question_of_an_older_revision_is_answered_by_another_server(house: Ho
     threads, call, question = called_in(house, session)
     with threads:
         response = {**question, "result": {"action": "accept", "content": {"confirm": True}}}
-        taken = old_message(house.http[1], house.ann, response, session)
-        assert taken.status_code == 202
+        expect(old_message(house.http[1], house.ann, response, session), 202)
         assert output_of_call(call)["output"] == "confirmed: true"
 
 
@@ -516,15 +512,13 @@ def test_a_session_is_good_for_who_began_it_as_it_was_begun(house: House, change
         "a letter": session[:-1] + ("0" if session[-1] != "0" else "1"), "modes": f"f{session}", "empty": "",
         "text": "x" * 32,
     }.get(change, session)  # fmt: skip
-    answer = old_message(house.http[0], who, {"id": 2, "method": "tools/list"}, forged)
-    assert answer.status_code == 404
+    expect(old_message(house.http[0], who, {"id": 2, "method": "tools/list"}, forged), 404)
     assert old_message(house.http[1], house.ann, {"id": 2, "method": "tools/list"}, session).status_code == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
 def test_no_session_is_kept_that_could_be_taken_over(house: House, method: str) -> None:
-    answer = httpx2.request(method, f"{house.first.url}/mcp", headers={**house.bob, "Mcp-Session-Id": "x" * 32})
-    assert answer.status_code == 405
+    expect(httpx2.request(method, f"{house.first.url}/mcp", headers={**house.bob, "Mcp-Session-Id": "x" * 32}), 405)
     begun = house.caller(house.ann)
     begun.call("greet", {"name": "Ann"})
     assert "mcp-session-id" not in begun.answered.headers

@@ -14,7 +14,7 @@ from tests.support.agui_client import AguiClient, resolved
 from tests.support.examples import sample
 from tests.support.hai_client import unique, user
 from tests.support.identities import People
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 from tests.support.sights import AGENTS, WAYS, Case
 
 IBAN, PHONE, EUR = "DE89-7715", "030-4471", 7319
@@ -95,8 +95,7 @@ def headers(strict: ServerProcess, dsn: str) -> dict[str, dict[str, str]]:
     people = People(dsn)
     found = {name: people.person(id, roles=roles) for name, (id, roles) in PEOPLE.items()}
     for source in (SOURCE, SAYING):
-        published = httpx2.post(f"{strict.url}/v1/workflows", content=source, headers={**YAML, **found["publisher"]})
-        assert published.status_code == 201, published.text
+        expect(httpx2.post(f"{strict.url}/v1/workflows", content=source, headers={**YAML, **found["publisher"]}), 201)
     return found
 
 
@@ -124,8 +123,7 @@ def asking(strict: ServerProcess, headers: dict[str, dict[str, str]]) -> Case:
     """The same, which has the number, and asks its boss."""
     case = opened(strict, headers)
     answer = {"values": {"phone": PHONE, "size": "S"}}
-    answered = case.post("requester", f"/v1/pendings/{case.pending_id}/decide", answer)
-    assert answered.status_code == 200, answered.text
+    expect(case.post("requester", f"/v1/pendings/{case.pending_id}/decide", answer), 200)
     pendings = until(case, lambda found: len(found["pendings"]) == 2 and found["status"] == "waiting")["pendings"]
     case.pending_id = next(each["id"] for each in pendings if each["kind"] == "approve")
     return case
@@ -264,8 +262,7 @@ def test_an_error_says_that_it_was_and_not_about_whom(third: Case) -> None:
 def test_controlling_a_run_shows_no_more_of_it(strict: ServerProcess, headers: dict[str, dict[str, str]]) -> None:
     case = asking(strict, headers)
     for act in ("pause", "resume", "stop"):
-        answer = case.post("operator", f"/v1/runs/{case.run_id}/{act}", {})
-        assert answer.status_code == 200
+        answer = expect(case.post("operator", f"/v1/runs/{case.run_id}/{act}", {}), 200)
         hidden(answer.text)
 
 
@@ -288,8 +285,7 @@ def test_streams_that_follow_hide_what_comes(strict: ServerProcess, headers: dic
 
 def test_a_masked_client_that_answers_with_the_masks_changes_nothing(second: Case) -> None:
     answer = {"decision": "approve", "digest": ""}
-    refused = second.post("barred", f"/v1/pendings/{second.pending_id}/decide", answer)
-    assert refused.status_code == 404
+    refused = expect(second.post("barred", f"/v1/pendings/{second.pending_id}/decide", answer), 404)
     hidden(refused.text)
     body = {"threadId": second.thread_id, "runId": unique("r"), "messages": [], "tools": [], "resume": []}
     hidden(second.post("viewer", "/awp", body).text)
@@ -300,8 +296,7 @@ def test_who_forks_anothers_run_is_shown_no_more_of_it(
 ) -> None:
     marks = third.get("operator", f"/v1/runs/{third.run_id}/marks").json()["items"]
     place = next(each["seq"] for each in marks if each["forkable"])
-    answer = third.post("operator", f"/v1/runs/{third.run_id}/fork", {"at": place})
-    assert answer.status_code == 201, answer.text
+    answer = expect(third.post("operator", f"/v1/runs/{third.run_id}/fork", {"at": place}), 201)
     hidden(answer.text)
     fork = Case(strict.url, headers, third.thread_id, answer.json()["id"], "")
     assert answer.json()["started_by"] == "user:oli"

@@ -26,7 +26,7 @@ from tests.attacks.registry import telling, to
 from tests.support.examples import SEED, by_night
 from tests.support.hai_client import unique
 from tests.support.identities import carried
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 
 ECHO: Final = """
 hai: flow/v1
@@ -57,8 +57,7 @@ def publish(server: ServerProcess, source: str) -> httpx2.Response:
 def comes_back(server: ServerProcess, value: Any) -> None:
     """It is stored, folded, read from a snapshot, and is what it was."""
     assert publish(server, ECHO).status_code in (200, 201)
-    run = httpx2.post(f"{server.url}/v1/runs", json={"workflow": "echo_back", "input": {"value": value}})
-    assert run.status_code == 201, run.text
+    run = expect(httpx2.post(f"{server.url}/v1/runs", json={"workflow": "echo_back", "input": {"value": value}}), 201)
     path = f"{server.url}/v1/runs/{run.json()['id']}"
     while (found := httpx2.get(path).json())["status"] not in ("finished", "failed"):
         pass
@@ -89,8 +88,7 @@ def test_cve_2024_8502_a_pickle_is_text(server: ServerProcess) -> None:
     pickled = pickle.dumps(_Harm())
     comes_back(server, base64.b64encode(pickled).decode())
     for path in ("/v1/runs", "/process", "/awp"):
-        refused = httpx2.post(server.url + path, content=pickled, headers={"Content-Type": "application/json"})
-        assert refused.status_code in (400, 422), refused.text
+        expect(httpx2.post(server.url + path, content=pickled, headers={"Content-Type": "application/json"}), 400, 422)
     assert "it was loaded" not in server.log
 
 
@@ -101,8 +99,7 @@ SQL: Final = ["' OR '1'='1", "x') OR 1=1 --", "1; DROP TABLE runs", "$1", "%", "
 
 def finds_nothing(server: ServerProcess, path: str, name: str) -> None:
     for text in SQL:
-        answer = httpx2.get(server.url + path, params={name: text})
-        assert answer.status_code in (200, 400, 422), answer.text
+        answer = expect(httpx2.get(server.url + path, params={name: text}), 200, 400, 422)
         found = answer.json()["items"] if answer.status_code == 200 else []
         # A thread may be called so, and so may a question.
         assert all(each.get(name) == text or text in (each.get("title") or "") for each in found), found
@@ -163,8 +160,7 @@ def test_cve_2026_33017_who_starts_a_run_brings_no_workflow_along(house: House) 
         for headers, status in (({}, 401), (house.req, 422)):
             assert house.api.post("/v1/runs", json=body, headers=headers).status_code == status
     for path in ("/v1/workflows", "/v1/workflows/validate"):
-        refused = house.api.post(path, content=ECHO, headers={**YAML, **house.req})
-        assert refused.status_code in (403, 404, 405)
+        expect(house.api.post(path, content=ECHO, headers={**YAML, **house.req}), 403, 404, 405)
     assert house.facts() == before
 
 
@@ -196,8 +192,7 @@ def test_cve_2024_8438_and_cve_2024_8501_no_path_leads_to_a_machines_file(server
 def test_cve_2026_34070_a_published_workflow_reads_no_file_of_the_machine(server: ServerProcess) -> None:
     for tool in ("{openapi: /etc/passwd}", "{openapi: ../../etc/passwd}", "{openapi: 'file:///etc/passwd'}"):
         source = f"hai: flow/v1\nname: reads\nversion: 1\ntools: {{x: {tool}}}\nsteps:\n  - {{call: x.y}}\n"
-        refused = publish(server, source)
-        assert refused.status_code == 422, refused.text
+        refused = expect(publish(server, source), 422)
         assert "root:" not in refused.text
 
 

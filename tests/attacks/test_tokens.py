@@ -18,7 +18,7 @@ from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.postgres import Server
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 
 FLOW: Final = """
 hai: flow/v1
@@ -54,8 +54,7 @@ class Place:
         publisher = people.person("user:pat", roles=["publisher"])
         for name, policy in POLICIES.items():
             text = FLOW.format(name=name, policy=policy)
-            answer = api.post("/v1/workflows", content=text, headers={**YAML, **publisher})
-            assert answer.status_code == 201, answer.text
+            expect(api.post("/v1/workflows", content=text, headers={**YAML, **publisher}), 201)
         held = {"roles": ["issuer", "decider", "boss"], "groups": ["bosses"]}
         admin = people.person("user:root", roles=["admin"])
         self.admin = admin
@@ -66,20 +65,17 @@ class Place:
         self.ann = people.person("user:ann", roles=["requester", "decider", "boss"])
 
     def make(self, body: dict[str, Any]) -> str:
-        answer = self.api.post("/v1/keys", json=body, headers=self.admin)
-        assert answer.status_code == 201, answer.text
+        answer = expect(self.api.post("/v1/keys", json=body, headers=self.admin), 201)
         return str(answer.json()["key"])
 
     def token(self, key: str, principal: str, **more: Any) -> dict[str, str]:
         body = {"principal": principal, "roles": ["decider", "boss", "requester"], "groups": ["bosses"], **more}
-        answer = self.api.post("/v1/tokens", json=body, headers=carried(key))
-        assert answer.status_code == 201, answer.text
+        answer = expect(self.api.post("/v1/tokens", json=body, headers=carried(key)), 201)
         return carried(answer.json()["token"])
 
     def ask(self, workflow: str, who: dict[str, str], thread: str | None = None) -> dict[str, Any]:
         body = {"workflow": workflow, "thread_id": thread or unique("t")}
-        run = self.api.post("/v1/runs", json=body, headers=who)
-        assert run.status_code == 201, run.text
+        run = expect(self.api.post("/v1/runs", json=body, headers=who), 201)
 
         def found() -> list[dict[str, Any]]:
             items = self.api.get("/v1/pendings", params={"limit": 200}, headers=self.operator).json()["items"]
@@ -229,8 +225,7 @@ def test_a_limited_token_opens_nothing_that_goes_by_the_person(
 @limits
 def test_a_limited_token_reads_no_file_of_its_person(place: Place, limit: dict[str, Any]) -> None:
     whole = place.token(place.shop, "user:shop-1")
-    made = place.api.post("/v1/files", content=b"mine", headers={**whole, "Content-Type": "text/plain"})
-    assert made.status_code == 201, made.text
+    made = expect(place.api.post("/v1/files", content=b"mine", headers={**whole, "Content-Type": "text/plain"}), 201)
     path = f"/v1/files/{made.json()['id']}"
     assert place.api.get(path, headers=whole).status_code == 200
     assert place.api.get(path, headers=place.token(place.shop, "user:shop-1", **limit)).status_code == 404
@@ -253,8 +248,7 @@ def test_a_ticket_of_a_limited_token_follows_nothing_outside(place: Place, limit
     item = place.ask("of_requester", whole)
     statuses = []
     for token in (whole, place.token(place.shop, "user:shop-3", **limit)):
-        made = place.api.post("/v1/tickets", headers=token)
-        assert made.status_code == 201, made.text
+        made = expect(place.api.post("/v1/tickets", headers=token), 201)
         params = {"ticket": made.json()["ticket"]}
         with place.api.stream("GET", f"/v1/runs/{item['run_id']}/events", params=params, headers=STREAM) as answer:
             statuses.append(answer.status_code)
@@ -280,8 +274,7 @@ def test_a_limited_token_answers_nothing_outside_over_any_protocol(
     body = bodies.get(path, {"threadId": thread, "runId": unique("r"), "messages": [], "tools": [], "resume": resume})
     place.api.post(path, json=body, headers=place.token(place.shop, "user:shop-4", **limit))
     assert place.status(item) == "waiting"
-    answered = place.api.post(path, json=body, headers=whole)
-    assert answered.status_code == 200, answered.text
+    expect(place.api.post(path, json=body, headers=whole), 200)
     assert wait_for(lambda: place.status(item) == "finished")
 
 
@@ -306,13 +299,11 @@ def test_nobody_is_called_by_a_name_with_invisible_characters(place: Place, char
     id = f"user:ann{character}"
     for body in ({"principal": id}, {"principal": "user:ann", "roles": [f"boss{character}"]}):
         assert place.api.post("/v1/keys", json=body, headers=place.admin).status_code == 422
-    answer = place.api.post("/v1/tokens", json={"principal": id}, headers=carried(place.silent))
-    assert answer.status_code == 422
+    expect(place.api.post("/v1/tokens", json={"principal": id}, headers=carried(place.silent)), 422)
     assert place.api.get("/v1/session", headers=forged(place.silent, id=id)).status_code == 401
 
 
 @pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u200f", "\u061c"], ids=ascii)
 def test_a_name_of_a_file_does_not_turn_around(place: Place, character: str) -> None:
     name = f"invoice{character}fdp.exe"
-    answer = place.api.post("/v1/files", params={"name": name}, content=b"x", headers=place.ann)
-    assert answer.status_code == 422
+    expect(place.api.post("/v1/files", params={"name": name}, content=b"x", headers=place.ann), 422)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 
 _HEAD: Final = (
     "hai: flow/v1\nname: {name}\nversion: 1\ninput: {{type: object, properties: {{tag: {{type: string}}}}}}\n"
@@ -105,9 +105,7 @@ Cause: TypeAlias = Callable[[httpx2.Client, str, str], object]
 
 
 def _post(api: httpx2.Client, path: str, who: str, **body: Any) -> Any:
-    answer = api.post(path, json=body, headers=as_(who))
-    assert answer.status_code in (200, 201), answer.text
-    return answer.json()
+    return expect(api.post(path, json=body, headers=as_(who)), 200, 201).json()
 
 
 def _start(api: httpx2.Client, workflow: str, who: str, tag: str) -> Any:
@@ -334,8 +332,7 @@ WAYS: Final[dict[str, Callable[[Asked], httpx2.Response]]] = {
 def api(server: ServerProcess) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=server.url, timeout=30) as client:
         for source in DOCUMENTS:
-            answer = client.post("/v1/workflows", content=source, headers=YAML)
-            assert answer.status_code in (200, 201), answer.text
+            expect(client.post("/v1/workflows", content=source, headers=YAML), 200, 201)
         yield client
 
 

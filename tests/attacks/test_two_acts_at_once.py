@@ -14,7 +14,7 @@ from hai_flow.runtime.runs.branches import Branches
 from hai_flow.settings import Settings
 from tests.runtime.conftest import Make
 from tests.support.hai_client import unique
-from tests.support.server import YAML, ServerProcess
+from tests.support.server import YAML, ServerProcess, expect
 from tests.support.waiting import until
 
 FLOW: Final = """\
@@ -153,8 +153,7 @@ class Relatives:
         return await self.http.post(f"/v1/runs/{self.first}/fork", json={"at": self.at})
 
     async def failed_fork(self) -> str:
-        forked = await self.fork()
-        assert forked.status_code == 201, forked.text
+        forked = expect(await self.fork(), 201)
         await self.answer(forked.json()["id"], {"values": {}})
         await until(lambda: is_now(self.http, forked.json()["id"], "failed"))
         return str(forked.json()["id"])
@@ -231,9 +230,7 @@ async def test_a_run_uses_no_approval_between_its_forks_read_and_commit(relative
 async def test_a_run_that_ends_while_a_skip_is_on_its_way_is_looked_at_again(relatives: Relatives) -> None:
     """It waits when the request reads it; then it fails, is forked, and the fork pays."""
     it = relatives
-    second = await it.fork()
-    assert second.status_code == 201, second.text
-    waiting = second.json()["id"]
+    waiting = expect(await it.fork(), 201).json()["id"]
 
     async def fails_and_its_fork_pays() -> httpx2.Response:
         await it.answer(waiting, {"values": {}})
@@ -252,5 +249,4 @@ async def test_a_thread_whose_run_was_not_let_go_on_is_free_at_once(relatives: R
     assert (await it.pay(second)).status_code == 200
     assert (await it.http.post(f"/v1/runs/{it.first}/retry")).json()["code"] == "retry_approved"
     assert (await it.fork()).json()["code"] == "fork_approved"
-    anew = await it.http.post(f"/v1/runs/{it.first}/fork", json={"step": "sure"})
-    assert anew.status_code == 201, anew.text
+    expect(await it.http.post(f"/v1/runs/{it.first}/fork", json={"step": "sure"}), 201)

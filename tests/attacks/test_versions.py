@@ -22,7 +22,7 @@ from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
-from tests.support.server import YAML, serving
+from tests.support.server import YAML, expect, serving
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
@@ -61,12 +61,10 @@ class Place:
         self.publish_text(FLOW.format(name=name, version=version, gate=gate))
 
     def publish_text(self, text: str) -> None:
-        answer = self.api.post("/v1/workflows", content=text.encode(), headers={**YAML, **self.publisher})
-        assert answer.status_code in (200, 201), answer.text
+        expect(self.api.post("/v1/workflows", content=text.encode(), headers={**YAML, **self.publisher}), 200, 201)
 
     def retire(self, reference: str, act: str = "retire") -> None:
-        answer = self.api.post(f"/v1/workflows/{reference}/{act}", headers=self.publisher)
-        assert answer.status_code == 200, answer.text
+        expect(self.api.post(f"/v1/workflows/{reference}/{act}", headers=self.publisher), 200)
 
     def elsewhere(self, name: str, version: int, *, retires: bool = False, flow: str = FLOW) -> None:
         """Another process publishes the version, or retires it."""
@@ -510,15 +508,13 @@ def test_an_event_begins_no_run_of_a_retired_version(place: Place) -> None:
     text = FLOW.format(name=name, version=1, gate="") + f"triggers:\n  - event: {{type: {type}}}\n"
     place.publish_text(text)
     place.retire(f"{name}@1")
-    answer = place.api.post("/v1/events", json={"type": type, "data": {}}, headers=place.operator)
-    assert answer.status_code in (200, 201, 202), answer.text
+    expect(place.api.post("/v1/events", json={"type": type, "data": {}}, headers=place.operator), 200, 201, 202)
     assert name not in [each for each, _ in place.runs()]
 
 
 def test_a_publication_that_runs_a_retired_version_is_refused(place: Place, retired: str) -> None:
     text = OUTER.format(name=unique("outer").replace("-", "_"), child="gone@1")
-    answer = place.api.post("/v1/workflows", content=text.encode(), headers={**YAML, **place.publisher})
-    assert answer.status_code == 422
+    answer = expect(place.api.post("/v1/workflows", content=text.encode(), headers={**YAML, **place.publisher}), 422)
     assert [each["code"] for each in answer.json()["findings"]] == ["run.retired"]
 
 
@@ -556,8 +552,7 @@ def test_nobody_lets_the_schedule_of_a_retired_version_run(place: Place, who: st
     schedules = place.api.get("/v1/schedules", headers=place.operator).json()["items"]
     (schedule,) = [each["id"] for each in schedules if each["workflow"] == name]
     place.retire(f"{name}@1")
-    answer = place.api.post(f"/v1/schedules/{schedule}/run", headers=getattr(place, who))
-    assert answer.status_code in (403, 404), answer.text
+    expect(place.api.post(f"/v1/schedules/{schedule}/run", headers=getattr(place, who)), 403, 404)
     assert name not in [each for each, _ in place.runs()]
 
 
@@ -571,8 +566,7 @@ def test_a_run_that_has_ended_is_not_repeated_with_a_retired_version(place: Plac
     wait_for(lambda: place.run(run["id"])["status"] == "failed")
     place.retire(f"{name}@1")
     before = place.runs()
-    answer = place.api.post(f"/v1/runs/{run['id']}/fork", json=body, headers=place.operator)
-    assert answer.status_code in (403, 409), answer.text
+    expect(place.api.post(f"/v1/runs/{run['id']}/fork", json=body, headers=place.operator), 403, 409)
     assert place.runs() == before
 
 
@@ -582,9 +576,7 @@ def test_a_fork_sent_before_its_version_retired_is_the_same_fork_again(place: Pl
     run = place.api.post("/v1/runs", json={"workflow": name}, headers=place.operator).json()
     wait_for(lambda: place.run(run["id"])["status"] == "waiting")
     key = {**place.operator, "Idempotency-Key": unique("k")}
-    first = place.api.post(f"/v1/runs/{run['id']}/fork", json={"step": "ok"}, headers=key)
-    assert first.status_code == 201, first.text
+    first = expect(place.api.post(f"/v1/runs/{run['id']}/fork", json={"step": "ok"}, headers=key), 201)
     place.retire(f"{name}@1")
-    again = place.api.post(f"/v1/runs/{run['id']}/fork", json={"step": "ok"}, headers=key)
-    assert again.status_code in (200, 201), again.text
+    again = expect(place.api.post(f"/v1/runs/{run['id']}/fork", json={"step": "ok"}, headers=key), 200, 201)
     assert again.json()["id"] == first.json()["id"]

@@ -17,7 +17,7 @@ from docs import rights_page
 from hai_flow.api.permissions import sign_in_limits
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 
 WITH_LIMITS = {**KEYS, "HAI_FLOW_REFUSALS_PEER_MAX": "5", "HAI_FLOW_DECISIONS_MAX": "4"}
 WRONG = {"Authorization": f"Bearer hai_{'0' * 12}_{'A' * 43}"}
@@ -122,10 +122,8 @@ def test_cve_2026_41084_an_id_in_the_body_does_not_replace_the_paths(
 ) -> None:
     operator = caller(headers=guarded[1].person("user:ann", roles=["operator"]))
     for extra in ({"id": "x"}, {"run_id": str(uuid4())}, {"pending_id": "x"}, {"tenant": str(uuid4())}):
-        refused = operator.post(f"/v1/pendings/{uuid4()}/decide", json={"decision": "approve", **extra})
-        assert refused.status_code == 422, refused.text
-        refused = operator.post(f"/v1/runs/{uuid4()}/pause", json={"reason": "x", **extra})
-        assert refused.status_code == 422, refused.text
+        expect(operator.post(f"/v1/pendings/{uuid4()}/decide", json={"decision": "approve", **extra}), 422)
+        expect(operator.post(f"/v1/runs/{uuid4()}/pause", json={"reason": "x", **extra}), 422)
 
 
 # --- pages of others ----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import pytest
 from tests.attacks.house import wait_for
 from tests.clients import rig
 from tests.support.postgres import Server
-from tests.support.server import YAML, ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.test_tutorial import free_port
 
 PROJECT = Path(__file__).resolve().parent / "a2a"
@@ -104,11 +104,8 @@ def start(server: str, painter: str, text: str, *, step: str = "") -> str:
     name = f"errand_{next(NUMBERS)}"
     flow = FLOW.format(name=name, url=painter, step=f", {step}" if step else "")
     with httpx2.Client(base_url=server, timeout=60) as http:
-        answer = http.post("/v1/workflows", content=flow.encode(), headers=YAML)
-        assert answer.status_code in (200, 201), answer.text
-        answer = http.post("/v1/runs", json={"workflow": name, "input": {"text": text}})
-        assert answer.status_code == 201, answer.text
-        id: str = answer.json()["id"]
+        expect(http.post("/v1/workflows", content=flow.encode(), headers=YAML), 200, 201)
+        id: str = expect(http.post("/v1/runs", json={"workflow": name, "input": {"text": text}}), 201).json()["id"]
         return id
 
 
@@ -135,8 +132,7 @@ def wait_for_question(server: str, id: str, text: str) -> dict[str, Any]:
 
 
 def answer(server: str, question: dict[str, Any], **fields: Any) -> None:
-    reply = httpx2.post(f"{server}/v1/pendings/{question['id']}/decide", json=fields)
-    assert reply.status_code == 200, reply.text
+    expect(httpx2.post(f"{server}/v1/pendings/{question['id']}/decide", json=fields), 200)
 
 
 def test_the_output_has_the_text_the_data_and_the_files_of_the_artifacts(

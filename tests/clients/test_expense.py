@@ -22,7 +22,7 @@ from tests.support.commands import run
 from tests.support.identities import People, carried
 from tests.support.issuers import identity_file
 from tests.support.postgres import Server
-from tests.support.server import ROOT, YAML, ServerProcess, serving
+from tests.support.server import ROOT, YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
@@ -67,8 +67,7 @@ def published(server: ServerProcess, people: People, seconds: int) -> None:
         assert source.count(old) == 1
         source = source.replace(old, new)
     pat = people.person("user:pat", roles=["publisher"])
-    answer = httpx2.post(f"{server.url}/v1/workflows", content=source, headers={**pat, **YAML})
-    assert answer.status_code == 201, answer.text
+    expect(httpx2.post(f"{server.url}/v1/workflows", content=source, headers={**pat, **YAML}), 201)
 
 
 BACKEND = ["issuer", "decider"]
@@ -83,14 +82,12 @@ def test_three_people_decide_an_expense_over_three_protocols_verified(
     def vote(thread_id: str, pending_id: str) -> None:
         backend = carried(people.key("service:backend", roles=BACKEND, speaks_for=["user:ann"])[1])
         wanted = {"principal": "user:ann", "roles": ["decider"], "threads": [thread_id], "expires_in": 60}
-        issued = httpx2.post(f"{server.url}/v1/tokens", json=wanted, headers=backend)
-        assert issued.status_code == 201, issued.text
+        issued = expect(httpx2.post(f"{server.url}/v1/tokens", json=wanted, headers=backend), 201)
         content = json.dumps({"decision": "approve", "values": VALUES, "reason": "she needs one"})
         message = {"id": "a1", "role": "tool", "toolCallId": pending_id, "content": content}
         body = {"threadId": thread_id, "runId": "r2", "messages": [message]}
         ann = carried(issued.json()["token"])
-        voted = httpx2.post(f"{server.url}/awp", json=body, headers=ann, timeout=30)
-        assert voted.status_code == 200, voted.text
+        expect(httpx2.post(f"{server.url}/awp", json=body, headers=ann, timeout=30), 200)
 
     decided_by_three(provider, house, vote, seconds=2)
 

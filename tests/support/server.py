@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from tests.support import effects, forking
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +57,12 @@ class ServerProcess:
     def ended(self) -> int:
         """Wait for its end."""
         return self.process.wait(30)
+
+
+def expect(answer: httpx2.Response, *statuses: int) -> httpx2.Response:
+    """The answer, which has one of these statuses."""
+    assert answer.status_code in statuses, answer.text
+    return answer
 
 
 def _is_fault(line: str) -> bool:

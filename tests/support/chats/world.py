@@ -31,7 +31,7 @@ from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.mcp_lines import ROOT, Script, command
 from tests.support.postgres import Server, run_apart
-from tests.support.server import PATH, YAML, ServerProcess, serving
+from tests.support.server import PATH, YAML, ServerProcess, expect, serving
 
 T = TypeVar("T")
 PLATFORMS: Final[tuple[type[Platform], ...]] = (
@@ -205,8 +205,7 @@ class Chat:
         self.people.tenant("globex")
         publisher = self.people.person("user:pat", roles=["publisher"])
         for source in FLOWS:
-            answer = http.post("/v1/workflows", content=source, headers={**YAML, **publisher})
-            assert answer.status_code == 201, answer.text
+            expect(http.post("/v1/workflows", content=source, headers={**YAML, **publisher}), 201)
         self.operator = self.people.person("user:op", roles=["operator"])
         self.requester = self.people.person("user:req", roles=["operator"])
         self.cy = self.people.person("user:cy", roles=BOSS)
@@ -215,13 +214,11 @@ class Chat:
     def ask(self, workflow: str = "paying", **input: Any) -> Asked:
         mark = unique("m")
         body = {"workflow": workflow, "input": {"mark": mark, **input}}
-        answer = self.http.post("/v1/runs", json=body, headers=self.requester)
-        assert answer.status_code == 201, answer.text
+        answer = expect(self.http.post("/v1/runs", json=body, headers=self.requester), 201)
         return Asked(self, answer.json()["id"], mark)
 
     def audit(self, act: str) -> list[dict[str, Any]]:
-        page = self.http.get("/v1/audit", params={"act": act, "limit": 100}, headers=self.auditor)
-        assert page.status_code == 200, page.text
+        page = expect(self.http.get("/v1/audit", params={"act": act, "limit": 100}, headers=self.auditor), 200)
         return list(page.json()["items"])
 
     def fetch(self, query: str, *arguments: Any) -> list[Any]:
