@@ -365,5 +365,8 @@ def _call(call: Call, judged: _Judged) -> dict[str, Any]:
 def _make_storable(args: str) -> str:
     """Arguments without what a run can't hold: an integer beyond 2^53 is its digits there (`foreign`)."""
     value, notes = foreign.read(args, pairs=foreign.demand_one_value_each)
-    is_odd = notes or args.startswith("\ufeff") or value != values.loads(args)
+    try:
+        is_odd = bool(notes) or value != values.loads(args)
+    except values.NotJson:  # a byte order mark, or a line break within a text
+        is_odd = True
     return values.dumps(value).decode() if is_odd else args

@@ -170,6 +170,8 @@ SLOTS: Final = [
     chat("the call comes behind the mark of the end",
         *text("Hi ", "you"), end(), DONE, call(0, "c1", "add", HI), meaning=HI_YOU),
     chat("a call announced and never written", *text("Hi"), CALLED, DONE, meaning=Said("Hi")),
+    chat("a line break within an argument, and no reason",
+        call(0, "c1", "add", '{"text": "a\nb"}'), DONE, meaning=Said(calls=(("add", {"text": "a\nb"}),))),
     chat("a call announced and nothing else", CALLED, DONE, meaning=CONTRADICTED),
 ]  # fmt: skip
 

@@ -47,7 +47,7 @@ class Outcome:
         performed = []
         for call in self.turn.calls:
             with suppress(ValueError):
-                performed.append((call.name, json.loads(call.args)))
+                performed.append((call.name, json.loads(call.args, strict=False)))
         return performed
 
 

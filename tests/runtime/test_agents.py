@@ -583,3 +583,11 @@ async def test_the_message_that_the_prompt_repeats_is_told_once(make: Make, tmp_
         posted = (e.UserMessage("m-1", "user", "Tea?"),)
         await ended(runtime, (await start(runtime, flow, input={"ask": "Tea?"}, messages=posted)).run_id)
     assert [each["role"] for each in fake.asked[0].body["messages"]] == ["system", "user"]
+
+
+async def test_an_argument_with_a_line_break_in_it_is_performed(make: Make, tmp_path: Path) -> None:
+    broken = Answer(calls=(("free", '{"value": "a\nb\tc"}'),))
+    async with FakeModels(spoken(broken), spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        assert (await ended(runtime, (await start(runtime, AGENT)).run_id)).output == "Done."
+    assert fake.asked[1].body["messages"][-1]["content"] == "a\nb\tc"

@@ -204,7 +204,7 @@ def is_object(text: str) -> bool:
 def _parse(text: str) -> Json:
     """Raises ValueError."""
     try:
-        return json.loads(text)
+        return json.loads(text, strict=False)  # some models break the lines of a text
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -235,7 +235,7 @@ def _unwrap(text: str) -> str:
 
 def _repeats(behind: str, text: str) -> bool:
     """Whether the text behind a whole object only repeats it. Raises Contradiction for another object."""
-    behind, at, decode = behind.strip(_SPACE), 0, json.JSONDecoder().raw_decode
+    behind, at, decode = behind.strip(_SPACE), 0, json.JSONDecoder(strict=False).raw_decode
     try:
         value = _parse(text) if behind else None
     except ValueError:
