@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, cast
 
 from hai_flow.errors import StepError
 from hai_flow.models import faults
+from hai_flow.models.calls.written import find_written_call
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Alive, Endpoint, Finish, ModelProvider, Piece, Request, Usage
 
@@ -34,13 +35,13 @@ async def ask(
 
     `listen` gets each piece of it. `spent` is called once for each answer that has begun, also for one that broke off.
     Without `may_be_empty` an answer without a word, a call or a file is a failure, and another model is asked where
-    nothing of it was shown. Raises StepError."""
+    nothing of it was shown; so is a text that is a call. Raises StepError."""
     for others, endpoint in zip(range(len(endpoints) - 1, -1, -1), endpoints, strict=True):
-        turn, has_begun, is_shown = Turn(), False, False
+        turn, has_begun, is_shown, request = Turn(), False, False, request_to(endpoint)
         try:
             provider = await provider_of(endpoint)
             try:
-                async for piece in limit_time(provider.stream(request_to(endpoint)), endpoint):
+                async for piece in limit_time(provider.stream(request), endpoint):
                     if isinstance(piece, Alive):
                         continue
                     has_begun = has_begun or not isinstance(piece, Usage)
@@ -50,8 +51,8 @@ async def ask(
                 if has_begun or turn.usage is not None:
                     spent(endpoint, turn)
             fault = turn.fault()
-            if fault is None and not may_be_empty and turn.is_empty:
-                fault = faults.empty()
+            if fault is None and not may_be_empty:
+                fault = _find_emptiness(turn, request)
             if fault is not None:
                 raise fault
             return turn, endpoint
@@ -60,6 +61,17 @@ async def ask(
             if has_begun or not others or error.code not in OTHERS_MAY:
                 raise
     raise AssertionError("there is always one to ask")
+
+
+def _find_emptiness(turn: Turn, request: Request) -> StepError | None:
+    """Why a complete answer says nothing to anybody: it is empty, or a call that is written as text."""
+    if turn.calls:
+        return None
+    names = [tool.name for tool in request.tools]
+    if turn.is_empty:
+        return faults.empty(find_written_call(turn.thinking, names))
+    name = find_written_call(turn.text, names)
+    return faults.text_call(name) if name else None
 
 
 async def limit_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncIterator[Piece]:

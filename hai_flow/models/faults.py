@@ -151,9 +151,25 @@ def end_error(word: str) -> StepError:
     return _error("llm.unavailable", f"The model's server could not complete its answer: it ended with {word[:100]!r}.")
 
 
-def empty() -> StepError:
-    """The error for an answer that ended well and says nothing."""
-    return _error("llm.empty", "The model's answer is empty: it ended without a word and without a call.")
+def empty(written_call: str = "") -> StepError:
+    """The error for an answer that ended well and says nothing. `written_call`: the function that its thinking
+    calls."""
+    why = f" Its thinking holds {_tell_written(written_call)}" if written_call else ""
+    return _error("llm.empty", f"The model's answer is empty: it ended without a word and without a call.{why}")
+
+
+def text_call(name: str) -> StepError:
+    """The error for an answer whose text is a call: as with a call that the server can't read, another attempt may
+    succeed."""
+    return _error("llm.unavailable", f"The model's answer is no answer: its text holds {_tell_written(name)}")
+
+
+def _tell_written(name: str) -> str:
+    return (
+        f"a call of `{name}`, written as text, which is not made. Has the model's server a parser of tool calls that "
+        "fits the model (vLLM and SGLang: `--tool-call-parser`; llama.cpp: `--jinja`; Ollama and LM Studio: a template "
+        "with tools)?"
+    )
 
 
 def too_long() -> StepError:

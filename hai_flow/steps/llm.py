@@ -22,8 +22,10 @@ from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import Talk
 from hai_flow.errors import StepError
+from hai_flow.models.calls.written import find_written_call
 from hai_flow.models.conversation import conversation
 from hai_flow.models.failover import ask
+from hai_flow.models.faults import text_call
 from hai_flow.models.providers.catalogue import Catalogue
 from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.providers.scripted import StandIn
@@ -241,15 +243,22 @@ class _Question:
 
     async def made(self, answer: Turn, endpoint: Endpoint, messages: tuple[Message, ...], schema: Schema) -> Json:
         """The answer to `messages` as an object of `schema`. Where it is none, the model gets the reason and answers
-        once more. Raises StepError `llm.invalid_output`."""
+        once more. Raises StepError `llm.invalid_output`, and `llm.unavailable` for a call that is written as text."""
         output, faults = await read_answer_by_size(answer.text, schema)
         if faults:
+            self._demand_no_call(answer.text)
             wrong = (*messages, Message("assistant", answer.text), Message("user", repair_prompt(faults)))
             answer, _ = await self.ask([endpoint], lambda _: wrong, repair=True, keeps=False)
             output, faults = await read_answer_by_size(answer.text, schema)
         if faults:
+            self._demand_no_call(answer.text)
             raise _invalid(faults, answer.text)
         return output
+
+    def _demand_no_call(self, text: str) -> None:
+        """Raises StepError for a call that is written as text."""
+        if name := find_written_call(text, [tool.name for tool in self._tools]):
+            raise text_call(name)
 
     async def _hear(self, piece: Piece, calls: _Calls | None) -> None:
         if isinstance(piece, CallStart | CallArgs):

@@ -137,7 +137,13 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "wants its own data": f"{_DIALECTS}::test_what_a_provider_gave_for_itself_goes_back_to_it_as_it_was",
         "refuses messages": f"{_TALKS}::test_no_message_without_content_is_sent",
         "can't read the call": "newer: groq: a call that it can't read",
-        "wants ids of calls": f"{_DIALECTS}::test_a_server_that_wants_short_ids_is_asked_again_with_them",
+        "refuses the ids of calls": f"{_DIALECTS}::test_a_server_that_wants_short_ids_is_asked_again_with_them",
+        "gives a call an id longer": (
+            "tests/foreign/test_seals.py::test_a_result_names_its_call_by_the_id_that_the_server_gave"
+        ),
+        "writes a call as text": (
+            "tests/models/test_written_calls.py::test_a_call_that_is_written_as_text_is_found_in_any_form"
+        ),
         "wants the user": f"{_DIALECTS}::test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined",
         "reports in any words": "wrapped: too long: 提示词过长",
     },

@@ -187,9 +187,20 @@ asking = Room("hai_flow/models/failover.py")
 asking.bug("comments that keep a stream open are pieces of an answer").edit(
     "if isinstance(piece, Alive):\n                        continue", "pass"
 ).by(f"{_DIALECTS}::test_an_empty_answer_where_words_are_needed_asks_another_model")
-asking.bug("an empty answer is one where words are needed").edit(
-    "if fault is None and not may_be_empty and turn.is_empty:", "if False:"
-).by(f"{_DIALECTS}::test_an_empty_answer_where_words_are_needed_asks_another_model")
+asking.bug("an empty answer is one where words are needed").edit("if turn.is_empty:", "if False:").by(
+    f"{_DIALECTS}::test_an_empty_answer_where_words_are_needed_asks_another_model"
+)
+asking.bug("a call that is written as text is an answer").edit(
+    "return faults.text_call(name) if name else None", "return None"
+).by("tests/runtime/test_agents.py::test_a_call_written_as_text_fails_its_agent_and_is_not_its_answer")
+_WRITTEN: Final = "tests/models/test_written_calls.py"
+written = Room("hai_flow/models/calls/written.py", _WRITTEN)
+written.bug("JSON anywhere in a text is a call").edit(
+    "if start == places[0] or _BEHIND.fullmatch(text, end):", "if True:"
+).by(f"{_WRITTEN}::test_an_answer_that_mentions_a_function_is_no_call")
+written.bug("an object that has more than a call is one").edit(" and value.keys() <= _BESIDE else", " else").by(
+    f"{_WRITTEN}::test_an_answer_that_mentions_a_function_is_no_call"
+)
 asking.bug("each piece has a timer of its own").edit(
     "if self._timer is None or self._timer.when() > self._due:\n", "if True:\n"
 ).by(f"{_DIALECTS}::test_a_reader_that_takes_its_time_is_no_model_that_does")

@@ -585,6 +585,39 @@ async def test_the_message_that_the_prompt_repeats_is_told_once(make: Make, tmp_
     assert [each["role"] for each in fake.asked[0].body["messages"]] == ["system", "user"]
 
 
+WRITTEN = 'I look.\n<tool_call>\n{"name": "free", "arguments": {"value": 7}}\n</tool_call>'
+
+
+async def test_a_call_written_as_text_fails_its_agent_and_is_not_its_answer(make: Make, tmp_path: Path) -> None:
+    async with FakeModels(spoken(Answer(WRITTEN))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+        await runtime.stop()
+    assert state.error is not None
+    assert (state.error.code, state.output) == ("llm.unavailable", None)
+    for words in ("a call of `free`", "--tool-call-parser"):
+        assert words in state.error.message
+    again = AGENT.replace("output: ${{", "    retry: {max: 1, every: 1ms, jitter: false}\noutput: ${{", 1)
+    async with FakeModels(spoken(Answer(WRITTEN)), spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        assert (await ended(runtime, (await start(runtime, again)).run_id)).output == "Done."
+
+
+async def test_a_call_written_in_the_thinking_or_for_an_object_is_told(make: Make, tmp_path: Path) -> None:
+    wanted = "{type: object, required: [a], properties: {a: {type: integer}}}"
+    with_output = AGENT.replace("      prompt: Do it.", f"      prompt: Do it.\n      output: {wanted}")
+    for flow, answer, code in (
+        (AGENT, Answer(thinking=WRITTEN), "llm.empty"),
+        (with_output, Answer(WRITTEN), "llm.unavailable"),
+    ):
+        async with FakeModels(DIALECTS["reasoning_content"](answer)) as fake:
+            runtime = await runtime_of(make, tmp_path, fake)
+            state = await ended(runtime, (await start(runtime, flow)).run_id)
+            await runtime.stop()
+        assert state.error is not None
+        assert (state.error.code, "a call of `free`" in state.error.message, len(fake.asked)) == (code, True, 1)
+
+
 async def test_an_argument_with_a_line_break_in_it_is_performed(make: Make, tmp_path: Path) -> None:
     broken = Answer(calls=(("free", '{"value": "a\nb\tc"}'),))
     async with FakeModels(spoken(broken), spoken(Answer("Done."))) as fake:

@@ -1,0 +1,108 @@
+"""Calls that a model writes as text, because its server has no parser for them: each form of a template is told from an
+answer, and an agent never ends with one."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import pytest
+
+from hai_flow.models.calls.written import find_written_call
+
+NAMES: Final = ("add", "ping", "get_weather", "search")
+ARGS: Final = '{"text": "hi"}'
+CALL: Final = f'{{"name": "add", "arguments": {ARGS}}}'
+WRITTEN: Final[dict[str, str]] = {
+    "hermes": f"<tool_call>\n{CALL}\n</tool_call>",
+    "hermes behind words": f"Sure, I will.\n<tool_call>{CALL}</tool_call>",
+    "hermes, cut off": '<tool_call>\n{"name": "add", "argu',
+    "hermes, without its first tag": f"{CALL}\n</tool_call>",
+    "hermes, with a result made up": f"<tool_call>{CALL}</tool_call>\n<tool_response>ok</tool_response>\nIt is added.",
+    "qwen3-coder": "<tool_call>\n<function=add>\n<parameter=text>\nhi\n</parameter>\n</function>\n</tool_call>",
+    "qwen3-coder, without its first tag": "<function=add>\n<parameter=text>\nhi\n</parameter>\n</function>",
+    "glm": "<tool_call>add\n<arg_key>text</arg_key>\n<arg_value>hi</arg_value>\n</tool_call>",
+    "llama, a tag": f"<function=add>{ARGS}</function>",
+    "llama, its tag of python": f'<|python_tag|>{{"name": "add", "parameters": {ARGS}}}',
+    "llama, python": '<|python_tag|>add.call(text="hi")',
+    "llama, json": f'{{"name": "add", "parameters": {ARGS}}}',
+    "llama, json with its end": f'{{"name": "add", "parameters": {ARGS}}}<|eot_id|>',
+    "llama, json with a type": f'{{"type": "function", "name": "add", "parameters": {ARGS}}}',
+    "llama, two": f'{{"name": "add", "parameters": {ARGS}}}; {{"name": "ping", "parameters": {{}}}}',
+    "llama 4": '[add(text="hi"), ping()]',
+    "one call of python": 'add(text="hi")',
+    "invoke": '<invoke name="add"><parameter name="text">hi</parameter></invoke>',
+    "invoke in a list": '<function_calls>\n<invoke name="add">\n<parameter name="text">hi</parameter>\n</invoke>',
+    "minimax": '<minimax:tool_call>\n<invoke name="add">\n<parameter name="text">hi</parameter>\n</invoke>',
+    "mistral": f"[TOOL_CALLS] [{CALL}]",
+    "mistral, newer": f"[TOOL_CALLS]add[ARGS]{ARGS}",
+    "mistral, with an id": f"[TOOL_CALLS]add[CALL_ID]123456789[ARGS]{ARGS}",
+    "deepseek v3": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n" + ARGS + "\n```",
+    "deepseek v3.1": f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{ARGS}<｜tool▁call▁end｜>",
+    "deepseek v3.2": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="add">\n',
+    "deepseek in ASCII": f"<|tool_calls_begin|><|tool_call_begin|>function<|tool_sep|>add\n```json\n{ARGS}\n```",
+    "kimi": f"<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{ARGS}",
+    "granite": f'<|tool_call|>[{{"arguments": {ARGS}, "name": "add"}}]',
+    "granite 4": f"<tool_call>[{CALL}]",
+    "phi-4": f"<|tool_call|>[{CALL}]<|/tool_call|>",
+    "phi": f"functools[{CALL}]",
+    "command": f'<|START_ACTION|>[\n {{"tool_call_id": "0", "tool_name": "add", "parameters": {ARGS}}}\n]',
+    "command in Markdown": f'Action: ```json\n[\n {{"tool_name": "add", "parameters": {ARGS}}}\n]```',
+    "gemma": '```tool_code\nprint(default_api.add(text="hi"))\n```',
+    "functiongemma": "<start_function_call>call:add{text:<escape>hi<escape>}<end_function_call>",
+    "gpt-oss": f"<|channel|>commentary to=functions.add <|constrain|>json<|message|>{ARGS}<|call|>",
+    "gpt-oss without its tokens": f"assistantcommentary to=functions.add json{ARGS}",
+    "internlm": f'<|action_start|><|plugin|>\n{{"name": "add", "parameters": {ARGS}}}<|action_end|>',
+    "seed": "<seed:tool_call><function=add><parameter=text>hi</parameter></function></seed:tool_call>",
+    "lm studio": f"[TOOL_REQUEST]{CALL}[END_TOOL_REQUEST]",
+    "nemotron": f"<TOOLCALL>[{CALL}]</TOOLCALL>",
+    "hunyuan": f"<tool_calls>[{CALL}]</tool_calls>",
+    "longcat": f"<longcat_tool_call>{CALL}</longcat_tool_call>",
+    "apertus": f'<|tools_prefix|>[{{"add": {ARGS}}}]<|tools_suffix|>',
+    "a tool_use": f"<tool_use>\n<name>add</name>\n<arguments>{ARGS}</arguments>\n</tool_use>",
+    "olmo": '<function_calls>add(text="hi")</function_calls>',
+    "xlam": f'[{CALL}, {{"name": "ping", "arguments": {{}}}}]',
+    "openai": '{"tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]}',
+    "a block of Markdown": f"```json\n{CALL}\n```",
+    "a block of Markdown behind words": f"I will add it.\n\n```json\n{CALL}\n```\n",
+    "json behind words": f"I will add it.\n{CALL}",
+    "arguments as text": '{"name": "add", "arguments": "{\\"text\\": \\"hi\\"}"}',
+    "react": f"Thought: I need to add.\nAction: add\nAction Input: {ARGS}",
+    "react, json": f'{{"tool": "add", "tool_input": {ARGS}}}',
+}
+ANSWERS: Final[dict[str, str]] = {
+    "words": "I have added it.",
+    "a name": "I would call `add` with the text hi.",
+    "a call in a sentence": 'You can call add(text="hi") yourself. It adds hi.',
+    "a call in the middle": f"Example:\n```json\n{CALL}\n```\nThis adds hi to the list, as you wanted.",
+    "a call of another's function": f'<tool_call>{{"name": "other", "arguments": {ARGS}}}</tool_call>',
+    "an object": '{"name": "add", "price": 3}',
+    "an object with more": f'{{"name": "add", "arguments": {ARGS}, "reason": "x"}}',
+    "a list": '[{"name": "Ann"}, {"name": "Bob"}]',
+    "a result": ARGS,
+    "tags": "<tooltip>add</tooltip> and <function> add </function>",
+    "a program": "```python\nadd(1)\nprint(2)\n```\nHere is how.",
+    "sums": "add (1, 2) gives 3, and (4) is more",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+def test_a_call_that_is_written_as_text_is_found_in_any_form(form: str) -> None:
+    assert find_written_call(WRITTEN[form], NAMES) == "add"
+    assert find_written_call(WRITTEN[form], ()) == ""
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_that_mentions_a_function_is_no_call(answer: str) -> None:
+    assert find_written_call(ANSWERS[answer], NAMES) == ""
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["{", "[{", "<tool_call>", "\n{", "```json\n", "add(", '```json\n{"a":', "\n[1,", "<|", "< ", "\n{}", "Action:"],
+)
+def test_a_long_text_is_looked_through_in_its_own_time(piece: str) -> None:
+    began = time.process_time()
+    find_written_call(piece * (100_000 // len(piece)), NAMES)
+    assert time.process_time() - began < 1
