@@ -21,6 +21,7 @@ from hai_flow.models.failures.words import (
     MALFORMED,
     NO_KEY,
     NO_MODEL,
+    OTHERWISE_LONG,
     SHORT_IDS,
     TOO_LONG,
     TURNS,
@@ -61,7 +62,7 @@ def _judge(status: int | None, report: Report, wait: float | None, told: str) ->
     is_unpaid = UNPAID_CODES.search(report.kinds) or (wait is None and UNPAID_WORDS.search(report.text))
     if status == 402 or (is_unpaid and status not in (404, 413)):
         return _error("llm.rate_limited", told, retriable=False)
-    is_long = TOO_LONG.search(words) is not None
+    is_long = TOO_LONG.search(words) is not None and OTHERWISE_LONG.search(words) is None
     if status == 413 or (is_long and status not in (401, 403, 404, 429)):
         return _error("llm.context_exceeded", told)
     if status == 429 or (status is None and LIMITED.search(words)):
@@ -77,7 +78,7 @@ def _judge(status: int | None, report: Report, wait: float | None, told: str) ->
         return _error("llm.refused", told)
     if status in (401, 403) or (status in (400, None) and NO_KEY.search(words)):
         return _error("llm.not_configured", f"{told} Is the key right, and may it use this model?")
-    if status == 404 or (status in (400, 422, None) and NO_MODEL.search(words)):
+    if status in (404, 405) or (status in (400, 422, None) and NO_MODEL.search(words)):
         return _error("llm.not_configured", f"{told} Is there a model of this name at this address?")
     if status is not None:
         return _error("llm.invalid_request", told)

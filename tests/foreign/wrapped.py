@@ -156,6 +156,13 @@ LENGTH: Final = [
         "messages resulted in 9000 tokens; the limit is 8192",
         "context shift is disabled",
         "string_above_max_length: Invalid 'messages[1].content': string too long",
+        "the length of messages[0] content is too long",
+        "The provided prompt is 9000 tokens long, but the maximum supported sequence length is just 8192!",
+        "Prompt has 9000 tokens, but the max is 8191",
+        "Single text cannot exceed 8194 tokens. 9000 tokens given.",
+        "max_tokens must be at least 1, got -300",
+        "'max_tokens' is too large: 2048. This model's maximum context length is 4096 tokens and your request has 3000 "
+        "input tokens (2048 > 4096 - 3000).",
     )
 ]
 LENGTH.extend(
@@ -164,6 +171,12 @@ LENGTH.extend(
         "string_above_max_length: Invalid 'tools[0].function.name': string too long, the maximum length is 64",
         "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens for this model",
         "请求数超过限制",
+        "max_tokens is too large: 200000. This model supports at most 16384 completion tokens, whereas you gave it.",
+        "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the "
+        "`context_window` for this model",
+        "string_above_max_length: Invalid 'messages[2].tool_calls[0].id': string too long. Expected 40 characters",
+        "string_above_max_length: Invalid 'input[2].call_id': string too long. Expected a maximum length of 64",
+        "Invalid schema for response_format 'answer': total string length of property names exceeds limit 15000",
     )
 )
 LENGTH.append(

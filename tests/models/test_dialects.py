@@ -451,8 +451,15 @@ async def test_a_query_of_the_address_stays_behind_the_path() -> None:
     assert fake.asked[0].path == "/v1/a%2Fb/chat/completions?api-version=preview"
 
 
-async def test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined() -> None:
-    refused = Status(400, {"error": {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}})
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "After the system message(s), user or tool message(s) must alternate with assistant message(s).",
+    ],
+)
+async def test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined(said: str) -> None:
+    refused = Status(400, {"error": {"message": said}})
     messages = (Message("user", "Hello"), Message("user", "are you there?"))
     async with FakeModels([refused], spoken(Answer("Yes."))) as fake:
         turn, _ = await Asking().of(endpoint(fake), messages=messages)
@@ -464,8 +471,18 @@ async def test_a_server_that_wants_turns_is_asked_again_with_neighbours_joined()
     assert len(fake.asked) == 2
 
 
-async def test_a_server_that_wants_short_ids_is_asked_again_with_them() -> None:
-    said = "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.",
+        "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with a length of 9 to 40.",
+        "Invalid 'input[2].call_id': string too long. Expected a string with a length of 9 to 64.",
+        "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$', with a length of 9",
+        "Value 'functions.add:0' at 'messages.2.member.content.1.member.toolUse.toolUseId' failed to satisfy "
+        "constraint: Member must have a length of 9",
+    ],
+)
+async def test_a_server_that_wants_short_ids_is_asked_again_with_them(said: str) -> None:
     refused = Status(400, {"object": "error", "message": said, "type": "invalid_function_call", "code": "3280"})
     calls = (Call("call_1", "search", "{}"), Call("D681PevKs", "search", "{}"))
     messages = (

@@ -35,7 +35,15 @@ TOO_LONG: Final = _compile_pattern(
     r"(上下文|[输輸]入|提示[词詞]?|[长長]度|[对對][话話]|[请請]求[内內]容|文本|token)"
     r".{0,16}(超[过過出限]|[过過太][长長])",
     r"超[过過出].{0,16}(上下文|[长長]度|最大)|\b1261\b",
+    r"(prompt|input) (is|has) \d+ tokens|maximum supported sequence|cannot exceed \d+ tokens|content is too long",
+    r"max_(completion_)?tokens must be .{0,24}got -",  # what a long prompt leaves of the context
 )
+OTHERWISE_LONG: Final = _compile_pattern(
+    r"too large: \d+\. this model supports at most \d+ completion tokens|maximum allowed number of output tokens",
+    r"max_(completion_|output_)?tokens`? must be less than or equal to",
+    r"tool_?calls?\W.{0,16}\Wid\b.{0,8}string too long|call_id\b.{0,8}string too long|invalid schema",
+)
+"""Words for what no shorter conversation makes smaller: the answer's bound, an id, a schema."""
 FILTERED: Final = _compile_pattern(
     r"content.?filter|content.?policy|content management|responsibleai|data_?inspection|safety|guardrail|moderation",
     r"(?<!case.)sensitive|flagged|敏感|不安全|违规|\b1301\b|minimax:10(26|27)",
@@ -70,9 +78,13 @@ NO_MODEL: Final = _compile_pattern(
 )
 TURNS: Final = _compile_pattern(
     r"roles? must alternate|alternate .{0,20}(user|role)|alternat\w+ between .{0,20}(user|assistant)",
-    r"(consecutive|successive) .{0,20}(user|assistant|role|messages)|same role",
+    r"(consecutive|successive) .{0,20}(user|assistant|role|messages)|same role|alternate with assistant",
 )
-SHORT_IDS: Final = _compile_pattern(r"tool.?call.?id was .{1,300}?must be a-z")
+SHORT_IDS: Final = _compile_pattern(
+    r"tool.?call.?id was .{1,300}?must be a-z",
+    r"(tool_?calls?\W.{0,16}\Wid|call_?id)\b.{0,8}string too long",  # of OpenAI: 40 characters, or 64
+    r"tool_?use(\W{0,2}|_)id\b.{0,80}(match pattern|must satisfy|failed to satisfy)",  # of Anthropic, and on Bedrock
+)
 MALFORMED: Final = _compile_pattern(
     r"tool_use_failed|output_parse_failed|json_validate_failed|malformed_(function|tool)_call",
     r"failed to (call a function|generate json)\b|tool call validation failed|output that could not be parsed",
