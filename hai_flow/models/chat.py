@@ -18,7 +18,7 @@ from hai_flow.models.calls.text_pieces import ThinkTags
 from hai_flow.models.conversation import arrange
 from hai_flow.models.ends import Stand, reason_of, word_of
 from hai_flow.models.faults import fault_of_body, too_many_files
-from hai_flow.models.seals import Seals, seal_of, with_seals
+from hai_flow.models.seals import Seals, list_sealed_ids, seal_of, with_seals
 from hai_flow.models.structured import is_strict, schema_prompt
 from hai_flow.models.vocabulary import Endpoint, Finish, Media, Message, Piece, Request, Tool, Usage
 from hai_flow.values import Json
@@ -74,6 +74,10 @@ def body_of(request: Request) -> dict[str, Json]:
     messages = arrange(messages, alternate=quirks.alternate)
     thinks = quirks.send_back == "tool_turns" and any(message.calls for message in messages)
     body["messages"] = [_message(message, quirks.reasoning if thinks else "") for message in messages]
+    ids = list_sealed_ids(messages)
+    for record in body["messages"] if ids else ():
+        if "tool_call_id" in record:
+            record["tool_call_id"] = ids.get(record["tool_call_id"], record["tool_call_id"])
     return with_params(body, _params(endpoint))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from hai_flow.models.calls.ids import ID_CHARS_MAX
 from hai_flow.models.vocabulary import Message
 from hai_flow.values import Json
 
@@ -58,8 +59,11 @@ def _is_sealed(part: Mapping[str, Json]) -> bool:
 
 
 def seal_of(call: Mapping[str, Json]) -> dict[str, Json]:
-    """The server's own data in a call, or in a piece of one."""
-    return {name: call[name] for name in _OF_CALLS if call.get(name)}
+    """The server's own data in a call, or in a piece of one; also an id that is too long for one of a run: LiteLLM
+    writes the signature of a thought into it."""
+    id = call.get("id")
+    ids = {"id": id} if isinstance(id, str) and len(id) > ID_CHARS_MAX else {}
+    return {**ids, **{name: call[name] for name in _OF_CALLS if call.get(name)}}
 
 
 def with_seals(record: dict[str, Json], message: Message) -> dict[str, Json]:
@@ -68,3 +72,10 @@ def with_seals(record: dict[str, Json], message: Message) -> dict[str, Json]:
     calls = zip(record.get("tool_calls", ()), opaque.get("calls", ()), strict=False)
     sealed = {"tool_calls": [{**call, **seal} for call, seal in calls]} if message.calls and opaque else {}
     return {**record, **opaque.get("message", {}), **sealed}
+
+
+def list_sealed_ids(messages: Sequence[Message]) -> dict[str, str]:
+    """The ids of calls that their server wants back, by those that the calls have here."""
+    opaque = ((each, each.opaque.get("calls", ())) for each in messages if isinstance(each.opaque, dict))
+    pairs = (pair for message, seals in opaque for pair in zip(message.calls, seals, strict=False))
+    return {call.id: seal["id"] for call, seal in pairs if "id" in seal}

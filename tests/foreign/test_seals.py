@@ -17,6 +17,7 @@ Json = Any
 
 GOOGLE: Final = {"extra_content": {"google": {"thought_signature": "AbC+/=="}}}
 LITELLM: Final = {"provider_specific_fields": {"thought_signature": "AbC"}}
+SIGNED: Final = f"call_1__thought__{'AbC+/=' * 100}"
 TEXT: Final = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
 SECRET: Final = {"type": "reasoning.encrypted", "data": "xyz", "id": "c1", "index": 1}
 THOUGHT: Final = {"type": "thinking"}
@@ -63,6 +64,11 @@ SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the me
         [GOOGLE],
     ),
     "litellm": (stream(build_call(0, **LITELLM), *CALLED), {}, [LITELLM]),
+    "litellm: in an id that is too long": (
+        stream(call(0, SIGNED, "add", "{}"), call(1, "c2", "add", '{"text": "hi"}'), *CALLED),
+        {},
+        [{"id": SIGNED}, {}],
+    ),
     "litellm: empty": (stream(build_call(0, provider_specific_fields={}, extra_content=None), *CALLED), None, []),
     "openrouter": (
         stream(
@@ -139,6 +145,20 @@ def test_what_a_server_gives_for_itself_goes_back_with_its_own_call(name: str) -
     seals = calls or [{} for _ in turn.calls]
     called = [{**one, **seal} for one, seal in zip(plain["tool_calls"], seals, strict=True)]
     assert sent == {**plain, **(message or {}), "tool_calls": called}
+
+
+def test_a_result_names_its_call_by_the_id_that_the_server_gave() -> None:
+    body, *_ = SEALED["litellm: in an id that is too long"]
+    turn = read(Transcript("", body, Said()), [body]).turn
+    assert turn is not None
+    assert turn.finish is not None
+    reply = Message("assistant", "", turn.calls, opaque=turn.finish.opaque)
+    results = (Message("tool", "ok", call_id=each.id) for each in turn.calls)
+    _, *told = body_of(Request(Endpoint("m", "gateway", "m"), (reply, *results)))["messages"]
+    assert [each["tool_call_id"] for each in told] == [SIGNED, "c2"]
+    reply = Message("assistant", "", turn.calls)  # to another model
+    (said,) = body_of(Request(Endpoint("m", "gateway", "m"), (reply,)))["messages"]
+    assert [len(each["id"]) < 20 for each in said["tool_calls"]] == [True, True]
 
 
 def test_data_of_another_protocol_is_not_sent() -> None:

@@ -67,6 +67,7 @@ providers.bug("a model that has begun to answer is asked for another answer behi
 _SEALS: Final = "tests/foreign/test_seals.py::test_what_a_server_gives_for_itself_goes_back_with_its_own_call"
 seals = Room("hai_flow/models/seals.py")
 seals.bug("thinking that nobody signed goes back").edit("if any(map(_is_sealed, parts))}", "}").by(_SEALS)
+seals.bug("an id that is too long does not go back").edit("len(id) > ID_CHARS_MAX else {}", "False else {}").by(_SEALS)
 seals.bug("two signed thoughts become one").edit("_is_sealed(last) or ", "").by(_SEALS)
 chat = Room("hai_flow/models/chat.py", "tests/foreign/test_foreign.py")
 chat.bug("an answer whose choice is counted from 1 is none").edit(
