@@ -42,7 +42,7 @@ from hai_flow.api.rest.people import (
     rules,
 )
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
-from hai_flow.api.routes import OF_EVERY_ROUTE, build_shape_schemas
+from hai_flow.api.routes import OF_EVERY_ROUTE, build_shape_schemas, refer_to_shape
 from hai_flow.api.shared_lists import SharedLists
 from hai_flow.primitives.hosts import is_loopback
 from hai_flow.runtime.cells import Cells
@@ -188,7 +188,7 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
 
 
 def _collect_responses(shape: type[schemas.Shape]) -> dict[int | str, dict[str, Any]]:
-    return {**problems.list_refusal_responses(), 200: {"model": shape}}
+    return {**problems.list_refusal_responses(), 200: refer_to_shape({"model": shape})}
 
 
 async def healthz(access: OpenAccess) -> dict[str, Any]:

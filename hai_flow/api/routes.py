@@ -10,7 +10,6 @@ from fastapi import APIRouter, Depends
 from fastapi.params import Depends as Dependency
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from hai_flow.api.http.bodies import CheckedRoute
@@ -18,6 +17,8 @@ from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.dependencies import refuse_unknown_parameters
+from hai_flow.api.requests.schemas import Shape
+from hai_flow.api.requests.shape_models import model_of
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -47,11 +48,11 @@ class RouteOptions(TypedDict, total=False):
     include_in_schema: bool
 
 
-_shapes: Final[set[type[BaseModel]]] = set()
+_shapes: Final[set[type[Shape]]] = set()
 _SCHEMA: Final = "#/components/schemas/{model}"
 
 
-def _refer_to_shape(response: dict[str, Any]) -> dict[str, Any]:
+def refer_to_shape(response: dict[str, Any]) -> dict[str, Any]:
     """OpenAPI's description of a response with a reference to its `model`, if it has one. FastAPI would build a
     validator of the model for each route."""
     if "model" not in response:
@@ -64,7 +65,7 @@ def _refer_to_shape(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def answers_of(
-    shape: type[BaseModel], again: str, made: str, shape_again: type[BaseModel] | None = None
+    shape: type[Shape], again: str, made: str, shape_again: type[Shape] | None = None
 ) -> dict[int | str, dict[str, Any]]:
     """The `responses` of an operation that makes something (201, `made`), or finds that it is there (200, `again`)."""
     return {200: {"model": shape_again or shape, "description": again}, 201: {"model": shape, "description": made}}
@@ -72,8 +73,8 @@ def answers_of(
 
 def build_shape_schemas() -> dict[str, Any]:
     """The JSON Schemas of the answers to which the responses of all routes refer, by name."""
-    models = sorted(_shapes, key=lambda shape: shape.__name__)
-    _, document = models_json_schema([(each, "serialization") for each in models], ref_template=_SCHEMA)
+    shapes = sorted(_shapes, key=lambda shape: shape.__name__)
+    _, document = models_json_schema([(model_of(each), "serialization") for each in shapes], ref_template=_SCHEMA)
     schemas: dict[str, Any] = document["$defs"]
     for schema in schemas.values():
         for field in schema.get("properties", {}).values():
@@ -121,7 +122,7 @@ class Routes(APIRouter):
         if answer is not None:
             description = {"model": answer} if isinstance(answer, type) else answer
             answers = {settings.get("status_code", 200): description, **answers}
-        answers = {status: _refer_to_shape(each) for status, each in answers.items()}
+        answers = {status: refer_to_shape(each) for status, each in answers.items()}
         settings["dependencies"] = [*([requires(*rights)] if rights else ()), *settings.get("dependencies", ())]
 
         def register(endpoint: Endpoint) -> Endpoint:

@@ -20,6 +20,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
+from hai_flow.api.routes import refer_to_shape
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.wire import posted_json
@@ -86,7 +87,7 @@ async def post_message(request: Request, access: CurrentAccess, body: JsonBody) 
     METADATA_PATH,
     dependencies=[open_to_everybody()],
     response_model=None,
-    responses={**list_refusal_responses(404), 200: {"model": schemas.ProtectedResource}},
+    responses={**list_refusal_responses(404), 200: refer_to_shape({"model": schemas.ProtectedResource})},
 )
 async def get_metadata(request: Request) -> dict[str, Any]:
     """The issuers whose tokens open `/mcp` (RFC 9728). 404 where no issuer is configured."""

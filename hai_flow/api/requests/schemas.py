@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from hai_flow.schedule import Clause
 
@@ -20,11 +20,9 @@ Error: TypeAlias = dict[str, Any]
 """Why a step or a run failed, as the log has it."""
 
 
-class Shape(BaseModel):
-    """An object with these fields and no others."""
-
-    # Built with the first /openapi.json: they describe answers, and check none.
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+class Shape:
+    """An object with these fields and no others. A plain class, because every process that serves makes all of them and
+    hardly one is asked for /openapi.json: that makes models of them (`shape_models`)."""
 
 
 class Version(Shape):
@@ -752,8 +750,6 @@ class AMoment(Shape):
 class StepChange(Shape):
     """`from` and `to` as in a snapshot; null: it had not begun."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
     from_: StepView | None = Field(alias="from")
     to: StepView | None
 
@@ -769,16 +765,12 @@ class Asked(Shape):
 class PendingChange(Shape):
     """A question as it stood at each of the moments; null: it had not been asked."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
     from_: Asked | None = Field(alias="from")
     to: Asked | None
 
 
 class Difference(Shape):
     """The differences between two moments of a run: `state` is a JSON Patch (RFC 6902) of the variables."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     from_: AMoment = Field(alias="from")
     to: AMoment

@@ -13,6 +13,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.api.http.problems import build_problem
 from hai_flow.api.requests import schemas
+from hai_flow.api.requests.shape_models import list_fields
 from hai_flow.definition.personal.personal import Personal
 from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.engine.events import PendingOpened, decode_pending
@@ -74,7 +75,7 @@ def render(shape: type[schemas.Shape], row: object, **others: Json) -> dict[str,
 @cache
 def _list_required_fields(shape: type[schemas.Shape]) -> tuple[tuple[str, str], ...]:
     """The names of the fields, as the shape has them and as JSON has them."""
-    return tuple((name, field.alias or name) for name, field in shape.model_fields.items() if field.is_required())
+    return tuple((field.name, field.key) for field in list_fields(shape) if field.required)
 
 
 def _convert_value(value: Any) -> Json:

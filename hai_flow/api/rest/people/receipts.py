@@ -15,6 +15,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.rest.people.decide_pendings import find_pending
+from hai_flow.api.routes import refer_to_shape
 from hai_flow.runtime.people.receipts import ReceiptReader, build_receipt
 
 router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
@@ -24,7 +25,7 @@ router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
     "/v1/pendings/{pending_id}/receipt",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**list_refusal_responses(404, 409), 200: {"model": schemas.Receipt}},
+    responses={**list_refusal_responses(404, 409), 200: refer_to_shape({"model": schemas.Receipt})},
 )
 async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     """The signed receipt of a decision: the question, the votes, and what was done (docs/receipts.md). Keep the bytes
@@ -41,7 +42,7 @@ async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     "/.well-known/jwks.json",
     dependencies=[open_to_everybody()],
     response_model=None,
-    responses={**list_refusal_responses(), 200: {"model": schemas.PublicKeys}},
+    responses={**list_refusal_responses(), 200: refer_to_shape({"model": schemas.PublicKeys})},
 )
 async def get_public_keys(request: Request) -> dict[str, Any]:
     """The public halves of the keys that sign receipts, as a JWK Set, the signing one first; retired ones stay."""
