@@ -514,10 +514,27 @@ signing_in.bug("a file that only joins ids is one of issuers").edit(
 )
 
 sealed = Room("hai_flow/store/postgres/tool_transactions.py", "tests/runtime/test_tool_sessions.py")
-sealed.bug("a cut connection is the tool's fault").edit(
-    "session is None or session.is_refused", "True or session.is_refused"
+sealed.bug("a cut connection is the tool's fault").edit('if ended == "lost":', 'if ended == "":')
+sealed.bug("a database that is away when the first tool comes is the tool's fault").edit(
+    "            self._pool = pool = await self._database.tools()\n            connection",
+    "            connection",
+).edit(
+    "        try:\n            connection",
+    "        self._pool = pool = await self._database.tools()\n        try:\n            connection",
 )
-cut = Room("hai_flow/store/postgres/database.py", "tests/runtime/test_transactions.py")
-cut.bug("a statement of the tool that ends its session is no fault of the tool").edit(
-    "self.is_refused |= not (is_cut(error) or self.is_closed())", "pass"
-)
+_OF_TOOLS: Final = "tests/runtime/test_transactions.py"
+_TOLD: Final = f"{_OF_TOOLS}::test_an_author_is_told_why_a_transaction_can_not_be_committed"
+cut = Room("hai_flow/store/postgres/database.py", _TOLD)
+cut.bug("a session that the tool has ended was lost").edit("if not self._aborted:", "if True:")
+cut.bug("a tool that idled for too long is called again").edit('("idled" if has_idled else "lost")', '"lost"')
+cut.bug("a long statement counts as idling").edit(
+    "answered_at, self._answered_at = self._answered_at, math.inf", "answered_at = self._answered_at"
+).by("tests/runtime/test_tool_sessions.py::test_a_long_statement_is_no_idling")
+cut.bug("a statement in the moment in which the server ends its session is a failure of the tool").edit(
+    "                self._note_end(answered_at)\n", "                pass\n"
+).by("tests/runtime/test_tool_sessions.py::test_a_statement_in_the_very_moment_of_the_cut_is_lost")
+carried = Room("hai_flow/runtime/commit/lanes.py", _OF_TOOLS)
+carried.bug("a tool has failed whose result was lost on its way to the database").edit(
+    "    if classify(error) is ErrorClass.UNKNOWN:\n        return c.StepLost(",
+    "    if False:\n        return c.StepLost(",
+).by(f"{_OF_TOOLS}::test_a_connection_that_breaks_leaves_one_payment")

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import asyncpg
 import pytest
 
 from hai_flow.errors import OutcomeLost, StepError
@@ -191,6 +192,39 @@ async def test_an_attempt_ended_while_waiting_for_a_connection_begins_none(datab
     assert await found(database), "its connection has gone back"
 
 
+async def test_a_database_away_when_the_first_tool_comes_is_an_outcome_lost(
+    database: Database,
+) -> None:
+    there, database.dsn = database.dsn, "postgresql://nobody@127.0.0.1:1/nowhere"
+    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
+        await found(database)
+    database.dsn = there
+    assert await found(database), "the next one finds it"
+
+
+async def test_an_attempt_cancelled_while_it_lets_go_of_its_connection_does(
+    database: Database,
+) -> None:
+    transaction = Transaction(database)
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def fail() -> None:
+        async with transaction.block() as connection:
+            await connection.execute("SELECT 1")
+            begun.set()
+            await goes_on.wait()
+            raise ValueError
+
+    failing = asyncio.create_task(fail())
+    await begun.wait()
+    async with database._opening:  # as while another pool is opened
+        goes_on.set()
+        await asyncio.sleep(0.05)
+        failing.cancel()
+        await asyncio.wait([failing])
+    assert await asyncio.wait_for(found(database), 10)
+
+
 async def test_a_connection_that_was_cut_is_an_outcome_that_was_lost(database: Database, eye: Connection) -> None:
     """As where the database was started anew."""
     transaction = Transaction(database)
@@ -202,3 +236,42 @@ async def test_a_connection_that_was_cut_is_an_outcome_that_was_lost(database: D
     with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
         await transaction.seal()
     assert not transaction.is_open
+
+
+async def test_a_statement_in_the_very_moment_of_the_cut_is_lost(database: Database) -> None:
+    """The driver has read that the session is over, and not yet that the line is."""
+
+    async def meet_the_end() -> None:
+        raise asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress")
+
+    transaction = Transaction(database)
+
+    async def ask() -> None:
+        async with transaction.block() as connection:
+            lent: Any = connection
+            await lent._con._answer(meet_the_end())
+
+    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
+        await ask()
+
+
+async def test_a_long_statement_is_no_idling(
+    database: Database, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.store.postgres.database.TOOL_IDLE_SECONDS", 0.1)
+    transaction = Transaction(database)
+
+    async def sleep() -> None:
+        async with transaction.block() as connection:
+            await connection.execute("SELECT pg_sleep(60)")
+
+    sleeping = asyncio.create_task(sleep())
+    asked = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+
+    async def has_slept() -> bool:
+        return bool(await eye.fetchval(f"SELECT count(*) FROM {asked} AND query_start < now() - interval '0.2 s'"))
+
+    await until(has_slept)
+    await eye.execute(f"SELECT pg_terminate_backend(pid) FROM {asked}")
+    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
+        await sleeping

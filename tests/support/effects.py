@@ -251,6 +251,23 @@ async def pay(context: Context, then: str = "return", attempts: int = 0) -> str:
                 await asyncio.gather(connection.execute("SELECT pg_sleep(1)"), connection.execute("SELECT 1"))
             case "owe":
                 await connection.execute("INSERT INTO shop.lines VALUES (1)")
+            case "hurry":
+                async with asyncio.timeout(0.05):
+                    await connection.execute("SELECT pg_sleep(60)")
+            case "hurry on":
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await connection.execute("SELECT pg_sleep(60)")
+            case "doze" | "doze on":
+                await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '100ms'")
+                gone = asyncio.Event()
+                connection.add_termination_listener(lambda _: gone.set())
+                await gone.wait()
+                if then == "doze":
+                    await connection.execute("SELECT 1")
+            case "close":
+                await connection.close()
+                await connection.execute("SELECT 1")
             case "outlive":  # the connection, if somebody cuts it
                 await gate.wait()
                 await connection.execute("SELECT 1")

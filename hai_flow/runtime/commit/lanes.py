@@ -243,7 +243,7 @@ class CommitPipeline:
         else:
             log.warning("transaction_failed", run_id=str(run.id), error=str(error) or repr(error))
             carried.leave()
-            carried.command = _to_failure(carried.command, error)
+            carried.command = _replace_result(carried.command, error)
             entry.give_back()
             self._queues.doubt(run)
             return
@@ -296,16 +296,18 @@ class CommitPipeline:
         self._hint([entry], done.won)
 
 
-def _to_failure(command: c.Command, error: Exception) -> c.Command:
-    """The failure that takes the place of a result whose transaction broke. If the transaction was committed all the
-    same, the attempt is over, and the failure is refused."""
+def _replace_result(command: c.Command, error: Exception) -> c.Command:
+    """The report in the place of a result whose transaction broke: the attempt is lost where the connection was, else
+    it has failed. If the transaction was committed all the same, the attempt is over, and the report is refused."""
     assert isinstance(command, c.StepSucceeded), "only results are carried"
-    message = f"The transaction of the tool could not be committed: {error or type(error).__name__}"
+    message = f"The transaction of the tool could not be committed: {error or type(error).__name__}"[:1000]
+    if classify(error) is ErrorClass.UNKNOWN:
+        return c.StepLost(path=command.path, attempt=command.attempt, reason=message)
     return c.StepFailed(
         path=command.path,
         attempt=command.attempt,
         code="tool.failed",
-        message=message[:1000],
+        message=message,
         retriable=True,
         ended_at=command.ended_at,
         used=command.used,

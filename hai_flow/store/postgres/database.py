@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import socket
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import asyncpg
 import msgspec
@@ -20,7 +22,7 @@ import structlog
 
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres import database_roles, row_security
-from hai_flow.store.postgres.error_classes import FAILURES, CommitUnknown, ErrorClass, classify, is_cut
+from hai_flow.store.postgres.error_classes import FAILURES, CommitUnknown, ErrorClass, classify
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -54,10 +56,11 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 # Sorted arrays with nested loops take row locks in the order of run ids: 0 deadlocks in 1,502
 # (docs/design/store.md#locks).
+TOOL_IDLE_SECONDS: Final = 60  # a tool may do something else between its statements
 TOOL_SETTINGS: Final[Mapping[str, str]] = {
     **SETTINGS,
     "lock_timeout": "10s",
-    "idle_in_transaction_session_timeout": "60s",  # a tool may do something else between its statements
+    "idle_in_transaction_session_timeout": f"{TOOL_IDLE_SECONDS}s",
     "application_name": "hai-flow tool",
 }
 ENGINE_SETTINGS: Final[Mapping[str, str]] = {
@@ -98,6 +101,7 @@ LEAVE_NOTHING: Final = f"{LEAVE_NOTHING_BUT_STATEMENTS}{LEAVE_STATEMENTS}"
 """Makes a session as it was when it was opened: also in the middle of a transaction, where DISCARD ALL can't. The
 driver and a pooler keep the statements that they have prepared."""
 FAREWELL_SECONDS: Final = 1.0
+_IDLED_SHARE: Final = 0.9  # our clock begins a little later than the server's
 RECONNECT_SECONDS_MIN: Final = 0.1
 RECONNECT_SECONDS_MAX: Final = 2.0
 EVERYTHING: Final = "*"
@@ -166,16 +170,18 @@ class Session(_Connection):
     by its deadline raises `CommitUnknown`."""
 
     __slots__ = (
+        "_answered_at",
         "_line",
         "begins_with",
         "codecs",
-        "is_refused",
+        "ended",
         "overdue",
         "pinned",
         "sharded",
         "spotless",
         "statement_seconds",
     )
+    _aborted: bool
     _query_loggers: set[Any]
     _termination_listeners: set[Any]
 
@@ -184,7 +190,10 @@ class Session(_Connection):
         self._line = transport
         self.statement_seconds: float | None = None
         self.overdue = False
-        self.is_refused = False  # cut by us, after an error that is no cut of the server's
+        # Why it is over, where we have not cut it: the server has ended it or does not answer, has ended it because it
+        # idled within a transaction, or it was closed.
+        self.ended: Literal["", "lost", "idled", "closed"] = ""
+        self._answered_at = math.inf  # monotonic; infinite while a statement is under way
         self.pinned = True  # the session has the settings that were asked for: no pooler stands between
         self.sharded = False  # Citus keeps the schema
         self.begins_with = ""  # goes with the BEGIN of the next transaction, in one trip
@@ -231,6 +240,7 @@ class Session(_Connection):
     async def _answer(self, statement: Awaitable[Answer]) -> Answer:
         seconds = self.statement_seconds
         end = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._give_up)
+        answered_at, self._answered_at = self._answered_at, math.inf
         try:
             return await statement
         except asyncio.CancelledError:
@@ -239,17 +249,32 @@ class Session(_Connection):
         except Exception as error:
             if self.overdue:
                 raise CommitUnknown(f"the database did not answer within {seconds:g} s, so the line was cut") from error
+            if isinstance(
+                error, asyncpg.InternalClientError
+            ):  # the server is ending it, as it was idle, in this moment
+                self._note_end(answered_at)
             if classify(error) is ErrorClass.UNKNOWN:
-                self.is_refused |= not (is_cut(error) or self.is_closed())
                 self.terminate()
             raise
         finally:
+            self._answered_at = time.monotonic()
             if end is not None:
                 end.cancel()
 
     def _give_up(self) -> None:
-        self.overdue = True
+        self.overdue, self.ended = True, "lost"
         self.terminate()
+
+    def _cleanup(self) -> None:
+        """The driver calls this at the end of the connection, whoever has ended it."""
+        if not self._aborted:
+            self._note_end(self._answered_at)
+        super()._cleanup()  # type: ignore[misc]
+
+    def _note_end(self, answered_at: float) -> None:
+        """The server has ended it. Its reason for the end of one that idles does not get here, but the time does."""
+        has_idled = time.monotonic() - answered_at > _IDLED_SHARE * TOOL_IDLE_SECONDS
+        self.ended = self.ended or ("idled" if has_idled else "lost")
 
     async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Any, Any]:
         """The description of types that asyncpg does not know by itself: arrays, but for two. It would ask every
@@ -264,6 +289,7 @@ class Session(_Connection):
 
     async def close(self, *, timeout: float | None = None) -> None:
         """Say farewell, and cut the line if no answer comes."""
+        self.ended = self.ended or "closed"
         await super().close(timeout=timeout or FAREWELL_SECONDS)
 
     def watch_the_line(self, seconds: float) -> None:

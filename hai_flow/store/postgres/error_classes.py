@@ -108,15 +108,12 @@ def passing(error: BaseException) -> bool:
     return classify(error) in (ErrorClass.RETRY, ErrorClass.UNKNOWN, ErrorClass.INSTALLATION)
 
 
-_CUT_FOR_IDLING: Final = "57P05"
-
-
-def is_cut(error: BaseException) -> bool:
-    """Whether the database has ended the connection, or can't be reached, through no fault of the statements."""
+def is_away(error: BaseException) -> bool:
+    """Whether the database can't be reached, or takes no connections for now, as while it is started anew."""
     state = sqlstate_of(error)
     if state is None:
         return isinstance(error, OSError) and not isinstance(error, TimeoutError)
-    return state.startswith(("08", "57P")) and state != _CUT_FOR_IDLING
+    return state.startswith(("08", "57P"))
 
 
 UNSTORABLE: Final = "a text holds a character that can't be stored, as NUL; remove it, for a repetition fails as well."

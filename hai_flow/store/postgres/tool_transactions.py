@@ -28,19 +28,20 @@ from hai_flow.store.postgres.database import (
     LEAVE_NOTHING_BUT_STATEMENTS,
     LEAVE_STATEMENTS,
     PIN,
+    TOOL_IDLE_SECONDS,
 )
 from hai_flow.store.postgres.error_classes import (
     FAILURES,
     ErrorClass,
     classify,
-    is_cut,
+    is_away,
     raise_outcome_unknown,
     sqlstate_of,
 )
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import BatchResult
-    from hai_flow.store.postgres.database import Connection, Database, Session
+    from hai_flow.store.postgres.database import Connection, Database, Pool, Session
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +62,10 @@ _LEAVE: Final = f"ROLLBACK TO SAVEPOINT hai_flow_tool; {LEAVE_LOCKS_AND_STATEMEN
 _DIVISION: Final = "22012"
 _ENDED_BY_TOOL: Final = ("3B001", "25P01")
 _FAILED: Final = "25P02"
+_IDLED: Final = (
+    f"the database has ended the tool's transaction, in which nothing was asked for {TOOL_IDLE_SECONDS} s; do what "
+    "takes long before its first block"
+)
 _leaving: Final[set[asyncio.Task[None]]] = set()  # a task that nothing refers to may be collected
 
 
@@ -68,10 +73,11 @@ class Transaction:
     """The transaction of one attempt, if its tool asks for one: it begins with the first `block`, and there is one at
     most."""
 
-    __slots__ = ("_beginning", "_connection", "_database", "_outer", "_over", "_session")
+    __slots__ = ("_beginning", "_connection", "_database", "_outer", "_over", "_pool", "_session")
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._pool: Pool | None = None
         self._connection: Connection | None = None
         self._session: Session | None = None  # also when the connection has given it back
         self._outer: Any = None
@@ -85,7 +91,8 @@ class Transaction:
     @contextlib.asynccontextmanager
     async def block(self) -> AsyncGenerator[Connection]:
         """The connection. An exception takes back all statements of the block. The end of the block commits nothing:
-        the commit comes when the tool has returned. Raises OutcomeLost where the connection was lost."""
+        the commit comes when the tool has returned. Raises OutcomeLost where the connection was lost, and StepError
+        where it had idled for too long."""
         self._beginning = self._beginning or asyncio.Lock()
         async with self._beginning:
             first = self._connection is None
@@ -97,11 +104,11 @@ class Transaction:
                 async with connection.transaction():
                     yield connection
         except BaseException as error:
-            loss = self._find_loss(error)
+            fault = self._explain_end(error)
             if first:
                 await self._roll_back()
-            if loss is not None:
-                raise loss from error
+            if fault is not None:
+                raise fault from error
             raise
 
     async def seal(self) -> None:
@@ -111,15 +118,15 @@ class Transaction:
         try:
             session = _session_of(self._connection)
             if session is None:
-                raise asyncpg.InterfaceError("its connection was lost")
+                raise asyncpg.InterfaceError("the tool has closed its connection, or cancelled a statement of it")
             session.drop_listeners()
             await session.reset_codecs()
             await self._connection.execute(_SEAL)
         except (*FAILURES, ValueError) as error:
             if not await self._drops_statements(error):
-                loss = self._find_loss(error)
+                fault = self._explain_end(error)
                 await self._roll_back()
-                raise loss or StepError(_explain_failure(error)) from error
+                raise fault or StepError(_explain_failure(error)) from error
 
     async def _drops_statements(self, error: Exception) -> bool:
         """Whether it can be committed after an error of its seal: it was one of the last statement of that, which
@@ -175,11 +182,11 @@ class Transaction:
     async def _begin(self) -> Connection:
         if self._over:
             raise _is_over()
-        pool = await self._database.tools()
         try:
+            self._pool = pool = await self._database.tools()
             connection = await pool.acquire(timeout=ACQUIRE_SECONDS).__aenter__()
         except (*FAILURES, TimeoutError) as error:
-            if is_cut(error):
+            if is_away(error):
                 raise _make_outcome_lost(error) from error
             message = f"no connection for the tool's transaction: {error or type(error).__name__}"
             raise StepError(message, code="tool.unavailable", retriable=True) from error
@@ -193,22 +200,22 @@ class Transaction:
             await self._outer.start()
         except BaseException as error:
             session.begins_with = ""
-            loss = self._find_loss(error)
+            fault = self._explain_end(error)
             await self._roll_back()
-            if loss is not None:
-                raise loss from error
+            if fault is not None:
+                raise fault from error
             raise
         return connection
 
-    def _find_loss(self, error: BaseException) -> OutcomeLost | None:
-        """The error to raise where the database has ended the session, as while it is started anew: then nothing of
-        the transaction is committed, through no fault of the tool."""
-        session = self._session
-        if session is None or session.is_refused or not session.is_closed():
+    def _explain_end(self, error: BaseException) -> StepError | None:
+        """The error to raise where the database has ended the session, so that nothing of the transaction is committed:
+        through no fault of the tool, as while it is started anew, or because the tool let it idle."""
+        ended = "" if self._session is None else self._session.ended
+        if not isinstance(error, Exception) or isinstance(error, OutcomeLost):
             return None
-        return (
-            _make_outcome_lost(error) if isinstance(error, Exception) and not isinstance(error, OutcomeLost) else None
-        )
+        if ended == "lost":
+            return _make_outcome_lost(error)
+        return StepError(_IDLED) if ended == "idled" and not isinstance(error, StepError) else None
 
     async def _roll_back(self) -> None:
         connection, self._connection = self._connection, None
@@ -231,7 +238,8 @@ class Transaction:
                     await connection.execute(_LEAVE)
                 except FAILURES:
                     connection.terminate()
-            await (await self._database.tools()).release(connection)
+            assert self._pool is not None, "it has lent the connection"
+            await self._pool.release(connection)
         except FAILURES as error:
             log.info("tool_connection_cut", error=str(error) or repr(error))
 
