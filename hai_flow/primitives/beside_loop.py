@@ -16,8 +16,9 @@ from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from types import NoneType
-from typing import Any, Final, TypeVar
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -191,6 +192,8 @@ async def run_unless_short(value: Any, function: Callable[..., T], *args: Any, *
 def is_large(value: Any, most: int = LARGE_BYTES) -> bool:
     """Whether a JSON value, or the JSON values in a struct, are larger than `most`: by their texts, and by their parts,
     each of which counts as sixteen bytes. Looks at no more of it than that takes."""
+    if type(value) in _WITHOUT_PARTS:
+        return False
     size = 0
     parts = [value]
     for part in parts:  # which grows by the parts of those that have some
@@ -205,17 +208,25 @@ def is_large(value: Any, most: int = LARGE_BYTES) -> bool:
                 parts += part
                 if kind is dict:
                     parts += part.values()
-        elif _is_struct(kind):
-            parts += filter(None, msgspec.structs.astuple(part))  # most fields of a command are empty
+        elif (read_fields := _find_reader(kind)) is not None:
+            parts += filter(None, read_fields(part))  # most fields of a command are empty
         if size > most:
             return True
     return False
 
 
 @functools.cache
-def _is_struct(kind: type) -> bool:
-    """Whether values of the type are structs, whose `isinstance` takes the slow way through their metaclass."""
-    return issubclass(kind, msgspec.Struct)
+def _find_reader(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Reads the fields of a struct that may hold texts or parts, where values of the type are structs."""
+    if not issubclass(kind, msgspec.Struct):
+        return None
+    types = get_type_hints(kind)
+    names = [name for name in kind.__struct_fields__ if not _WITHOUT_PARTS.issuperset(_alternatives(types[name]))]
+    return attrgetter(*names) if len(names) > 1 else lambda part: tuple(getattr(part, name) for name in names)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 _WITHOUT_PARTS: Final = frozenset({NoneType, bool, int, float})
