@@ -203,9 +203,9 @@ statement.bug("a pending that changes is opened anew").edit(
 commits.bug("big batches leave their births out").edit(
     "return COMMON | parts", 'return COMMON | parts - {"births"}'
 ).by(f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome")
-arrays.bug("the fences of chunks are not sent").edit(
-    "yield _encode_array([entry.fence for entry in moved])", "yield _NO"
-).by(f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them")
+arrays.bug("the fences of chunks are not sent").edit("yield _encode_array(fences)", "yield _NO").by(
+    f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them"
+)
 arrays.bug("a column is left out as soon as one entry does without it").edit(
     "return _NO if column.count(None) == len(column) else column", "return _NO if None in column else column"
 )

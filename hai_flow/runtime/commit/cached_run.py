@@ -51,6 +51,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.agents import Talk, talk
 from hai_flow.runtime.commit.submission import Streamed, Submission
+from hai_flow.store.postgres.driver_uuids import to_driver_uuid
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import CommandRow, CommitResult
@@ -111,8 +112,8 @@ class CachedRun:
         version: int = 0,
         exists: bool = True,
     ) -> None:
-        self.id: Final = id
-        self._tenant = tenant
+        self.id: Final = to_driver_uuid(id)
+        self._tenant = to_driver_uuid(tenant)
         self._submissions: deque[Submission] = deque()
         self._chunks: deque[Streamed] = deque()
         self._position: TurnPosition = "idle"
@@ -266,7 +267,7 @@ class CachedRun:
         """Its first command is decided on: it is to be born with `plan`, as the tenant's."""
         if self._exists:
             raise self._illegal("begin_birth")
-        self._plan, self._tenant, self._fence = plan, tenant, BEFORE_BIRTH
+        self._plan, self._tenant, self._fence = plan, to_driver_uuid(tenant), BEFORE_BIRTH
 
     def expect_birth(self, plan: Plan, now: float) -> None:
         """A new id comes with its first command: there is no row yet, and nothing to load."""

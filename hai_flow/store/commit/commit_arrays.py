@@ -4,6 +4,8 @@ the values of its only row."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from hai_flow.store.commit.commit_sql import CHILDREN, SINGLE
@@ -43,20 +45,35 @@ def _build_single_move(entry: Entry, parts: frozenset[str]) -> Arrays:
 
 
 def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays:
-    yield [entry.run_id for entry in moved]
-    yield _merge_column([entry.tenant for entry in moved])
-    yield _encode_array([entry.n for entry in moved])
-    yield [entry.events for entry in moved]
-    yield _encode_array([entry.version for entry in moved])
-    yield _encode_array([entry.fence for entry in moved])
-    yield _encode_array([entry.status for entry in moved])
-    yield _encode_array([entry.busy for entry in moved])
-    yield _sparse([entry.wake_at for entry in moved])
-    yield _sparse([entry.cut or None for entry in moved])
-    yield _sparse([entry.take_slot for entry in moved])
-    yield _sparse([entry.result for entry in moved])
-    yield _sparse([entry.created_at for entry in moved])
+    if moved:
+        ids, tenants, counts, events, versions, fences, statuses, busy, wakes, cuts, slots, results, births = zip(
+            *map(_read_move, moved), strict=True
+        )
+        yield _join(ids)
+        yield _merge_column(tenants)
+        yield _join(counts)
+        yield events
+        yield _encode_array(versions)
+        yield _encode_array(fences)
+        yield _encode_array(statuses)
+        yield _encode_array(busy)
+        yield _sparse(wakes)
+        yield cuts if True in cuts else _NO
+        yield _sparse(slots)
+        yield _sparse(results)
+        yield _join(["NULL" if each is None else _format_instant(each) for each in births])
+    else:
+        yield from (_NO,) * len(_MOVE)
     yield from _list_seldom_columns(moved, parts)
+
+
+_MOVE: Final = (
+    "run_id", "tenant", "n", "events", "version", "fence", "status", "busy", "wake_at", "cut", "take_slot", "result",
+    "created_at",
+)  # fmt: skip
+_read_move: Final = attrgetter(*_MOVE)
+_format_instant: Final = lru_cache(maxsize=1024)(str)
+"""To write an instant takes longer than all else here. Runs that begin in one commit share theirs."""
 
 
 def _list_seldom_columns(moved: Sequence[Entry], parts: frozenset[str]) -> Iterable[list[Any]]:
@@ -148,19 +165,23 @@ def build_piece_arrays(part: str, rows: Rows) -> Arrays:
     return _columns(records(rows), count)
 
 
-def _sparse(column: list[Any]) -> list[Any] | None:
+def _sparse(column: Sequence[Any]) -> Sequence[Any] | None:
     return _NO if column.count(None) == len(column) else column
 
 
-def _encode_array(column: list[Any]) -> str | None:
+def _encode_array(column: Sequence[Any]) -> str | None:
     """The array as PostgreSQL writes it, of values that need no quotes."""
     unused = column.count(None)
     if unused == len(column):
         return _NO
-    return f"{{{','.join(['NULL' if each is None else str(each) for each in column] if unused else map(str, column))}}}"
+    return _join(["NULL" if each is None else each for each in column] if unused else column)
 
 
-def _merge_column(column: list[Any]) -> list[Any]:
+def _join(column: Iterable[Any]) -> str:
+    return f"{{{','.join(map(str, column))}}}"
+
+
+def _merge_column(column: Sequence[Any]) -> Sequence[Any]:
     """A column in which every row has the same value is sent as that one value."""
     return column[:1] if column.count(column[0] if column else None) == len(column) else column
 

@@ -157,10 +157,10 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     lone = is_lone(parts)
     name = "entries" if lone else "entry"
     entries, arrays = parameters.rows(
-        name, parts, "moved", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
+        name, parts, "moved", id="text::uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
-        result="bytea", created_at="timestamptz", **moves, **seats, **elsewhere, **free, **instigators, **summaries,
-        **holds, **heirs,
+        result="bytea", created_at="text::timestamptz", **moves, **seats, **elsewhere, **free, **instigators,
+        **summaries, **holds, **heirs,
     )  # fmt: skip
     read = "".join(
         f", {column}" for column in (*moves, *seats, *elsewhere, *free, *instigators, *summaries, *holds, *heirs)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from hai_flow.store.commit.commit_arrays import arguments
 from hai_flow.store.commit.commit_citus import commit_in_pieces
@@ -37,7 +39,7 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
 
     Raises `CommitUnknown` when the connection broke; other errors as `faults.classify` reads them."""
     assert 0 < len(entries) <= ENTRIES_MAX, f"a batch has 1 to {ENTRIES_MAX} entries, not {len(entries)}"
-    keys = [entry.run_id.int for entry in entries]
+    keys = [entry.run_id.bytes for entry in entries]
     # A run twice in one batch corrupts its log for ever (docs/design/store.md#one-entry-per-run).
     assert len(set(keys)) == len(keys), "a run is in a batch at most once"
     numbers = sorted(range(len(entries)), key=keys.__getitem__)
@@ -74,9 +76,14 @@ async def _execute_commit(connection: Connection, query: str, *given: Any) -> tu
 
 
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
-    """The parts of the statement that these entries need. One pass: most entries have none of them."""
+    """The parts of the statement that these entries need."""
     parts: set[str] = set()
     for entry in entries:
+        if entry.status in ENDED:
+            parts.add("ended")
+        if _read_seldom(entry) == _NOTHING_SELDOM:  # as most entries, which are of a step behind a step
+            parts.add("moved")
+            continue
         born = entry.born
         if born is None:
             parts.add("moved")
@@ -88,8 +95,6 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
                 parts.add("in_use")
             if born.branch is not None:
                 parts.add("branches")
-        if entry.status in ENDED:
-            parts.add("ended")
         if entry.take_slot is not None:
             parts.update(("births", "again"))
         if entry.moved is not None:
@@ -117,6 +122,14 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
     if len(entries) == 1 and parts.isdisjoint(SELDOM):
         parts.update(_list_single_parts(entries[0]))
     return frozenset(parts)
+
+
+_SELDOM: Final = (
+    "born", "take_slot", "moved", "seat", "heir", "elsewhere", "free", "instigators", "summary", "held", "audit",
+)  # fmt: skip
+"""The fields of an entry for which its statement has a part."""
+_read_seldom: Final = attrgetter(*_SELDOM)
+_NOTHING_SELDOM: Final = _read_seldom(Entry(run_id=UUID(int=0), tenant=UUID(int=0), n=0, events=b""))
 
 
 def _list_single_parts(entry: Entry) -> Iterator[str]:
