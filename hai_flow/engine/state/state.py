@@ -334,8 +334,20 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
 
     run_id: str
     status: Status = "new"
+    # those that each step changes come first: to replace a field takes the longer, the farther behind it stands
     seq: int = 0
     at: int = 0
+    steps: Map[str, StepState] = Map()
+    attempts: Map[str, int] = Map()  # open attempts: path -> number
+    ready: tuple[str, ...] = ()
+    timeouts: Map[str, int] = Map()  # path -> the working time (`compute_working_time`) at which the step is too late
+    inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
+    begun_steps: int = 0  # for `limits`
+    begun_calls: int = 0
+    redo: tuple[str, ...] = ()  # undone steps that the flow comes by again since the last Retry
+    timers: tuple[Timer, ...] = ()  # sorted by due
+    subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
+    # and the others
     workflow: str = ""
     version: int = 0
     sha256: str = ""
@@ -358,10 +370,6 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     output: Json = None
     error: e.Error | None = None
     turn: TurnState | None = None
-    steps: Map[str, StepState] = Map()
-    attempts: Map[str, int] = Map()  # open attempts: path -> number
-    timers: tuple[Timer, ...] = ()  # sorted by due
-    timeouts: Map[str, int] = Map()  # path -> the working time (`compute_working_time`) at which the step is too late
     pendings: Map[str, PendingState] = Map()
     open_pendings: Map[str, str] = Map()  # path -> pending id
     messages: Map[str, MessageState] = Map()
@@ -373,7 +381,6 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
     signals: Map[str, TakenSignal] = Map()  # signals that were taken, by id, but for those that `heard` covers
     heard: Map[str, e.Heard] = Map()  # by type: how far all signals were taken, but for a few
-    subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
     last_children: Map[str, LastChild] = Map()  # steps that have not finished -> the child that they started last
     allowance: e.Allowance | None = None  # reserved by the run above for this one
@@ -383,18 +390,13 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
     below: Map[str, int] = Map()  # steps of the runs below that are open -> the turn in which they were reported
     shared: Map[str, Json] = Map()  # the variables of the runs below in the thread's state, by name
-    ready: tuple[str, ...] = ()
     held: Map[str, str] = Map()  # those of them that a freeze holds -> its id
-    inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
     undoables: Map[str, int] = Map()  # finished steps that an error undoes -> seq of their end
     undone: tuple[str, ...] = ()
     undo_failed: tuple[str, ...] = ()
-    redo: tuple[str, ...] = ()  # undone steps that the flow comes by again since the last Retry
     redone: bool = False  # a Retry came behind an undo: steps that begin anew are rendered anew
     retried: int = 0
     retried_by: str = ""
-    begun_steps: int = 0  # for `limits`
-    begun_calls: int = 0
     failure: e.Error | None = None  # the error with which the run will end ("" in ready), if not with its output
     key: str | None = None  # the concurrency key of which the run holds, or awaits, a slot
     slot: str | None = None  # a queued run awaits it
