@@ -34,7 +34,8 @@ from hai_flow.values import Json
 
 Facts: TypeAlias = dict[str, Json]
 
-# Keys that say only where a step stands: its path is compared apart, and its line is no change.
+# Keys that say only where a step stands: its path is compared apart, and its line is no change; and what follows from
+# the others.
 _PLACES: Final = frozenset(
     {
         "path",
@@ -43,6 +44,7 @@ _PLACES: Final = frozenset(
         "parent",
         "body",
         "line",
+        "is_bare",
         "first",
         "iteration",
         "handlers",

@@ -802,6 +802,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     expose: bool = False
     line: int = 0
     of_agent: bool = False  # an answer of an agent's model, its calls, or one of them
+    is_bare: bool = False  # derived: a call that has nothing but its arguments, of a tool that a server performs
+
+    def __post_init__(self) -> None:
+        verb = self.verb
+        is_bare = (
+            isinstance(verb, Call)
+            and not isinstance(verb.tool, FrontendTool)
+            and (verb.into, verb.callback, self.approval, self.idempotency_key) == (None, None, None, None)
+            and self.body != UNDO
+            and not self.expose
+        )
+        msgspec.structs.force_setattr(self, "is_bare", is_bare)
 
     def verb_as(self, kind: type[VerbOfKind]) -> VerbOfKind:
         """The verb, which is of this kind."""

@@ -50,7 +50,7 @@ def _hold(draft: Draft) -> None:
 
 
 def _advance(draft: Draft) -> None:
-    while draft.state.status == "running":
+    while draft.state.status == "running" and draft.state.ready:
         path = _next_of(draft)
         if path is None or not draft.is_within_bounds():
             return
@@ -91,7 +91,7 @@ def _stop_on(draft: Draft) -> None:
 def _suspend(draft: Draft) -> None:
     """End the turn if nothing but people, or a distant timer, can move the run."""
     state = draft.state
-    if not state.turn_open or is_working(state):
+    if is_working(state) or not state.turn_open:
         return
     if state.status == "running" and not has_ready(state):
         near = draft.now + draft.limits.turn_linger

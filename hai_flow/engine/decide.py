@@ -21,7 +21,7 @@ from hai_flow.engine.due import pass_time, pass_time_before
 from hai_flow.engine.handlers import answering, clock, control, inbound, outcomes, start, terminate
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
-from hai_flow.engine.state.state import RunState
+from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.engine.steps import slots
 from hai_flow.engine.steps.freezes import Freeze
 from hai_flow.errors import reject_unknown_run
@@ -54,8 +54,10 @@ def decide(
     outcome = None if undecided else _RULES[type(command)](draft, command)
     if not undecided and not for_time and (draft.already or len(draft.events) == passed):
         return Decision((), state, outcome, already=True)  # passed time has a timer of its own
-    children.tell_parent(draft, state)
-    slots.tell_freed(draft, state)
+    if draft.state.parent is not None:
+        children.tell_parent(draft, state)
+    if draft.state.status in TERMINAL_STATUSES:
+        slots.tell_freed(draft, state)
     decision = draft.decision(outcome)
     return msgspec.structs.replace(decision, undecided=True) if undecided else decision
 

@@ -123,9 +123,7 @@ class Draft:
 
     def step(self, path: str) -> Step:
         """The step that stands at `path` in this run, with all its paths as they are here; "" is the document."""
-        if not paths.is_in_loop(path):
-            return self.plan.steps[path] if path else root_of(self.plan)
-        return resolve_step(self.plan, path)
+        return resolve_step(self.plan, path) if path else root_of(self.plan)
 
     def move_to(self, plan: Plan) -> None:
         """Decide the rest with another version, whose conditions no question was held against yet."""
@@ -214,12 +212,13 @@ class Draft:
         self.taken_over = len(events)
 
     def is_within_bounds(self) -> bool:
+        limits = self.limits
         return (
-            self.pure_steps < self.limits.pure_steps
-            and len(self.events) - self.taken_over < self.limits.events - STEP_EVENTS
-            and self.rendered_bytes < self.limits.event_bytes
-            and self.evaluations < self.limits.evaluations
-            and self.work < self.limits.work
+            self.pure_steps < limits.pure_steps
+            and len(self.events) - self.taken_over < limits.events - STEP_EVENTS
+            and self.rendered_bytes < limits.event_bytes
+            and self.evaluations < limits.evaluations
+            and self.work < limits.work
         )
 
     def open_turn(self, turn: c.Turn) -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hai_flow.definition.plan import Plan, Step
+from hai_flow.engine import draft
 from hai_flow.engine.events import ABI, decode_events
 from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.snapshot import decode_state, encode_state
 from hai_flow.engine.state.state import RunState
 from tests.corpus import kept
-from tests.corpus.answers import answers_of
+from tests.corpus.answers import answers_of, decided_again
 
 ON_PURPOSE = "if this change is meant: python -m tests.corpus.recorder, and say in the commit what changed and why"
 
@@ -45,3 +48,24 @@ def test_equal_commands_decide_equal_events_and_send_followers_equal_bytes() -> 
         for follower, frames in now.frames.items():
             changed = [number for number, frame in enumerate(frames) if frame != was.frames[follower][number]]
             assert not changed, f"{run.name}: {follower} is sent other frames at events {changed[:5]}; {ON_PURPOSE}"
+
+
+@pytest.mark.costly
+def test_bare_calls_are_decided_as_steps_that_have_something_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is passed over for a bare call as a group is nothing that one step of the corpus would have needed."""
+    known = {each.name: each for each in kept.read(kept.TODAY, kept.Decided)}
+    runs = list(kept.read(kept.files()[-1], kept.Kept))
+    briefly = [list(decided_again(run, known[run.name])) for run in runs]
+    bare = set()
+
+    def resolve(plan: Plan, path: str) -> Step:
+        step = resolve_step(plan, path)
+        if step.is_bare:
+            bare.add(path)
+            msgspec.structs.force_setattr(step, "is_bare", False)
+        return step
+
+    monkeypatch.setattr(draft, "resolve_step", resolve)
+    for run, decisions in zip(runs, briefly, strict=True):
+        assert list(decided_again(run, known[run.name])) == decisions, run.name
+    assert len(bare) > 20

@@ -57,6 +57,12 @@ def test_a_changed_policy_names_its_key() -> None:
     assert changes(FLOW.replace("deadline: 1d", "deadline: 2d")) == [("changed", "fine", "deadline")]
 
 
+def test_a_call_that_gets_a_key_of_its_own_has_changed_by_nothing_else() -> None:
+    assert changes(FLOW.replace("call: t.book\n", "call: t.book\n    idempotency_key: k\n")) == [
+        ("changed", "book", "idempotency_key")
+    ]
+
+
 def test_another_verb_under_the_same_id_is_a_change_of_the_verb() -> None:
     (change,) = diff(plan_of(FLOW), plan_of(FLOW.replace("{id: l, say: left}", "{id: l, wait: {for: 1h}}"))).steps
     assert (change.kind, change.path) == ("changed", "both/left/l")

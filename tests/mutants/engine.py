@@ -385,8 +385,15 @@ decide.bug("a command is decided before what was due before it").edit(
 ).by(f"{_T}time.py")
 going_on = Room("hai_flow/engine/advance.py", *_COMMANDS)
 going_on.bug("a turn ends while an effect is in flight").edit(
-    "if not state.turn_open or is_working(state):\n        return\n", "if not state.turn_open:\n        return\n"
+    "if is_working(state) or not state.turn_open:\n        return\n", "if not state.turn_open:\n        return\n"
 ).by(f"{_T}transitions.py", f"{_T}pause.py", f"{_T}blocks.py")
+bare = Room("hai_flow/definition/plan.py", "tests/corpus/test_corpus.py")
+bare.bug("a call that frontends see is passed over as one that has nothing but its arguments").edit(
+    "            and not self.expose\n", ""
+).by("tests/corpus/test_corpus.py::test_bare_calls_are_decided_as_steps_that_have_something_more")
+bare.bug("a call of a frontend is performed by the server").edit(
+    "            and not isinstance(verb.tool, FrontendTool)\n", ""
+).by("tests/corpus/test_corpus.py::test_bare_calls_are_decided_as_steps_that_have_something_more")
 going_on.bug("a turn stays open while only people can move the run").edit('draft.end_turn("waiting")\n', "pass\n")
 redeciding = Room("hai_flow/engine/runs/replay.py", f"{_T}redeciding.py")
 redeciding.bug("a time-out is made again without what had come of the answer").edit(

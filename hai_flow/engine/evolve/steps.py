@@ -28,25 +28,27 @@ from hai_flow.engine.state.state import Ending, Phase, RunState, StepState
 
 _End: TypeAlias = e.StepFinished | e.StepSkipped | e.StepFailed | e.StepStopped
 _LOOPS: Final = frozenset({"for_each", "repeat", "agent", "agent_calls"})
+_NEW: Final = StepState("new", 0)
+"""A step that has no record yet."""
 
 
 def step_started(state: RunState, event: e.StepStarted) -> RunState:
     path = event.path
-    before = state.steps.get(path)
+    before = state.steps.get(path, _NEW)
     step = StepState(
         derive_phase(event, before, "working"),
         event.at,
         event.verb,
         event.turn,
         event.attempt,
-        past=0 if event.attempt or before is None else max(before.attempt, before.past),
-        asked=before.asked if before else 0,
+        past=0 if event.attempt else max(before.attempt, before.past),
+        asked=before.asked,
         args=event.args,
         # a gate that was passed stays passed, as long as it is for the same arguments
-        approval=before.approval if before and event.attempt and before.args == event.args else None,
+        approval=before.approval if event.attempt and before.args == event.args else None,
         timeout=None if event.attempt else event.timeout,
         key=event.key,
-        rounds=before.rounds if before else 0,
+        rounds=before.rounds,
         loop=begin_loop(state, event, before) if event.verb in _LOOPS else None,
         case=event.case,
         left=event.branches,
@@ -218,9 +220,9 @@ def _close_step(
         inside=add_inside(state, path),
         subscriptions=state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,
         attempts=remove_entry(state.attempts, path),
-        timers=remove_timers(state, path),
+        timers=remove_timers(state, path) if state.timers else (),
         timeouts=remove_entry(state.timeouts, path),
-        ready=(*without(state.ready, path), *ready),
+        ready=(*without(state.ready, path), *ready) if state.ready else ready,
     )
 
 

@@ -27,14 +27,9 @@ from hai_flow.values import Json
 
 def _handle_step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     step = _accept_outcome(draft, command.path, command.attempt)
-    _record_models(draft, command)
-    close_message(draft, step.path)
-    if draft.state.open_calls and isinstance(step.verb, AgentTurn):
-        goes_on = draft.state.status == "running" and not is_left_to_the_stop(draft, step.path)
-        end_written(draft, step.path, map_calls_requested(draft.state, step.path, command.output) if goes_on else None)
-    if command.parts:
-        _record_parts(draft, step, command)
-    callback = callback_of(step.verb)
+    if command.used or command.parts or draft.state.open_messages or not step.is_bare:
+        _record_answer(draft, step, command)
+    callback = None if step.is_bare else callback_of(step.verb)
     if callback is not None and not is_left_to_the_stop(draft, step.path):
         wait_for_event.await_callback(draft, step, callback, command.output)
     else:
@@ -42,6 +37,18 @@ def _handle_step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
         loop.finish(draft, step, command.output, notes=command.notes)
     go_on(draft)
     return None
+
+
+def _record_answer(draft: Draft, step: Step, command: c.StepSucceeded) -> None:
+    """What an attempt has brought beside its output: the models that it has used, the text that it has streamed, the
+    calls that it has written, and its files."""
+    _record_models(draft, command)
+    close_message(draft, step.path)
+    if draft.state.open_calls and isinstance(step.verb, AgentTurn):
+        goes_on = draft.state.status == "running" and not is_left_to_the_stop(draft, step.path)
+        end_written(draft, step.path, map_calls_requested(draft.state, step.path, command.output) if goes_on else None)
+    if command.parts:
+        _record_parts(draft, step, command)
 
 
 def _record_parts(draft: Draft, step: Step, command: c.StepSucceeded) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow.definition.paths import function_of_key, is_in_loop, keys_of, plan_path, with_keys, with_keys_or_none
+from hai_flow.definition.paths import function_of_key, keys_of, plan_path, with_keys, with_keys_or_none
 from hai_flow.definition.plan import ANY_FUNCTION, BLOCKS, Call, CatchClause, Plan, Step, Try, Verb
 
 RESOLVED_MAX: Final = 1024  # of one plan
@@ -19,9 +19,7 @@ def resolve_step(plan: Plan, path: str) -> Step:
     """The step of the plan that stands at `path`, with all its paths as they are there.
 
     A path that lies deeper, in the iterations of its own loops, keeps its empty brackets."""
-    if not is_in_loop(path):
-        return plan.steps[path]
-    resolved = plan.resolved.get(path)
+    resolved = plan.steps.get(path) or plan.resolved.get(path)
     if resolved is None:
         if len(plan.resolved) >= RESOLVED_MAX:
             plan.resolved.clear()

@@ -100,9 +100,9 @@ def show_part(draft: Draft, step: Step, attempt: int, part: Json) -> None:
 
 def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) -> None:
     """Show the result of an exposed call to the frontend that saw it begin, or the output of another exposed effect."""
-    step_state = draft.state.steps[step.path]
     if not step.expose:
         return
+    step_state = draft.state.steps[step.path]
     if not isinstance(step.verb, Call):
         if error is None:
             arguments = None if step_state.args is None else values.loads(step_state.args)

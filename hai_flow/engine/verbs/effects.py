@@ -28,6 +28,9 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     assert isinstance(verb, EFFECTS)
     step_state = draft.state.steps.get(step.path)
     args = _arguments(draft, step, verb, step_state)
+    if step.is_bare and step_state is None:
+        draft.record_start(step, args=args, attempt=1)
+        return None
     gate = step.approval
     if gate is not None and gates.is_approved(draft.state, step, args):
         gate = None
