@@ -7,7 +7,7 @@ strings are message chunks, its last other value is the output). Its parameters 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
@@ -55,7 +55,7 @@ class PythonFunction:
     def description(self) -> str:
         return inspect.cleandoc(inspect.unwrap(unwrap_function(self.function)).__doc__ or "").strip()
 
-    def argument_fault(self, names: set[str]) -> str | None:
+    def argument_fault(self, names: Set[str]) -> str | None:
         """A sentence about missing or unknown arguments if a call with these names can't work, else None."""
         if self.required <= names and (self.takes_any or names <= self._names):
             return None

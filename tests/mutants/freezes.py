@@ -78,7 +78,7 @@ deciding_elsewhere.bug("nobody knows that another process holds the run").edit(
 ).by("tests/runtime/test_worker.py::test_a_call_approved_in_another_process_is_made_once_without_doubt")
 freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
 freezes.bug("a process that knows of a newer version begins all the same").edit(
-    "return self.is_stale or self.certainly_holds", "return self.certainly_holds"
+    "return self._newest != self._version or (", "return ("
 ).by(f"{_RUNTIME}::test_a_process_that_knows_of_newer_freezes_reads_them_before_it_begins")
 freezes.bug("a commit's version of the freezes is not looked at").edit(
     "if version > self._newest and self.running:", "if False:"

@@ -73,7 +73,7 @@ class Freezes(Service):
 
     def holds(self, run: CachedRun, path: str) -> bool:
         """Whether the attempt at `path` may not begin; also where the process does not know it yet."""
-        return self.is_stale or self.certainly_holds(run, path)
+        return self._newest != self._version or (bool(self._rows) and self.certainly_holds(run, path))
 
     def certainly_holds(self, run: CachedRun, path: str) -> bool:
         """Whether a freeze that the process knows holds the attempt at `path`."""

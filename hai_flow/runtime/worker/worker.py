@@ -515,7 +515,8 @@ class Worker(Service):
             self._begin(held, path, attempts[path])
         if state.status == "stopping":
             self._cancel_what_is_stopped(held)
-        if state.status in ("running", "stopping") and not run.submissions and next_ready(state) is not None:
+        goes_on = state.ready and state.status in ("running", "stopping") and not run.submissions
+        if goes_on and next_ready(state) is not None:
             self.committer.report(run, c.Continue())
         self._set_timer(run)
 
@@ -616,11 +617,11 @@ class Worker(Service):
         if not self._may_begin:
             self._waiting.add(run.id)
             return
-        if freezes.certainly_holds(run, path):
-            self._give_attempt_back(held, path, attempt)
-            return
-        if freezes.is_stale:
-            self._waiting.add(run.id)
+        if freezes.holds(run, path):
+            if freezes.certainly_holds(run, path):
+                self._give_attempt_back(held, path, attempt)
+            else:
+                self._waiting.add(run.id)
             return
         performance = held.attempts[path] = RunningAttempt(self._stage, run, path, attempt)
         task = performance.task = asyncio.get_running_loop().create_task(self._attempt(performance))

@@ -51,8 +51,7 @@ class PythonRunner(Runner):
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         call, tool = demand_call(attempt.step, PythonTool)
         python_function = self._toolbox.find(tool.target, call.function, tool.name, from_disk=attempt.from_disk)
-        name = format_name(tool.target, call.function, tool.name)
-        host = self._host(attempt, stream, name) if python_function.wants_host else None
+        host = self._host(attempt, stream, call, tool) if python_function.wants_host else None
         heard = stream if call.stream else None
         try:  # validators and serializers are the tool's code, too
             arguments = await run_by_size(len(attempt.args), _arguments, python_function, attempt, host)
@@ -63,7 +62,7 @@ class PythonRunner(Runner):
                 case "stream":
                     output = await _stream_values(work(), heard)
                 case "sync":
-                    output = await self._run_in_thread(attempt, name, work)
+                    output = await self._run_in_thread(attempt, _name_of(call, tool), work)
                 case "sync_stream":
                     assert host is not None
                     output = await self._run_in_thread(attempt, host.tool, partial(_drain_generator, work, host, heard))
@@ -101,10 +100,10 @@ class PythonRunner(Runner):
         function = self._toolbox.find(tool.target, call.function, tool.name, from_disk=attempt.from_disk)
         return ToolIdentity(function.source)
 
-    def _host(self, attempt: Attempt, stream: Stream, name: str) -> Host:
+    def _host(self, attempt: Attempt, stream: Stream, call: Call, tool: PythonTool) -> Host:
         loop = asyncio.get_running_loop()
-        of = attempt.workflow, attempt.tenant
-        return Host(loop, stream, self._secrets, *of, name, attempt.transaction, attempt.files)
+        of = attempt.workflow, attempt.tenant, _name_of(call, tool)
+        return Host(loop, stream, self._secrets, *of, attempt.transaction, attempt.files)
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
         """The functions of a Python tool. Raises StepError."""
@@ -152,9 +151,13 @@ class PythonRunner(Runner):
         return fault and f"the call does not fit the function: {fault}"
 
 
+def _name_of(call: Call, tool: PythonTool) -> str:
+    return format_name(tool.target, call.function, tool.name)
+
+
 def _arguments(found: PythonFunction, attempt: Attempt, host: Host | None) -> dict[str, Any]:
     raw: dict[str, Any] = values.loads(attempt.args)
-    fault = found.argument_fault(set(raw))
+    fault = found.argument_fault(raw.keys())
     if fault is not None:
         raise StepError(f"{attempt.step.path}: {fault}", code="tool.invalid_arguments", retriable=False)
     arguments = found.signature.arguments(raw)

@@ -133,7 +133,7 @@ class Signature:
         """The function's result as plain JSON; `note` gets what was changed. A large one is read beside the loop.
         Raises StepError `tool.invalid_result`."""
         if type(value) is self._result and self._result in _SCALARS:
-            return plain(value, big_integers, note)
+            return value if values.is_json(value) else plain(value, big_integers, note)
         notes: list[str] = []
         if not self._plain_result:
             value = await run_if_large(value, self._convert, value, notes)
