@@ -320,10 +320,10 @@ decider.bug("large commands are decided on the loop").edit(
     "return kind in _LARGE or (kind not in _SMALL and is_large(command))\n", "return False\n"
 ).by("tests/runtime/test_entries.py::test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run")
 decider.bug("a refusal is given from a state that may be stale").edit(
-    "return rejected if fresh else None\n", "return rejected\n"
+    "return rejected if _is_fresh(entry, submission) else None\n", "return rejected\n"
 ).by("tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken")
 decider.bug("already so is said from a state that may be stale").edit(
-    "return _outcome(run, decision, entry.state, True) if fresh else None",
+    "return _outcome(run, decision, entry.state, True) if _is_fresh(entry, submission) else None",
     "return _outcome(run, decision, entry.state, True)",
 ).by("tests/runtime/test_freshness.py::test_what_another_process_has_undone_is_not_so_already")
 decider.bug("a state proves fresh what came after it was loaded").edit(
@@ -381,10 +381,10 @@ cached.bug("the chunks of an entry that lost are forgotten").edit(
     "        self._chunks.extendleft(reversed(chunks))\n", ""
 ).by("tests/runtime/test_streaming.py::test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one")
 cached.bug("a state counts as young after another process has moved the run").edit(
-    "self._outdated_at = max(now, self._loaded_at)\n", "pass\n"
+    "self._outdated_at = max(now, self._loaded_at)\n        self._must_load = True\n", "pass\n"
 )
 cached.bug("a load proves a state that was outdated while it ran").edit(
-    "return self._loaded_at <= self._outdated_at\n", "return self._loaded_at < 0\n"
+    "self._must_load = began <= self._outdated_at\n", "self._must_load = False\n"
 )
 cached.bug("a run is in two queues at once").edit(
     '        if self._position == "queued":\n            raise self._illegal("enqueue")\n', ""
@@ -472,13 +472,13 @@ queues.bug("a run that others have moved while a batch was in flight is not load
     f"{_WORKER}::test_a_run_missing_from_a_heartbeat_is_dropped_with_its_attempts",
 )
 queues.bug("a run that somebody has moved is not loaded again").edit(
-    "if run.has_work or run.must_load:\n", "if run.has_work:\n"
+    "if run.submissions or run.chunks or run.must_load:\n", "if run.submissions or run.chunks:\n"
 ).by(
     f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
     f"{_COMMITTER}::test_of_two_processes_answering_at_once_one_wins_the_other_hears_it",
 )
 queues.bug("a run that has ended stays in the cache").edit(
-    "        elif not run.exists or run.state.ended:\n            self._cache.forget(run)\n", ""
+    "        elif not run.exists or run.state.status in TERMINAL_STATUSES:\n            self._cache.forget(run)\n", ""
 ).by("tests/runtime/test_memory.py", f"{_COMMITTER}::test_a_run_that_does_not_exist_is_404_and_may_start_later")
 listeners = Room("hai_flow/runtime/commit/hooks.py", _COMMITTER)
 listeners.bug("who looks on stops who writes").edit(

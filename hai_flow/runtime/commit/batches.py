@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -21,6 +23,7 @@ from hai_flow.store.commit.entries import AuditRow, CommandRow, Entry, OutboxRow
 log = structlog.get_logger(__name__)
 
 _EXPECTED: Final = frozenset({"timer_early"})
+_NO_COMMANDS: Final[Mapping[str, CommandRow]] = MappingProxyType({})
 
 
 class CommitEntry(msgspec.Struct, eq=False):
@@ -32,11 +35,11 @@ class CommitEntry(msgspec.Struct, eq=False):
     state: RunState
     events: list[e.Event] = []
     cut: bool = False
-    outbox: list[OutboxRow] = []
-    audit: list[AuditRow] = []
+    outbox: Sequence[OutboxRow] = ()  # most entries have neither these rows nor those of `audit` and `commands`
+    audit: Sequence[AuditRow] = ()
     decides: bool = False
     answers: list[tuple[Submission, Outcome | Rejected]] = []
-    commands: dict[str, CommandRow] = {}  # by their ids
+    commands: Mapping[str, CommandRow] = _NO_COMMANDS  # by their ids
     submissions: list[Submission] = []
     undecided: Submission | None = None  # the last of them, before which so much is due that this is committed first
     chunks: list[Streamed] = []

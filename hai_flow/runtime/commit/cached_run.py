@@ -85,6 +85,7 @@ class CachedRun:
         "_log_bytes",
         "_losses",
         "_must_fence",
+        "_must_load",
         "_must_lock",
         "_outdated_at",
         "_owned",
@@ -100,6 +101,7 @@ class CachedRun:
         "_version",
         "_worker",
         "id",
+        "number",
     )
 
     def __init__(
@@ -113,6 +115,7 @@ class CachedRun:
         exists: bool = True,
     ) -> None:
         self.id: Final = to_driver_uuid(id)
+        self.number: Final = id.int
         self._tenant = to_driver_uuid(tenant)
         self._submissions: deque[Submission] = deque()
         self._chunks: deque[Streamed] = deque()
@@ -120,6 +123,7 @@ class CachedRun:
         self._losses = self._singly = self._bytes = 0
         self._claim_unproven = self._must_fence = self._must_lock = False
         self._loaded_at, self._outdated_at = -1.0, 0.0
+        self._must_load = True
         self._plan = plan
         self._exists = exists
         self._talks: dict[str, Talk] = {}
@@ -238,7 +242,12 @@ class CachedRun:
     @property
     def must_load(self) -> bool:
         """Whether the state is too old to decide on."""
-        return self._loaded_at <= self._outdated_at
+        return self._must_load
+
+    def _date(self, began: float) -> None:
+        """The state is as of a load, or of a win, that began then."""
+        self._loaded_at = began
+        self._must_load = began <= self._outdated_at
 
     @property
     def must_fence(self) -> bool:
@@ -253,6 +262,7 @@ class CachedRun:
     def outdate(self, now: float) -> None:
         """The state is old as of `now` (monotonic): another process has moved the run, or may have."""
         self._outdated_at = max(now, self._loaded_at)
+        self._must_load = True
 
     def doubt(self, now: float) -> None:
         """A commit of this process has an unknown outcome, and may still land."""
@@ -273,7 +283,8 @@ class CachedRun:
         """A new id comes with its first command: there is no row yet, and nothing to load."""
         if self._loaded_at >= 0:
             raise self._illegal("expect_birth")
-        self._plan, self._exists, self._loaded_at, self._outdated_at = plan, False, now, -1.0
+        self._plan, self._exists, self._outdated_at = plan, False, -1.0
+        self._date(now)
 
     def load(
         self,
@@ -293,7 +304,7 @@ class CachedRun:
         self._created_at = row.created_at
         self._run_bytes, self._log_bytes, self._snapshot_bytes = row.log_bytes, log_bytes, snapshot_bytes
         self._talks.clear()
-        self._loaded_at = began
+        self._date(began)
 
     def miss(self, began: float) -> None:
         """A load that began then has found no row of the run."""
@@ -301,7 +312,7 @@ class CachedRun:
         if self._exists:
             self._exists = False
             self.forget()
-        self._loaded_at = began
+        self._date(began)
 
     def forget(self) -> None:
         """What is known is of another run, which had the id before, or of events that the database has lost."""
@@ -321,7 +332,8 @@ class CachedRun:
 
     def advance(self, state: RunState, plan: Plan | None, began: float) -> None:
         """That commit, which began then, has led straight from the known state to this one, and to `plan`, if any."""
-        self._state, self._loaded_at = state, began
+        self._state = state
+        self._date(began)
         if plan is not None:
             self._plan = plan
             self._talks.clear()

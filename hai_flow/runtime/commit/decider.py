@@ -144,7 +144,8 @@ class Decider:
     def _decide(self, run: CachedRun, *, locked: bool) -> CommitEntry | None:
         """Decide the run's commands. None if there is nothing to commit (everyone is answered, or it must load)."""
         entry = CommitEntry(run, run.state, locked=locked)
-        self._append_chunks(entry)
+        if run.chunks:
+            self._append_chunks(entry)
         waiting = run.submissions
         while waiting and len(entry.events) < self.limits.events and not (run.singly and entry.submissions):
             submission = waiting[0]
@@ -188,6 +189,8 @@ class Decider:
         proves both by itself. None, too, of a command before which so much is due that this has to be committed
         first."""
         run = entry.run
+        if run.exists and submission.tenant is None:  # of this process itself: there is nothing to hold it against
+            return self._answer_by_decision(entry, submission)
         unborn = not run.exists and not entry.decides
         if unborn and submission.birth is not None:
             assert submission.tenant is not None, "a Start names its tenant"
@@ -211,18 +214,21 @@ class Decider:
             return Rejected(409, SUPERSEDED, f"the workflow of run {run.id} means another version by now.")
         if submission.retired and unborn and submission.birth is not None:
             return refuse_retirement(submission.birth.plan)
-        # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
-        # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
-        fresh = entry.decides or entry.locked or run.loaded_at >= submission.arrived or not run.exists
-        fresh = fresh and (submission.command_id is None or submission.looked_up)
+        return self._answer_by_decision(entry, submission)
+
+    def _answer_by_decision(self, entry: CommitEntry, submission: Submission) -> Outcome | Rejected | None:
+        """As `_answer`, of a command that the engine may decide."""
+        run = entry.run
         try:
             plan = entry.plan or run.plan
             assert plan is not None
-            decision = self._foreseen(plan, entry, submission) or self._decide_on_loop(plan, entry, submission)
+            decision = self._foreseen(plan, entry, submission) if submission.foresight is not None else None
+            if decision is None:
+                decision = self._decide_on_loop(plan, entry, submission)
         except Rejected as rejected:
-            return rejected if fresh else None
+            return rejected if _is_fresh(entry, submission) else None
         if decision.already:
-            return _outcome(run, decision, entry.state, True) if fresh else None
+            return _outcome(run, decision, entry.state, True) if _is_fresh(entry, submission) else None
         if decision.undecided:
             self._take(entry, decision)
             entry.undecided = submission
@@ -230,9 +236,10 @@ class Decider:
         outcome = _outcome(run, decision, decision.state, False)
         if submission.command_id is not None:
             row = CommandRow(submission.command_id, submission.body_sha, msgspec.json.encode(outcome))
-            entry.commands[row.command_id] = row
+            entry.commands = {**entry.commands, row.command_id: row}
         if submission.asked is not None:
-            entry.audit.extend(audit_records.rows_of(submission.asked, submission.command, entry.state, decision))
+            rows = audit_records.rows_of(submission.asked, submission.command, entry.state, decision)
+            entry.audit = (*entry.audit, *rows)
         self._take(entry, decision)
         entry.birth = entry.birth or submission.birth
         entry.seat = entry.seat or submission.seat
@@ -273,12 +280,14 @@ class Decider:
 
     def _take(self, entry: CommitEntry, decision: Decision) -> None:
         messages = decision.outbox
-        if on_end_triggers.has_ended(decision) and self._wants_ends(entry.run.tenant, decision.state.workflow):
-            messages = (*messages, on_end_triggers.end_message(decision.state))
-        entry.state = decision.state
+        state = decision.state
+        ends = state.status in TERMINAL_STATUSES and on_end_triggers.has_ended(decision)
+        if ends and self._wants_ends(entry.run.tenant, state.workflow):
+            messages = (*messages, on_end_triggers.end_message(state))
+        entry.state = state
         entry.events.extend(decision.events)
         if messages:
-            entry.outbox.extend(map(_build_outbox_row, messages))
+            entry.outbox = (*entry.outbox, *map(_build_outbox_row, messages))
         entry.cut = entry.cut or decision.cut
         entry.decides = True
 
@@ -309,9 +318,9 @@ class Decider:
         assert plan is not None, "a run that decides has a plan"
         encoded, rows = e.encode_events(events), rows_of(events, state, plan.roles)
         if rows:
-            entry.outbox.extend(rows["outbox"])
+            entry.outbox = (*entry.outbox, *rows["outbox"])
         if entry.chunks and (grown := children.grown(state, events)) is not None:
-            entry.outbox.append(_build_outbox_row(grown))
+            entry.outbox = (*entry.outbox, _build_outbox_row(grown))
         if not entry.decides:
             return Entry(
                 run_id=run.id,
@@ -340,12 +349,11 @@ class Decider:
             free=run.exists and not (run.owned or run.held_elsewhere) and _begins_once_only_work(plan, events),
             cut=entry.cut,
             outbox=entry.outbox,
-            instigators=_encode_instigators(run.state, state),
-            summary=new_summary(plan, run.state, state),
-            held=_held(run.state, state),
         )
+        if changes := _list_changes(plan, run.state, state):
+            row = msgspec.structs.replace(row, **changes)
         is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
-        return row if is_plain and not run.state.ended else complete_entry(row, entry, rows)
+        return row if is_plain and run.state.status not in TERMINAL_STATUSES else complete_entry(row, entry, rows)
 
 
 def _begins_once_only_work(plan: Plan, events: Iterable[e.Event]) -> bool:
@@ -356,6 +364,22 @@ def _begins_once_only_work(plan: Plan, events: Iterable[e.Event]) -> bool:
         and resolve_step(plan, event.path).delivery in ONCE_ONLY
         for event in events
     )
+
+
+def _list_changes(plan: Plan, before: RunState, state: RunState) -> Mapping[str, str | None]:
+    """The columns of the run's row that most commits leave as they are: the people behind it, its summary, and the
+    freezes that hold steps of it."""
+    people_and_holds = state.senders, state.instigators, state.held
+    if plan.summary is None and (before.senders, before.instigators, before.held) == people_and_holds:
+        return _NO_CHANGES
+    return {
+        "instigators": _encode_instigators(before, state),
+        "summary": new_summary(plan, before, state),
+        "held": _held(before, state),
+    }
+
+
+_NO_CHANGES: Final[Mapping[str, str | None]] = {}
 
 
 def _held(before: RunState, state: RunState) -> str | None:
@@ -522,6 +546,15 @@ def _find_broken_message(chunk: Chunk, state: RunState) -> str | None:
 
 def _build_outbox_row(message: Message) -> OutboxRow:
     return OutboxRow(message.kind, message.target, values.dumps(message.body))
+
+
+def _is_fresh(entry: CommitEntry, submission: Submission) -> bool:
+    """Whether the known state justifies a refusal. Chunks prove nothing here: they compare the fence, not the version.
+    Nor does a fresh state say anything of a command's id: it may have been used before, and then the first outcome is
+    the answer, whatever the state says."""
+    run = entry.run
+    fresh = entry.decides or entry.locked or run.loaded_at >= submission.arrived or not run.exists
+    return fresh and (submission.command_id is None or submission.looked_up)
 
 
 def _find_first_use(entry: CommitEntry, submission: Submission) -> CommandRow | None:

@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
@@ -133,11 +134,10 @@ class Hints:
             for number, each in won.items():
                 self._add(entries[number], each.seq)
         else:  # a run's id is sent once, however many commits it has had
-            for number in won:
-                run_id = entries[number].state.run_id
-                if run_id not in self._told:
-                    self._told.add(run_id)
-                    self._keep(RunNotice(run_id, 0, 0))
+            names = [entries[number].state.run_id for number in won]
+            new = names if self._told.isdisjoint(names) else [name for name in names if name not in self._told]
+            self._told.update(new)
+            self._keep_all(list(map(RunNotice, new, repeat(0), repeat(0))))
         self._tenants.update([entries[number].run.tenant for number in won])
         self._words.update(map(hints.due, due))
         self._wanted.set()
@@ -165,12 +165,16 @@ class Hints:
         self._keep(RunNotice(entry.state.run_id, seq - len(entry.events) + 1, seq, events))
 
     def _keep(self, news: RunNotice) -> None:
-        if len(self._news) >= NEWS_MAX:
-            self.dropped += 1
+        if len(self._news) < NEWS_MAX:
+            self._bytes += len(news.events)
+        self._keep_all([news])
+
+    def _keep_all(self, news: Sequence[RunNotice]) -> None:
+        room = NEWS_MAX - len(self._news)
+        self._news.extend(news[:room])
+        if len(news) > room:
+            self.dropped += len(news) - room
             self._words.add(EVERYTHING)
-            return
-        self._bytes += len(news.events)
-        self._news.append(news)
 
     def _take(self) -> HintLetter:
         """Take as much news as fits into one letter, the oldest first."""

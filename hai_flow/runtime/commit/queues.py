@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
+from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
 
@@ -41,15 +42,19 @@ class Cache:
         return run
 
     def use(self, run: CachedRun) -> None:
-        """The run is wanted now. Those that this process holds are not evicted, whatever their place."""
-        if not run.owned:
-            self._runs.move_to_end(run.id)
+        """The run is wanted now. Not asked of those that this process holds: they are not evicted, whatever their
+        place."""
+        self._runs.move_to_end(run.id)
 
     def weigh(self, run: CachedRun, *, added: bool = False) -> None:
         """The run's log has grown, or a snapshot has taken its place."""
         if not (added or run.bytes):
             return
         self.bytes += run.weigh()
+        if self.bytes > self._bytes_max:
+            self._evict(run)
+
+    def _evict(self, run: CachedRun) -> None:
         for _ in range(EVICTION_TRIES):
             if self.bytes <= self._bytes_max:
                 return
@@ -96,11 +101,12 @@ class Queue:
         self.failed.clear()
 
     def add(self, run: CachedRun) -> None:
-        if not self.busy:
-            self.since = time.monotonic()
+        if not self.waiting:
+            if not self.busy:
+                self.since = time.monotonic()
+            self.ready.set()
         run.enqueue()
         self.waiting.append(run)
-        self.ready.set()
 
     def take(self, most: int) -> list[CachedRun]:
         runs = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
@@ -123,14 +129,15 @@ class Queues:
         self._awaited = 0  # by so many
 
     def find_lane(self, run: CachedRun) -> Queue:
-        return self.lanes[run.id.int % len(self.lanes)]
+        return self.lanes[run.number % len(self.lanes)]
 
     def add(self, run: CachedRun) -> None:
         """The run has something to do: it is decided in its lane, or loaded first."""
-        if run.queued:
+        if run.position != "idle":
             return
         self.queued += 1
-        self._cache.use(run)
+        if not run.owned:
+            self._cache.use(run)
         (self.loads if run.must_load else self.find_lane(run)).add(run)
 
     def load_again(self, run: CachedRun) -> None:
@@ -151,15 +158,16 @@ class Queues:
     def release(self, run: CachedRun) -> None:
         """The run's turn in its lane is over. It is queued again if more commands wait, else the cache may drop it."""
         self.leave(run)
-        if run.has_work or run.must_load:
+        if run.submissions or run.chunks or run.must_load:
             self.add(run)
-        elif not run.exists or run.state.ended:
+        elif not run.exists or run.state.status in TERMINAL_STATUSES:
             self._cache.forget(run)
 
     def leave(self, run: CachedRun) -> None:
         run.leave()
-        if failed := self.find_lane(run).failed:
-            failed.discard(run)
+        for lane in self.lanes:
+            if lane.failed:
+                lane.failed.discard(run)
         self.queued -= 1
         if self._awaited:
             self._released.set()

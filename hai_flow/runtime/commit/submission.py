@@ -76,7 +76,7 @@ class CommitWithRows:
         """It holds nothing outside of `commit`."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The result of a command: its answer, and the run's `seq` and status after the commit that holds it."""
 
     value: Json
