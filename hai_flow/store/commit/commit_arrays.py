@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
@@ -32,8 +33,8 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
             records, count = _CHILDREN[part]
             yield from records(rows)[0] if SINGLE + part in parts else _columns(records(rows), count)
     if "births" in parts:
-        arrays = build_born_arrays(born, len(moved) + 1, parts)
-        yield from (array[0] for array in arrays) if SINGLE + "births" in parts else arrays
+        build = _build_single_birth if SINGLE + "births" in parts else build_born_arrays
+        yield from build(born, len(moved) + 1, parts)
 
 
 def _build_single_move(entry: Entry, parts: frozenset[str]) -> Arrays:
@@ -49,10 +50,13 @@ def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays
         ids, tenants, counts, events, versions, fences, statuses, busy, wakes, cuts, slots, results, births = zip(
             *map(_read_move, moved), strict=True
         )
+        sizes = list(map(len, events))
+        yield b"".join(events)  # each element of an array of bytes takes the driver as long as all else of the entry
         yield _join(ids)
         yield _merge_column(tenants)
         yield _join(counts)
-        yield events
+        yield _join(accumulate([1, *sizes[:-1]]))
+        yield _join(sizes)
         yield _encode_array(versions)
         yield _encode_array(fences)
         yield _encode_array(statuses)
@@ -63,7 +67,7 @@ def _build_moved_arrays(moved: Sequence[Entry], parts: frozenset[str]) -> Arrays
         yield _sparse(results)
         yield _join(["NULL" if each is None else _format_instant(each) for each in births])
     else:
-        yield from (_NO,) * len(_MOVE)
+        yield from (_NO,) * (len(_MOVE) + 2)
     yield from _list_seldom_columns(moved, parts)
 
 
@@ -188,21 +192,38 @@ def _merge_column(column: Sequence[Any]) -> Sequence[Any]:
 
 def build_born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) -> Arrays:
     """The arrays of entries that are the first of their run; the first of them is number `first`."""
-    rows: list[tuple[Any, ...]] = []
-    for i, e in enumerate(born, first):
-        b = e.born
-        assert b is not None, "the caller chose those that are born"
-        assert e.version is None, "a run that starts has no version to expect"
-        assert e.status is not None, "the first entry of a run says its status"
-        assert e.busy is not None, "the first entry of a run says whether it is busy"
-        rows.append(
-            (
-                i, e.run_id, e.tenant, e.n, e.events, e.status, e.busy, e.wake_at, e.result, b.workflow,
-                b.workflow_name, b.workflow_version, b.dev, b.thread_id, b.parent_id, b.parent_path, b.queue, b.slot,
-                b.started_by, b.input,
-            )
-        )  # fmt: skip
-    yield from _columns(rows, 20)
+    columns = _columns([_build_birth(i, entry) for i, entry in enumerate(born, first)], len(_BIRTH))
+    for name, column in zip(_BIRTH, columns, strict=True):
+        yield column if column is None or name not in _BIRTH_AS_TEXT else _encode_array(column)
+    yield from _list_seldom_birth_columns(born, parts)
+
+
+def _build_single_birth(born: Sequence[Entry], number: int, parts: frozenset[str]) -> Arrays:
+    yield from _build_birth(number, born[0])
+    yield from (array[0] for array in _list_seldom_birth_columns(born, parts))
+
+
+_BIRTH: Final = (
+    "i", "id", "tenant", "n", "events", "status", "busy", "wake_at", "result", "workflow", "workflow_name",
+    "workflow_version", "dev", "thread_id", "parent_id", "parent_path", "queue", "slot", "started_by", "input",
+)  # fmt: skip
+_BIRTH_AS_TEXT: Final = frozenset({"status", "busy", "workflow_version", "dev"})
+
+
+def _build_birth(i: int, e: Entry) -> tuple[Any, ...]:
+    """The columns of `_BIRTH`."""
+    b = e.born
+    assert b is not None, "the caller chose those that are born"
+    assert e.version is None, "a run that starts has no version to expect"
+    assert e.status is not None, "the first entry of a run says its status"
+    assert e.busy is not None, "the first entry of a run says whether it is busy"
+    return (
+        i, e.run_id, e.tenant, e.n, e.events, e.status, e.busy, e.wake_at, e.result, b.workflow, b.workflow_name,
+        b.workflow_version, b.dev, b.thread_id, b.parent_id, b.parent_path, b.queue, b.slot, b.started_by, b.input,
+    )  # fmt: skip
+
+
+def _list_seldom_birth_columns(born: Sequence[Entry], parts: frozenset[str]) -> Iterable[list[Any]]:
     if "branches" in parts:
         branches = [entry.born.branch for entry in born if entry.born is not None]
         yield [None if branch is None else branch.of for branch in branches]
@@ -225,4 +246,4 @@ def build_born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) 
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> Arrays:
-    return zip(*rows, strict=True) if rows else (_NO,) * count
+    return map(_sparse, zip(*rows, strict=True)) if rows else (_NO,) * count

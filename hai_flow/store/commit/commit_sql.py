@@ -156,8 +156,10 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     heirs = {"heir": "uuid", "heir_slot": "text", "heir_key": "bool", "leaves": "bool"} if "heirs" in parts else {}
     lone = is_lone(parts)
     name = "entries" if lone else "entry"
+    all_events = "" if lone else parameters.one("bytea")  # those of all entries, one behind the other
+    events = {"events": "bytea"} if lone else {"begins": "text::int", "size": "text::int"}
     entries, arrays = parameters.rows(
-        name, parts, "moved", id="text::uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
+        name, parts, "moved", id="text::uuid", tenant="uuid", n="text::int", **events, version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
         result="bytea", created_at="text::timestamptz", **moves, **seats, **elsewhere, **free, **instigators,
         **summaries, **holds, **heirs,
@@ -181,8 +183,9 @@ def _build_moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
         return _Moving(me, at, entries, arrays, f"\nWITH {claimant}{repeated}", unrepeated, set_)
     before = f"""
 WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by id; i from 1
-  SELECT id, coalesce(tenant, ({arrays["tenant"]})[1]) AS tenant, n, events, version, fence, status, busy, wake_at,
-    cut, slot, result, created_at, i::int{read} FROM {entries}
+  SELECT id, coalesce(tenant, ({arrays["tenant"]})[1]) AS tenant, n,
+    substring({all_events} FROM begins FOR size) AS events, version, fence, status, busy, wake_at, cut, slot, result,
+    created_at, i::int{read} FROM {entries}
 ), """
     return _Moving(me, at, "entries", arrays, f"{before}{claimant}{repeated}", unrepeated, set_)
 
@@ -517,10 +520,10 @@ _CHILDREN: Final[Mapping[str, Callable[[_Parameters, str, frozenset[str]], Child
 
 
 _BORN: Final = {
-    "i": "int", "id": "uuid", "tenant": "uuid", "n": "int", "events": "bytea", "status": "text", "busy": "bool",
-    "wake_at": "timestamptz", "result": "bytea", "workflow": "bytea", "workflow_name": "text",
-    "workflow_version": "int", "dev": "bool", "thread_id": "text", "parent_id": "uuid", "parent_path": "text",
-    "queue": "text", "slot": "text", "started_by": "text", "input": "bytea",
+    "i": "int", "id": "uuid", "tenant": "uuid", "n": "int", "events": "bytea", "status": "text::text",
+    "busy": "text::bool", "wake_at": "timestamptz", "result": "bytea", "workflow": "bytea", "workflow_name": "text",
+    "workflow_version": "text::int", "dev": "text::bool", "thread_id": "text", "parent_id": "uuid",
+    "parent_path": "text", "queue": "text", "slot": "text", "started_by": "text", "input": "bytea",
 }  # fmt: skip
 
 
