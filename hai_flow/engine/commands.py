@@ -44,7 +44,7 @@ class Principal(msgspec.Struct, frozen=True):
     who entered the absences; behind them, as selectors, their roles and groups, and those of all keys of the
     principal itself. None of them may be excluded. `issuer`
     is the API key that alone vouches for who they are, without being made for that: no role, group or name asks them,
-    and all for whom it vouches have one vote."""
+    and all for whom it vouches have one vote with the holder of the key, who stands in `through`."""
 
     id: str
     roles: tuple[str, ...] = ()
@@ -264,7 +264,7 @@ class Fork(Command, frozen=True):
     since, by their paths. `acted`: the steps behind that moment that have begun to change the world, in that run or, on
     an approval which the two share, in a relative. `below`: the steps that wait for a run in which what it is given
     decides whether people are asked, or whom; None: any of them may. `key` is the concurrency key that the run needs,
-    as in `Start`."""
+    as in `Start`. `behind`: the people for whom the fork's requester acts, who are instigators of it, too."""
 
     run_id: UUID
     of: UUID
@@ -277,6 +277,7 @@ class Fork(Command, frozen=True):
     rejected: tuple[tuple[str, PendingState], ...] = ()
     acted: tuple[str, ...] = ()
     below: tuple[str, ...] | None = None
+    behind: tuple[str, ...] = ()
 
 
 class Passed(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -300,9 +301,9 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Signal(Command, frozen=True):
     """An event from outside is offered to the run. `name` is its type, `sent_at` when it was stored (ms since 1970).
 
-    `by` is the person that sent it, if one did. `place` numbers the stored signals of a type in the order in which they
-    became visible, those for everybody and those for one run (`own`) each for themselves; 0: unknown. `offered` is how
-    far others had been offered before it."""
+    `by` is the person that sent it, if one did, and those for whom it was sent, with spaces between. `place` numbers
+    the stored signals of a type in the order in which they became visible, those for everybody and those for one run
+    (`own`) each for themselves; 0: unknown. `offered` is how far others had been offered before it."""
 
     id: str
     name: str

@@ -58,8 +58,10 @@ class Spreading:
 
     # --- events to all ------------------------------------------------------------------------------------------------
 
-    async def take(self, tenant: UUID, living: TenantCells, id: str, type: str, data: Json, sent: AuditRow) -> Taken:
-        """Take an event for every cell of the tenant, with the audit record of its sender: from then on each gets it,
+    async def take(
+        self, tenant: UUID, living: TenantCells, id: str, type: str, data: Json, sent: AuditRow, sender: str
+    ) -> Taken:
+        """Take an event for every cell of the tenant, with the audit record of its `sender`: from then on each gets it,
         once. The caller gives it to the seat (`Delivery.send`, `Triggers.receive_event`). Raises Rejected 503 where the
         seat is away, 409 where another event has its id."""
         seat, body = self._at(living.seat), values.dumps(data)
@@ -69,7 +71,7 @@ class Spreading:
                 raise signals.reject_foreign_id(id, stored.type)
             return Taken(True, None)
         async with seat.database.api.acquire() as connection, connection.transaction():
-            relay, already = await event_relays.add(connection, tenant, id, type, body, living.cells, sent.principal)
+            relay, already = await event_relays.add(connection, tenant, id, type, body, living.cells, sender)
             if (relay.type, relay.data) != (type, body):
                 raise signals.reject_foreign_id(id, relay.type)
             if not already:

@@ -6,11 +6,12 @@ import base64
 import json
 import string
 import time
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import httpx2
 import pytest
+from websockets.sync.client import connect
 
 from hai_flow.primitives import uuids
 from hai_flow.store.identity import keys
@@ -307,3 +308,188 @@ def test_nobody_is_called_by_a_name_with_invisible_characters(place: Place, char
 def test_a_name_of_a_file_does_not_turn_around(place: Place, character: str) -> None:
     name = f"invoice{character}fdp.exe"
     expect(place.api.post("/v1/files", params={"name": name}, content=b"x", headers=place.ann), 422)
+
+
+# --- who is behind what a key, its tokens and its tickets do ----------------------------------------------------------
+
+_GO: Final = "  - {id: go, approve: {title: Go?, from: anyone, exclude: requester}}\n"
+CAUSED: Final = f"hai: flow/v1\nname: caused\nversion: 1\nsteps:\n{_GO}"
+TRIGGERED: Final = f"""
+hai: flow/v1
+name: triggered
+version: 1
+triggers:
+  - event: {{type: caused}}
+  - schedule: {{cron: "0 0 1 1 *", timezone: UTC}}
+steps:
+{_GO}"""
+AWAITING: Final = f"""
+hai: flow/v1
+name: awaiting
+version: 1
+steps:
+  - {{id: hear, wait_for: {{event: heard}}}}
+{_GO}"""
+Cause: TypeAlias = Callable[[Place, dict[str, str]], str]
+"""Lets there be a run that the caller is behind; returns its id."""
+
+
+def start(place: Place, who: dict[str, str]) -> str:
+    return str(_post(place, "/v1/runs", who, {"workflow": "caused"})["id"])
+
+
+def ask_for_approval(place: Place, who: dict[str, str]) -> str:
+    policy = {"from": ["anyone"], "exclude": ["requester"]}
+    return str(_post(place, "/v1/approvals", who, {"action": "pay", "arguments": {}, "policy": policy})["id"])
+
+
+def speak(path: str) -> Cause:
+    def cause(place: Place, who: dict[str, str]) -> str:
+        thread = unique("t")
+        said = [{"id": unique("m"), "role": "user", "content": "Go."}]
+        body = {"threadId": thread, "runId": unique("r"), "messages": said, "tools": []}
+        answer = place.api.post(f"/workflows/caused/{path}", json=body, headers=who)
+        assert answer.status_code == 200, answer.text
+        return _run_of(place, thread)
+
+    return cause
+
+
+def send_to_agent(place: Place, who: dict[str, str]) -> str:
+    message = {"messageId": unique("m"), "role": "ROLE_USER", "parts": [{"text": "Go."}]}
+    params = {"message": message, "configuration": {"returnImmediately": True}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
+    return str(_post(place, "/workflows/caused/a2a", {**who, "A2A-Version": "1.0"}, body)["result"]["task"]["id"])
+
+
+def open_socket(place: Place, who: dict[str, str]) -> str:
+    thread, ticket = unique("t"), _post(place, "/v1/tickets", who)["ticket"]
+    address = f"{str(place.api.base_url).replace('http', 'ws', 1)}/api/aui/ws/caused?ticket={ticket}"
+    with connect(address, proxy=None) as socket:
+        socket.send(json.dumps({"type": "params", "data": {"session_id": thread, "message": "Go."}}))
+        return _run_of(place, thread)
+
+
+def signal(place: Place, who: dict[str, str]) -> str:
+    id = str(_post(place, "/v1/runs", place.req, {"workflow": "awaiting"})["id"])
+    _post(place, f"/v1/runs/{id}/signals", who, {"type": "heard"})
+    return id
+
+
+def send_event(place: Place, who: dict[str, str]) -> str:
+    return str(_post(place, "/v1/events", who, {"type": "caused", "data": {}})["runs"][0]["run_id"])
+
+
+def run_schedule(place: Place, who: dict[str, str]) -> str:
+    (schedule,) = place.api.get("/v1/schedules", headers=place.operator).json()["items"]
+    if schedule["last_run_id"] is not None:
+        place.api.post(f"/v1/runs/{schedule['last_run_id']}/stop", headers=place.operator)
+    return str(_post(place, f"/v1/schedules/{schedule['id']}/run", who)["id"])
+
+
+def fork(place: Place, who: dict[str, str]) -> str:
+    base = start(place, place.req)
+    _question_of(place, base)
+    return str(_post(place, f"/v1/runs/{base}/fork", who, {"step": "go"})["id"])
+
+
+CAUSES: Final[dict[str, Cause]] = {
+    "a start": start,
+    "a message over HAI": speak("awp"),
+    "a message over AG-UI": speak("ag-ui"),
+    "a message over A2A": send_to_agent,
+    "a socket that a ticket opens": open_socket,
+    "a request for an approval": ask_for_approval,
+    "a signal": signal,
+    "an event": send_event,
+    "a schedule": run_schedule,
+    "a fork": fork,
+}
+
+
+def _post(place: Place, path: str, who: dict[str, str], body: dict[str, Any] | None = None) -> dict[str, Any]:
+    answer = place.api.post(path, json=body, headers=who)
+    assert answer.is_success, answer.text
+    return dict(answer.json())
+
+
+def _run_of(place: Place, thread: str) -> str:
+    query = {"thread_id": thread}
+    runs = wait_for(lambda: place.api.get("/v1/runs", params=query, headers=place.operator).json()["items"])
+    return str(runs[0]["id"])
+
+
+def _question_of(place: Place, run: str) -> dict[str, Any]:
+    query = {"run_id": run}
+    found = wait_for(lambda: place.api.get("/v1/pendings", params=query, headers=place.operator).json()["items"])
+    return dict(found[0])
+
+
+@pytest.fixture(scope="module")
+def causing(place: Place) -> Place:
+    publisher = place.people.person("user:pat", roles=["publisher"])
+    for text in (CAUSED, TRIGGERED, AWAITING):
+        assert place.api.post("/v1/workflows", content=text, headers={**YAML, **publisher}).status_code == 201
+    return place
+
+
+ACTING: Final = ["issuer", "requester", "operator"]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_key_that_speaks_for_nobody_does_not_approve_what_it_has_caused(causing: Place, cause: str) -> None:
+    place, page = causing, f"service:{unique('page')}"
+    _, key = place.people.key(page, roles=ACTING)
+    _, other = place.people.key(page, roles=ACTING)
+    first = place.token(key, "user:first", roles=ACTING[1:], groups=[])
+    voices = {
+        "itself": first,
+        "another token": place.token(key, "user:second", roles=[], groups=[]),
+        "the key": carried(key),
+        "a token of its other key": place.token(other, "user:second", roles=[], groups=[]),
+    }
+    question = _question_of(place, CAUSES[cause](place, first))
+    for voice, who in voices.items():
+        assert place.decide(question, who) == (403, "pending_forbidden"), voice
+    assert place.status(question) == "waiting"
+    _, stranger = place.people.key(f"service:{unique('page')}", roles=["issuer"])
+    assert place.decide(question, place.token(stranger, "user:second", roles=[], groups=[])) == (200, "approve")
+
+
+def test_a_token_does_not_approve_what_its_key_has_caused(causing: Place) -> None:
+    _, key = causing.people.key(f"service:{unique('page')}", roles=["issuer"])
+    question = _question_of(causing, start(causing, carried(key)))
+    assert causing.decide(question, causing.token(key, "user:second", roles=[], groups=[]))[0] == 403
+    assert causing.decide(question, causing.req) == (200, "approve")
+
+
+@pytest.mark.parametrize("credential", ["its key", "its token", "a token for somebody else"])
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_person_does_not_approve_what_their_agent_has_caused(causing: Place, cause: str, credential: str) -> None:
+    place, ann = causing, f"user:{unique('ann')}"
+    anns = place.people.person(ann)
+    agent = f"agent:{unique('buyer')}"
+    _, key = place.people.key(agent, roles=ACTING, speaks_for=[ann])
+    token = {"its token": agent, "a token for somebody else": "user:else"}.get(credential)
+    acting = carried(key) if token is None else place.token(key, token, roles=ACTING[1:], groups=[])
+    question = _question_of(place, CAUSES[cause](place, acting))
+    for who in (anns, place.token(key, ann, roles=[], groups=[])):
+        assert place.decide(question, who) == (403, "pending_forbidden")
+    assert place.decide(question, place.req if cause not in ("a signal", "a fork") else place.ann) == (200, "approve")
+
+
+@pytest.mark.parametrize("first", ["the key", "a token", "a token of its other key"])
+@pytest.mark.parametrize("second", ["the key", "a token", "a token of its other key"])
+def test_a_key_and_its_tokens_have_one_vote(place: Place, first: str, second: str) -> None:
+    page = f"service:{unique('page')}"
+    (_, key), (_, other) = (place.people.key(page, roles=["issuer"]) for _ in range(2))
+    voices = {
+        "the key": lambda: carried(key),
+        "a token": lambda: place.token(key, f"user:{unique('u')}", roles=[], groups=[]),
+        "a token of its other key": lambda: place.token(other, f"user:{unique('u')}", roles=[], groups=[]),
+    }
+    item = place.ask("of_anyone", place.req)
+    assert place.decide(item, voices[first]()) == (200, "open")
+    assert place.decide(item, voices[second]()) == (403, "vote_final")
+    assert place.status(item) == "waiting"
+    assert place.decide(item, place.ann)[0] == 200

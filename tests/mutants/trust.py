@@ -74,13 +74,13 @@ selectors.bug("a key that speaks for nobody decides by a name").edit(
 ).by(_TOKENS)
 votes = Room("hai_flow/engine/pendings/votes.py", _TOKENS)
 votes.bug("an issuer's key votes as often as it likes").edit(
-    "return set(map(compose, ids)) | {vote.issuer", "return set(ids) or {vote.issuer"
+    "ids.update(id for vote in votes for id in _list_vouching(vote))", "pass"
 )
 frontend = Room("hai_flow/api/auth/frontend_tokens.py", _TOKENS)
 frontend.bug("a token that is signed beside the server holds what it says").edit(
     "_demand_held(key.roles, key.groups, claims)", "_demand_held(claims.roles, claims.groups, claims)"
 )
-frontend.bug("a key decides as anybody").edit("issuer=None if key.can_vouch_for(id) else", "issuer=None if id else")
+frontend.bug("a key decides as anybody").edit("if not key.can_vouch_for(id):", "if not id:")
 texts = Room("hai_flow/signing.py", _TOKENS)
 texts.bug("a token has several texts").edit("if encode(data) != text:\n", "if False:\n")
 _FORMS: Final = "tests/api/test_answer_forms.py"
@@ -214,6 +214,23 @@ callers.bug("a role of another key excludes no vote of its person").edit("if hel
 callers.bug("a role of a key of a further id excludes nobody").edit("who.id, *who.aliases))", "who.id))")
 sockets = Room("hai_flow/api/protocols/aui.py", _DELEGATIONS)
 sockets.bug("an open socket keeps the roles that its person had").edit("if now.who != principal.who or not", "if not")
+_BEHIND: Final = "tests/attacks/test_tokens.py"
+pages = Room("hai_flow/api/auth/frontend_tokens.py", _BEHIND)
+pages.bug("another token of a key approves what one has caused").edit(", through=(holder,))", ")")
+pages.bug("nobody is behind what a token causes").edit("(holder, *behind)", "behind")
+pages.bug("the people of an agent are not behind what its token causes").edit("list_people_of_agent(key)\n", "()\n")
+tickets_of = Room("hai_flow/api/auth/directory/principal_json.py", _BEHIND)
+tickets_of.bug("a ticket forgets for whom an agent acts").edit("behind=record.behind,", "")
+callers.bug("who holds the key of a token is forgotten").by(_BEHIND).edit("list_ids_between(who.through), ", "(), ")
+acting = Room("hai_flow/api/requests/access.py", _BEHIND)
+acting.bug("people are not behind the forks of their agent").edit(
+    "return msgspec.structs.replace(begin, behind=behind)", "return begin"
+)
+acting.bug("people are not behind the events of their agent").edit(
+    '" ".join((self.principal.id, *self.principal.behind))', "self.principal.id"
+)
+by_keys = Room("hai_flow/engine/pendings/votes.py", _BEHIND)
+by_keys.bug("a key votes beside its tokens").edit("(who.issuer, *list_ids_between(who.through))", "(who.issuer,)")
 _ABSENCES: Final = "tests/attacks/test_absences.py"
 away = Room("hai_flow/runtime/people/absences.py", _ABSENCES)
 away.bug("a chain has no end").edit("if len(chain) == CHAIN_MAX:", "if False:")

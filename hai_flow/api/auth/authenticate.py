@@ -25,7 +25,7 @@ from hai_flow.api.auth.issuers.jwt import Issuer, Tokens, read_thumbprint
 from hai_flow.api.auth.keys import Keys
 from hai_flow.api.auth.sessions import Limits, Sessions, read_session
 from hai_flow.api.permissions.principals import Principal
-from hai_flow.engine.pendings.selectors import name_holdings
+from hai_flow.engine.pendings.selectors import list_ids_between, name_holdings
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.people.delegates import list_held_by_other_keys
@@ -130,7 +130,7 @@ class KnownIdentity:
         held = await self._holdings.get("\n".join((str(principal.tenant), who.id, *who.aliases)))
         if held or who.through:
             own = name_holdings(who.roles, who.groups)
-            through = tuple(each for each in held if each not in own)
+            through = (*list_ids_between(who.through), *(each for each in held if each not in own))
             principal = dataclasses.replace(principal, who=msgspec.structs.replace(who, through=through))
         return principal
 

@@ -14,7 +14,7 @@ import msgspec
 
 from hai_flow.api.auth.directory.erased_people import ErasedPeople
 from hai_flow.api.auth.directory.people import People
-from hai_flow.api.auth.keys import Keys, ends_at
+from hai_flow.api.auth.keys import Keys, ends_at, list_people_of_agent
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.api.permissions.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
@@ -111,8 +111,12 @@ class FrontendTokens:
         if id != key.principal:
             demand_own_name(id)
         await self._forgotten.refuse(key.tenant, id, _read_time_made(claims))
+        who, behind = c.Principal(id, claims.roles, claims.groups), list_people_of_agent(key)
+        if not key.can_vouch_for(id):  # whoever it may be, the holder of the key acts
+            holder = await self._people.one(key.tenant, key.principal)
+            who, behind = msgspec.structs.replace(who, issuer=f"key:{key.id}", through=(holder,)), (holder, *behind)
         return Principal(
-            c.Principal(id, claims.roles, claims.groups, issuer=None if key.can_vouch_for(id) else f"key:{key.id}"),
+            who,
             key.tenant,
             way="token",
             credential=f"{key.id}/{claims.jti}",
@@ -120,6 +124,7 @@ class FrontendTokens:
             threads=None if claims.threads is None else frozenset(claims.threads),
             workflows=None if claims.workflows is None else frozenset(claims.workflows),
             key=key.id,
+            behind=tuple(each for each in behind if each != id),
         )
 
 

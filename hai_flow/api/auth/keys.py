@@ -41,11 +41,9 @@ class Keys:
         await self._used.get(key.id)
         id = await self._people.one(key.tenant, key.principal)
         who = c.Principal(id, tuple(key.roles), tuple(key.groups))
-        speaks_for = tuple(key.speaks_for or ()) if is_agent(who) else ()
-        behind = tuple(each for each in speaks_for if not each.endswith("*"))
         return Principal(
-            who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id, behind=behind,
-            speaks_for=speaks_for,
+            who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id,
+            behind=list_people_of_agent(key), speaks_for=tuple(key.speaks_for or ()) if is_agent(who) else (),
         )  # fmt: skip
 
     async def find(self, id: str) -> Key | None:
@@ -61,6 +59,12 @@ class Keys:
 
     async def _note_use(self, id: str) -> None:
         await keys.note_use(self._runtime.database.api, id)
+
+
+def list_people_of_agent(key: Key) -> tuple[str, ...]:
+    """The people for whom an agent acts by its key, as far as the key names them; none, for a key of somebody else."""
+    is_of_agent = is_agent(c.Principal(key.principal))
+    return tuple(each for each in key.speaks_for or () if is_of_agent and not each.endswith("*"))
 
 
 def ends_at(key: Key) -> int | None:

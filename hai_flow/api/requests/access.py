@@ -107,6 +107,11 @@ class Access(RunVisibility):
     def ids(self) -> tuple[str, ...]:
         return (self.principal.id, *self.principal.who.aliases)
 
+    @property
+    def sender(self) -> str:
+        """The caller as the sender of an event, with those for whom they act, who are behind it, too."""
+        return " ".join((self.principal.id, *self.principal.behind))
+
     def acting(self, who: c.Principal) -> Access:
         """The access of the principal as the delegate `who`."""
         actor = msgspec.structs.replace(self.asked, who=who)
@@ -275,12 +280,13 @@ class Access(RunVisibility):
             )
 
     def _with_people(self, begin: Began) -> Began:
-        """The command, with those behind it for whom the caller acts, if it is an agent."""
-        if not self.principal.behind or not isinstance(begin, c.Start):
+        """The command, with those behind it for whom the caller acts: an agent, or the token of a page."""
+        behind = self.principal.behind
+        if not behind:
             return begin
-        return msgspec.structs.replace(
-            begin, instigators=list_people_behind("", begin.instigators, self.principal.behind)
-        )
+        if isinstance(begin, c.Fork):
+            return msgspec.structs.replace(begin, behind=behind)
+        return msgspec.structs.replace(begin, instigators=list_people_behind("", begin.instigators, behind))
 
     def _demand_starts(self, plan: Plan, begin: Begin) -> None:
         """Raises Rejected 403 where the caller may not start this run, 409 where nobody may."""

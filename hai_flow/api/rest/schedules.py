@@ -83,7 +83,9 @@ async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey,
     cancel_running` that run is stopped."""
     id, key = _id(schedule_id), key or str(access.runtime.starts.new_id())
     with access.admission.command():
-        outcome = await access.runtime.triggers.run_schedule(access.tenant, id, key, asked=access.asked)
+        outcome = await access.runtime.triggers.run_schedule(
+            access.tenant, id, key, asked=access.asked, behind=access.principal.behind
+        )
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{outcome.run_id}"

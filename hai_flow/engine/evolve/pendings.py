@@ -142,7 +142,7 @@ def signal_received(state: RunState, event: e.SignalReceived) -> RunState:
         event,
         steps=with_step(state, event.path, received=received),
         subscriptions=state.subscriptions.set(event.path, event.awaits),
-        senders=with_senders(state.senders, () if event.by is None else (event.by,)),
+        senders=with_senders(state.senders, (event.by or "").split()),
         **record_signal(state, event),
     )
 

@@ -326,4 +326,5 @@ def _is_for_requester_alone(pending: PendingState) -> bool:
 
 
 def _is_of_the_request(who: c.Principal, world: World) -> bool:
-    return not set(map(compose, (world.requester, *world.instigators))).isdisjoint(map(compose, ids_of(who)))
+    people = map(compose, (*ids_of(who), *who.through))
+    return not set(map(compose, (world.requester, *world.instigators))).isdisjoint(people)

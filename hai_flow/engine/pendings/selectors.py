@@ -17,7 +17,9 @@ from hai_flow.values import Json
 
 REQUESTER: Final = "requester"
 ANYONE: Final = "anyone"
-CAUSED: Final = "caused this run: an agent started it for them, or they the one before it, its event or a fork"
+CAUSED: Final = (
+    "caused this run: an agent or a token of theirs started it, or they the one before it, its event or a fork"
+)
 AGENT: Final = "agent:"  # how the ids of programs begin that act by themselves
 EDITOR: Final = "editor"  # only in `exclude`: the people that edited the arguments
 
@@ -140,6 +142,11 @@ def _read_people_between(through: Sequence[str]) -> Principal:
         kind, _, name = each.partition(":")
         parts.get(kind, ids).append(name if kind in parts else each)
     return Principal(ids[0] if ids else AGENT, tuple(parts["role"]), tuple(parts["group"]), aliases=tuple(ids[1:]))
+
+
+def list_ids_between(through: Sequence[str]) -> tuple[str, ...]:
+    """The people in the `through` of a principal or a vote, without what they hold."""
+    return tuple(each for each in through if not each.startswith(("role:", "group:")))
 
 
 def is_surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:

@@ -21,6 +21,7 @@ from hai_flow.engine.pendings.selectors import (
     World,
     ids_of,
     list_excluding_selectors,
+    list_ids_between,
     list_matching_selectors,
     voting_person,
 )
@@ -135,15 +136,20 @@ def voter(vote: VoteCast) -> str:
 
 
 def voters(votes: Sequence[VoteCast]) -> set[str]:
-    """Everybody that has had a vote, by all ids: the voters, and the people they voted for."""
+    """Everybody that has had a vote, by all ids: the voters, the people they voted for, and who vouches for them."""
     ids = {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
-    return set(map(compose, ids)) | {vote.issuer for vote in votes if vote.issuer is not None}
+    ids.update(id for vote in votes for id in _list_vouching(vote))
+    return set(map(compose, ids))
 
 
 def ids_of_voter(principal: Principal) -> tuple[str, ...]:
     """All that a vote of the principal is counted under."""
-    ids = tuple(map(compose, ids_of(principal)))
-    return ids if principal.issuer is None else (*ids, principal.issuer)
+    return tuple(map(compose, (*ids_of(principal), *_list_vouching(principal))))
+
+
+def _list_vouching(who: Principal | VoteCast) -> tuple[str, ...]:
+    """The key that alone vouches for somebody, and its holder, who has one vote with all of these."""
+    return () if who.issuer is None else (who.issuer, *list_ids_between(who.through))
 
 
 def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:

@@ -23,6 +23,7 @@ from hai_flow.engine.runs import children, migrate
 from hai_flow.engine.state import shared_state
 from hai_flow.engine.state.ids import call_prefix
 from hai_flow.engine.state.instances import resolve_step
+from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.jobs import next_ready, open_attempts
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps import wait_for_event
@@ -35,7 +36,11 @@ def take_over(draft: Draft, command: c.Fork) -> None:
     gone on with, 422 where an edit does not fit."""
     of, edits = str(command.of), command.edits
     plan = draft.plan if edits is None or edits.was is None else edits.was
-    draft.take_over(tuple(_rename_ids(command.events, of, draft.state.run_id)))
+    first, *later = _rename_ids(command.events, of, draft.state.run_id)
+    if isinstance(first, e.RunStarted) and command.behind:
+        people = list_people_behind("", command.behind, first.instigators)
+        first = msgspec.structs.replace(first, instigators=people)
+    draft.take_over((first, *later))
     refused = obstacle(
         plan, draft.state, command.following, command.undone, of=of, edited=edits is not None, acted=command.acted
     )

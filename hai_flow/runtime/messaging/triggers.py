@@ -350,8 +350,11 @@ class Triggers(Service):
             raise Rejected(404, "schedule_unknown", f"there is no schedule {str(id)!r}.")
         return row
 
-    async def run_schedule(self, tenant: UUID, id: UUID, key: str, *, asked: AuditActor | None = None) -> Outcome:
-        """Start a run as the schedule would, now, also while it is paused; `key` again gives the same run.
+    async def run_schedule(
+        self, tenant: UUID, id: UUID, key: str, *, asked: AuditActor | None = None, behind: Sequence[str] = ()
+    ) -> Outcome:
+        """Start a run as the schedule would, now, also while it is paused; `key` again gives the same run. `behind`:
+        those for whom `asked` acts.
 
         Raises `Rejected` 404; 409 `schedule_busy` while its last run is active, which is stopped if `overlap` says so.
         """
@@ -360,7 +363,9 @@ class Triggers(Service):
         at = self.committer.now_ms()
         try:
             input = await self._input(schedule, at)
-            return await self.begin(schedule, run_id, input, "schedule", asked=asked, scheduled_at=at)
+            return await self.begin(
+                schedule, run_id, input, "schedule", instigators=behind, asked=asked, scheduled_at=at
+            )
         except Rejected as rejected:
             if rejected.status not in (429, 503):
                 await triggers.give_up_turn(self.database.api, schedule, schedule.last_run_id, run_id)
@@ -447,7 +452,7 @@ class Triggers(Service):
         if not rows:
             return []
         event = event_value(signal.id, signal.type, values.loads(signal.data), instants.milliseconds(signal.sent_at))
-        behind = list_people_behind(signal.sender or SYSTEM)
+        behind = list_people_behind("", (signal.sender or "").split())
         done = await asyncio.gather(*(self._deliver_to(each, event, behind) for each in rows))
         return [each for each in done if each is not None]
 

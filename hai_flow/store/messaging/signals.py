@@ -25,7 +25,7 @@ class Signal(msgspec.Struct, frozen=True):
     """An event from outside. `run_id`: the one run that it is for; None: every run of the tenant that waits for its
     type. `data` is JSON text. `sent_at` is when it was stored, by the database's clock. `undelivered`: it was offered
     to all but these receivers, which could not be reached, `tries` times so far. `sender`: the person that sent it, if
-    one did."""
+    one did, and those for whom it was sent, with spaces between."""
 
     tenant: UUID
     id: str

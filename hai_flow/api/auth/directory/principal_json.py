@@ -19,6 +19,7 @@ class _StoredPrincipal(msgspec.Struct, frozen=True):
     key: str | None = None
     session: bytes | None = None
     session_version: int = 0
+    behind: tuple[str, ...] = ()
 
 
 def dump_principal(principal: Principal) -> str:
@@ -32,6 +33,7 @@ def dump_principal(principal: Principal) -> str:
         principal.key,
         principal.session,
         principal.session_version,
+        principal.behind,
     )
     return msgspec.json.encode(record).decode()
 
@@ -50,4 +52,5 @@ def load_principal(tenant: UUID, text: str, way: Way) -> Principal:
         key=record.key,
         session=record.session,
         session_version=record.session_version,
+        behind=record.behind,
     )

@@ -73,11 +73,11 @@ async def _send(
         delivery = access.runtime.delivery
         if run_id is None and access.living.is_large:
             async with spread(access, id, body, record) as is_repeated:
-                sent, already = await delivery.send(access.tenant, id, body.type, body.data, sender=record.principal)
+                sent, already = await delivery.send(access.tenant, id, body.type, body.data, sender=access.sender)
                 already |= is_repeated
         else:
             sent, already = await delivery.send(
-                access.tenant, id, body.type, body.data, run_id, sent=record, sender=record.principal
+                access.tenant, id, body.type, body.data, run_id, sent=record, sender=access.sender
             )
     if already:
         response.status_code = 200
@@ -122,7 +122,7 @@ async def spread(access: Access, id: str, body: SignalBody, record: AuditRow) ->
     had it before. On leaving, the other cells get it; a cell that is away gets it later. Raises Rejected 409 where
     another event has its id."""
     spreading, seat = access.cells.spreading, access.runtime
-    already, relay = await spreading.take(access.tenant, access.living, id, body.type, body.data, record)
+    already, relay = await spreading.take(access.tenant, access.living, id, body.type, body.data, record, access.sender)
     try:
         yield already
     except Rejected:

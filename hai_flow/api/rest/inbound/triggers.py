@@ -30,7 +30,7 @@ async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey
     with access.admission.command():
         await demand_files(access, body)
         record, triggers = record_of(access, "event.sent", id, body), access.runtime.triggers
-        sender = record.principal
+        sender = access.sender
         if access.living.is_large:
             async with spread(access, id, body, record) as is_repeated:
                 received = await triggers.receive_event(access.tenant, id, body.type, body.data, sender=sender)
