@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -137,6 +138,31 @@ def test_a_delegation_ends_with_the_key_by_which_it_was_made(place: Place, way: 
     assert place.decide(item, leaver) == (403, "delegation_missing")
     inbox = place.api.get("/v1/inbox", params={"limit": 200}, headers=place.friend).json()["items"]
     assert item["id"] not in [each["id"] for each in inbox]
+
+
+@pytest.mark.parametrize("way", [*WAYS, "a session that is ended elsewhere"])
+@pytest.mark.parametrize("path", ["/v1/inbox/events", "/v1/feed?topic=inbox"])
+def test_what_was_lent_goes_from_an_open_list_within_ten_seconds(place: Place, path: str, way: str) -> None:
+    giver = f"user:{unique('leaver')}"
+
+    def begin() -> Callable[[], object]:
+        """Lend; returns what ends it."""
+        if way in WAYS:
+            key, text = place.people.key(giver, roles=BOSS)
+            place.lend(carried(text))
+            return lambda: place.revoke(key, way)
+        session = place.sign_in(giver)
+        place.lend(place.page(session))
+        return lambda: ENDINGS["it is ended by another process"](place, session)
+
+    end, item = begin(), place.ask()
+    with place.api.stream("GET", path, headers={**place.friend, "Accept": "text/event-stream"}) as answer:
+        lines = answer.iter_lines()
+        next(line for line in lines if item["id"] in line)
+        end()
+        began = time.monotonic()
+        next(line for line in lines if item["id"] in line and '"gone":["' in line.replace(" ", ""))
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -94,6 +94,7 @@ async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> di
         who = revoked.principal
         await delegations.end_of_key(seat.pool, access.tenant, key_id, who, is_last=is_last)
     await access.repeat()
+    access.hint_lists()  # its delegations are over
     request.app.state.identity.forget(key_id)
     access.terms.look()
     return render_key(revoked)

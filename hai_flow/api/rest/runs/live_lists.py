@@ -30,8 +30,9 @@ STREAM: Final[dict[str, Any]] = {
 }
 """How such a route is described in OpenAPI."""
 
-_POLL_SECONDS: Final = 5.0  # while hints may be missed
-_HEARD_SECONDS: Final = 60.0  # while they are heard: delegations begin and end by themselves
+_POLL_SECONDS: Final = 5.0  # while hints may be missed, and while something is lent, of whose end none comes
+_HEARD_SECONDS: Final = 60.0  # while they are heard: delegations begin by themselves
+_LENT: Final = "on_behalf_of"  # the member of an item that names those who have lent it
 _CLOCKS_SECONDS: Final = 0.2  # by which the database's clock may be behind
 _SETTLE_SECONDS: Final = 0.5  # hints come by the thousand
 _STREAMS_AT_ONCE: Final = 50  # beyond, each stream reads more seldom
@@ -55,12 +56,16 @@ class ListReader:
     now_ms: Callable[[], int]  # the database's clock
     since: float = 0.0
     changes: dict[str, float | None] = field(default_factory=dict)  # when each changes by itself next, since 1970
+    lent: set[str] = field(default_factory=set)  # those with items that somebody has lent
 
     async def read(self, topic: str) -> ListSnapshot:
         """The list of the topic, no older than what the stream was hinted of."""
         source = self.sources[topic]
         listed = await self.shared[topic].get(self.since, source.read)
         self.changes[topic] = _next_change(listed.items, source.changes_at, self.now_ms() / 1000)
+        self.lent.discard(topic)
+        if any(each.get(_LENT) for each in listed.items.values()):
+            self.lent.add(topic)
         return listed
 
     def seconds(self, at_most: float) -> float:
@@ -98,7 +103,7 @@ async def watch_news(
             async for each in news(reader):
                 yield [each]
             await asyncio.sleep(settle_seconds(access.cells.home.inbox.watchers))
-            at_most = _POLL_SECONDS if _is_deaf(access) else _HEARD_SECONDS
+            at_most = _POLL_SECONDS if reader.lent or _is_deaf(access) else _HEARD_SECONDS
             seconds, since = reader.seconds(at_most), time.monotonic()
             if await _is_hinted(hinted, closing, seconds):
                 since = max(cell.inbox.last_hint(access.tenant) for cell in _here(access))
