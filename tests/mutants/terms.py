@@ -15,14 +15,12 @@ _CLOCKS: Final = "tests/api/test_clocks.py"
 proofs = Room("hai_flow/store/identity/proofs.py", _PROOFS)
 proofs.bug("who has a good key beside a revoked one is let go").edit("not any(have_good_key)", "not all(have_good_key)")
 proofs.bug("who never had a key is let go").edit("bool(have_good_key) and not", "not")
-proofs.bug("a key that ends by itself lets its person go").edit(
-    " HAVING bool_or(is_good OR revoked_at IS NOT NULL)", ""
-)
+proofs.bug("a key that ends by itself lets its person go").edit(" HAVING bool_or(is_good OR was_let_go)", "")
 proofs.bug("a key that has ended keeps a person whose other key was revoked").edit(
     "{IS_GOOD} AS is_good", "revoked_at IS NULL AS is_good"
 )
 proofs.bug("keys of another tenant keep a person").edit(
-    "  WHERE tenant = $1 AND principal = ANY ($2::text[])\n)", "  WHERE principal = ANY ($2::text[])\n)"
+    "  WHERE tenant = $1 AND principal = ANY ($2::text[])\n  UNION", "  WHERE principal = ANY ($2::text[])\n  UNION"
 )
 proofs.bug("a session whose issuer is not asked in time stands for its roles").edit(
     "expires_at > now() AND (good_until IS NULL OR good_until > now())", "expires_at > now()"
@@ -39,15 +37,20 @@ callers.bug("whose keys were revoked decides in chats").edit('frozenset(("link",
     _CHATS
 )
 callers.bug("a revoked key ends what its person decides who signs in elsewhere").edit(
-    "in _WITHOUT_SIGN_IN and not self.issuers:", "in _WITHOUT_SIGN_IN:"
+    "by_keys=not self.issuers", "by_keys=True"
 ).by(_DEPARTED)
 callers.bug("the key of a further id keeps nobody").edit(
     "ids = self._runtime.database.api, (who.id, *who.aliases)", "ids = self._runtime.database.api, (who.id,)"
 ).by(_DEPARTED)
 
+erased = Room("hai_flow/store/identity/proofs.py", _DEPARTED)
+erased.bug("who was erased decides by a link").edit(
+    "SELECT id, true, false FROM unnest", "SELECT id, false, false FROM unnest"
+)
+
 _ROSTER: Final = "tests/runtime/test_stranded.py::test_who_was_let_go_is_reached_by_no_channel_any_more"
 roster = Room("hai_flow/runtime/people/roster.py", _ROSTER)
-roster.bug("who was let go is asked by the channel that reaches them").edit("id not in self.departed and any(", "any(")
+roster.bug("who was let go is asked by the channel that reaches them").edit("if id not in self.departed\n", "if True\n")
 roster.bug("a further id of somebody who was let go is asked").edit(
     "has_left(key_holders, all_ids(id))", "has_left(key_holders, [id])"
 )

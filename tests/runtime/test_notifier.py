@@ -23,6 +23,7 @@ from hai_flow.runtime.people.roster import Rosters
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.identity import keys
+from hai_flow.store.identity.erasure import forget
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import NotificationSummary
 from hai_flow.wire.webhook_body import Call
@@ -78,12 +79,12 @@ class World:
 
     @contextlib.asynccontextmanager
     async def notifier(
-        self, file: NotifyFile | None = None, ids: Mapping[str, Aliases] = NO_IDS
+        self, file: NotifyFile | None = None, ids: Mapping[str, Aliases] = NO_IDS, *, by_keys: bool = True
     ) -> AsyncIterator[Notifier]:
         secrets = {"PAGER": SECRET, "SLACK": self.hooks.url}
         runtime = self.runtime
         file = file or self.file
-        rosters = Rosters(runtime.tenants, file, None, by_keys=True, ids=ids)
+        rosters = Rosters(runtime.tenants, file, None, by_keys=by_keys, ids=ids)
         made = Notifier(runtime.database, runtime.inbox, rosters, file, secrets, HttpConfig(), self.now, QUICK)
         await made.start()
         yield made
@@ -145,6 +146,26 @@ async def test_a_person_with_two_ids_is_told_once(world: World) -> None:
     assert [(each.person, each.status) for each in ended if each.person != "user:req"] == [("user:ann", "sent")]
 
 
+@pytest.mark.parametrize("has_key", [True, False])
+@pytest.mark.parametrize("by_keys", [True, False])
+async def test_nobody_who_was_erased_is_told_of_a_question_until_they_have_a_key(
+    world: World, eye: Connection, by_keys: bool, has_key: bool
+) -> None:
+    """Though the file names them: without a key nothing else would keep them out, nor end what was sent to them."""
+    pool = world.runtime.database.api
+    if has_key:
+        await keys.create_key(pool, LOCAL_TENANT, "user:ann", name="", roles=["boss"], created_by="test")
+    for _ in range(2):  # it may be repeated
+        await forget(eye, LOCAL_TENANT, "user:ann", by="user:root")
+    async with world.notifier(by_keys=by_keys):
+        for ann in ("dropped", "sent"):
+            ended = await world.ended(await world.ask("[email]"), 3)
+            told = {each.person: each.status for each in ended}
+            assert told == {"user:ann": ann, "user:bob": "sent", "user:req": "dropped"}
+            await keys.create_key(pool, LOCAL_TENANT, "user:ann", name="", roles=["boss"], created_by="test")
+    assert await pool.fetchval("SELECT count(*) FROM erased_people") == 1
+
+
 @pytest.mark.parametrize("channels", ["[email]", "[anns]", "[email:boss]"])
 async def test_nobody_whose_keys_were_revoked_is_told_of_a_question(world: World, channels: str) -> None:
     """They decide nothing any more, so what people are asked is not for them, whatever the file says."""
@@ -159,7 +180,7 @@ async def test_nobody_whose_keys_were_revoked_is_told_of_a_question(world: World
     async with world.notifier(file):
         ended = await world.ended(run_id, 1 if channels == "[anns]" else 3)
     (left,) = [each for each in ended if each.person == "user:ann"]
-    assert (left.status, left.error) == ("dropped", "the keys of the person were revoked")
+    assert (left.status, left.error) == ("dropped", "the keys of the person were revoked, or they were erased")
     assert [str(mail["To"]) for mail in world.mail.mails] == ([] if channels == "[anns]" else ["bob@example.com"])
     assert world.hooks.received == []
 

@@ -118,14 +118,16 @@ class KnownIdentity:
     async def known(self, principal: Principal) -> Principal:
         """The principal by the one id of their person, with all further ones, and with the roles and groups of all of
         their keys, which excluding selectors are compared with, whichever key or token it is that proves them now.
-        Raises Rejected 401 for a link or a chat of somebody whose keys were revoked, where keys alone let people sign
-        in: that is how somebody is let go."""
+        Raises Rejected 401 for a link or a chat of somebody who was erased, or, where keys alone let people sign in,
+        whose keys were revoked: that is how somebody is let go."""
         principal = await self._people.known(principal)
         who = principal.who
-        if principal.way in _WITHOUT_SIGN_IN and not self.issuers:
+        if principal.way in _WITHOUT_SIGN_IN:
             pool, ids = self._runtime.database.api, (who.id, *who.aliases)
-            if proofs.has_left(await proofs.find_key_holders(pool, principal.tenant, ids), ids):
-                detail = f"the keys of {who.id} were revoked, so they decide no more; an admin makes another."
+            holders = await proofs.find_key_holders(pool, principal.tenant, ids, by_keys=not self.issuers)
+            if proofs.has_left(holders, ids):
+                detail = f"the keys of {who.id} were revoked, or they were erased, so they decide no more; an admin "
+                detail += "makes another key."
                 raise Rejected(401, "auth.expired", detail)
         held = await self._holdings.get("\n".join((str(principal.tenant), who.id, *who.aliases)))
         if held or who.through:

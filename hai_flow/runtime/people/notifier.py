@@ -157,7 +157,9 @@ class Notifier(Service):
             elif given.person is not None and await self._rosters.has_left(
                 self._database.api, given.tenant, given.person
             ):
-                await notifications.end(self._database.api, given.id, "dropped", "the keys of the person were revoked")
+                await notifications.end(
+                    self._database.api, given.id, "dropped", "the keys of the person were revoked, or they were erased"
+                )
             else:
                 await self._send(given)
         except NotSent as error:

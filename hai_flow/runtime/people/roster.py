@@ -30,7 +30,7 @@ class Roster(msgspec.Struct, frozen=True):
     """The people of a tenant. `holders`: once for each key, with its roles and groups. `is_complete`: there are no
     other deciders. `by_keys`: keys alone let people sign in. `all_ids`: whose ids are one person's. `held`: what all
     keys of a person stand for, by each id, for what an exclusion names keeps them out by whichever key they have it.
-    `departed`: those of the file who were let go: their keys were revoked."""
+    `departed`: those of the file who were let go: their keys were revoked, or they were erased."""
 
     holders: Sequence[c.Principal]
     file: TenantChannels
@@ -49,8 +49,8 @@ class Roster(msgspec.Struct, frozen=True):
         listed = [
             c.Principal(id, person.roles, person.groups)
             for id, person in self.file.people.items()
-            if not self.by_keys
-            or (id not in self.departed and any(self._reaches(each, person) for each in notify or ()))
+            if id not in self.departed
+            and (not self.by_keys or any(self._reaches(each, person) for each in notify or ()))
         ]
         return [self.name_person(each) for each in (*self.holders, *listed)]
 
@@ -96,13 +96,12 @@ class Rosters:
         return pool if self._home is None else self._home.api, self._ids.get(name, NO_ALIASES).all_of
 
     async def has_left(self, pool: Pool, tenant: UUID, id: str) -> bool:
-        """Whether the person was let go: keys alone let people sign in, and theirs were revoked. `pool`: of this
-        cell."""
-        if not self._by_keys:
-            return False
+        """Whether the person was let go: they were erased, or keys alone let people sign in, and theirs were revoked.
+        `pool`: of this cell."""
         credentials, all_ids = await self.find_credentials(pool, tenant)
         ids = all_ids(id)
-        return proofs.has_left(await proofs.find_key_holders(credentials, tenant, ids), ids)
+        holders = await proofs.find_key_holders(credentials, tenant, ids, by_keys=self._by_keys)
+        return proofs.has_left(holders, ids)
 
     async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
         at_home = connection if self._home is None else self._home.api
@@ -113,6 +112,6 @@ class Rosters:
         all_ids = self._ids.get(name, NO_ALIASES).all_of
         people = {each for id in (*(holder.id for holder in holders), *file.people) for each in all_ids(id)}
         held = await proofs.load_holdings_of_people(at_home, tenant, people)
-        key_holders = await proofs.find_key_holders(at_home, tenant, people) if self._by_keys and file.people else {}
+        key_holders = await proofs.find_key_holders(at_home, tenant, file.people and people, by_keys=self._by_keys)
         departed = frozenset(id for id in file.people if proofs.has_left(key_holders, all_ids(id)))
         return Roster(holders, file, self._by_keys, all_ids, held, departed)

@@ -6,7 +6,6 @@ people's votes refer to its bytes."""
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -18,6 +17,7 @@ from hai_flow import values
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import ERASED_MAX, FORGOTTEN, Details, commitment, new_row
 from hai_flow.store.identity import credential_checks
+from hai_flow.store.postgres.database import read_clock
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection
@@ -59,7 +59,7 @@ async def forget(connection: Connection, tenant: UUID, principal: str, *, by: st
         await connection.execute(_TOLD, tenant, principal, pseudonym)
         await connection.execute(_OF_RULES, tenant, principal, pseudonym)
         salt = os.urandom(16)
-        await connection.execute(_IN_ARCHIVES, tenant, salt, _digest(salt, principal))
+        await connection.execute(_ERASED_PEOPLE, tenant, salt, _digest(salt, principal), principal)
         runs = await connection.fetchval(_RUNS, tenant, principal)
         if records == 0 and (opinions or keys or files):
             body = {"pseudonym": pseudonym, "erased": {}}
@@ -130,10 +130,12 @@ UPDATE rules SET ended_at = coalesce(ended_at, now()), ended_why = coalesce(ende
 WHERE tenant = $1 AND ($2 = ANY (proposer_ids) OR $2 = ANY (excluded_ids) OR $2 = ANY (people) OR ended_by = $2)
 """
 _TOLD: Final = "UPDATE notifications SET person = $3, whom = '' WHERE tenant = $1 AND person = $2"
-# Only where there are archives that may still name them.
-_IN_ARCHIVES: Final = """
-INSERT INTO erased_people (tenant, salt, sha256)
-SELECT $1, $2, $3 WHERE EXISTS (SELECT FROM retired_runs WHERE tenant = $1 AND place IS NOT NULL)
+# For archives and files of channels, which may still name them.
+_ERASED_PEOPLE: Final = """
+WITH again AS (
+  UPDATE erased_people SET at = now() WHERE tenant = $1 AND sha256 = sha256(salt || convert_to($4, 'UTF8')) RETURNING 1
+)
+INSERT INTO erased_people (tenant, salt, sha256) SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM again)
 """
 _RUNS: Final = """
 SELECT count(*) FROM (
@@ -183,7 +185,7 @@ async def _erase_records(connection: Connection, tenant: UUID, principal: str, p
         rows = await connection.fetch(_MATCHING, tenant, principal, values.dumps(principal))
         if not rows:
             return 0
-        at = time.time_ns() // 1000
+        at = int((await read_clock(connection)).timestamp() * 1_000_000)
         changed: dict[UUID, Details] = {}
         for id, who, body in rows:
             own = who == principal

@@ -51,9 +51,12 @@ WHERE tenant = $1 AND sha256 = ANY ($2::bytea[]) AND expires_at > now() AND (goo
 """
 _HOLDERS: Final = f"""
 SELECT principal, bool_or(is_good) FROM (
-  SELECT principal, revoked_at, {IS_GOOD} AS is_good FROM keys
+  SELECT principal, $3 AND revoked_at IS NOT NULL AS was_let_go, {IS_GOOD} AS is_good FROM keys
   WHERE tenant = $1 AND principal = ANY ($2::text[])
-) AS each GROUP BY principal HAVING bool_or(is_good OR revoked_at IS NOT NULL)
+  UNION ALL
+  SELECT id, true, false FROM unnest($2::text[]) AS id
+  JOIN erased_people ON tenant = $1 AND sha256 = sha256(salt || convert_to(id, 'UTF8'))
+) AS each GROUP BY principal HAVING bool_or(is_good OR was_let_go)
 """
 _OF_PEOPLE: Final = f"""
 SELECT principal, roles, groups, {IS_GOOD} FROM keys
@@ -98,15 +101,18 @@ async def list_holders(
     return [tuple(row) for row in await connection.fetch(_OF_ROLE, tenant, role)]
 
 
-async def find_key_holders(connection: Connection | Pool, tenant: UUID, ids: Collection[str]) -> dict[str, bool]:
-    """Whether each of the `ids` has a key that is good; those with none that was revoked or is good are left out, as a
-    key that expires by itself lets nobody go."""
-    rows = await connection.fetch(_HOLDERS, tenant, list(ids)) if ids else []
+async def find_key_holders(
+    connection: Connection | Pool, tenant: UUID, ids: Collection[str], *, by_keys: bool = True
+) -> dict[str, bool]:
+    """Whether each of the `ids` has a key that is good. Those with none that is good, who were not erased and have none
+    that was revoked, are left out, as a key that expires by itself lets nobody go. `by_keys`: keys alone let people
+    sign in; else who has a revoked one may sign in without."""
+    rows = await connection.fetch(_HOLDERS, tenant, list(ids), by_keys) if ids else []
     return {row[0]: row[1] for row in rows}
 
 
 def has_left(holders: Mapping[str, bool], ids: Collection[str]) -> bool:
-    """Whether a key of the person of these ids was revoked, and none is good."""
+    """Whether the person of these ids was erased, or a key of theirs revoked, and none is good."""
     have_good_key = [holders[id] for id in ids if id in holders]
     return bool(have_good_key) and not any(have_good_key)
 
