@@ -347,3 +347,27 @@ def test_after_all_attacks_the_questions_are_open_for_those_whom_they_ask(house:
         shown = post(house.http, house.who["ann"], "GetTask", {"id": task["id"]}).json()["result"]
         states[task["id"]] = shown["status"]["state"]
     assert list(states.values()) == ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"]
+
+
+TWO: Final = """
+hai: flow/v1
+name: two_say_yes
+version: 1
+steps:
+  - {id: go, approve: {title: Go?, from: [role:boss], quorum: 2, reject_when: 2}}
+"""
+
+
+@pytest.mark.parametrize("second", ["approve", "reject"])
+def test_two_people_whose_messages_have_the_same_id_have_two_votes(house: House, second: str) -> None:
+    """A client may number its messages: nobody's vote is taken for another's that was sent again."""
+    publisher = house.people.person("user:pat", roles=["publisher"])
+    assert house.http.post("/v1/workflows", content=TWO, headers={**YAML, **publisher}).status_code in (200, 201)
+    bosses = [house.people.person(f"user:{unique('boss')}", roles=["requester", "decider", "boss"]) for _ in range(2)]
+    task = begin(house.http, house.who["bob"], "two_say_yes", {})
+    for boss, decision in zip(bosses, ("approve", second), strict=True):
+        params = message({"data": {"decision": decision}}, taskId=task["id"], messageId="2")
+        answer = post(house.http, boss, "SendMessage", {**params, "configuration": {"returnImmediately": True}})
+        assert "result" in answer.json(), answer.text
+    query = "SELECT array_agg(v.decision ORDER BY v.decision) FROM votes v WHERE v.run_id = $1::uuid"
+    assert house.people.do(lambda connection: connection.fetchval(query, task["id"])) == sorted(["approve", second])
