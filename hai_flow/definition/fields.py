@@ -210,6 +210,7 @@ class Parts:
         """`text` as a duration: milliseconds, or a template where it is one whole hole or counts working days."""
         key = next((part for part in reversed(at) if isinstance(part, str)), "")
         if is_hole(text) and names is not None:
+            text = text.strip()
             template = self.template(text, at, names, text=True)
             if (kind := find_other_kind(text, template, names)) is not None:
                 number = shorten(text.strip()[3:-2].strip())
@@ -407,6 +408,11 @@ def _duration_hint(text: str) -> str:
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", text):
         return "; it is a length, not a date"
     return ""
+
+
+def strip_hole(value: Json) -> Json:
+    """`value` without the line break that `|` and `>` put behind a text, where it is exactly one hole."""
+    return value.strip() if isinstance(value, str) and is_hole(value) else value
 
 
 def is_hole(text: str) -> bool:

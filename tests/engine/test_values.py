@@ -260,3 +260,36 @@ def test_errors_name_values_in_words_of_the_language(step: str, value: Any, word
     assert play.status == "failed"
     assert words in play.error.message
     assert "None" not in play.error.message
+
+
+def test_a_hole_alone_under_a_block_sign_gives_what_it_gives_on_its_line() -> None:
+    """YAML puts a line break behind the text; it was part of the duration, of the instant and of the person."""
+    fields = {"at": "2026-03-02T12:00:05Z", "who": "user:bob", "long": "1h", "x": [1, 2]}
+    play = Play(
+        """
+        input: {type: object, properties: {at: {}, who: {}, long: {}, x: {}}}
+        steps:
+          - for_each:
+              items: >
+                ${{ input.x }}
+              steps: [{say: "${{ item }}"}]
+          - wait:
+              until: >
+                ${{ input.at }}
+          - approve:
+              title: Go?
+              from: >
+                ${{ input.who }}
+              quorum: |
+                ${{ size(input.x) - 1 }}
+              deadline: |
+                ${{ input.long }}
+        """,
+        input=fields,
+    )
+    assert play.timers[0][1:] == ("wait", 5_000)
+    play.advance(5_000)
+    assert (play.said, play.asking) == (["1", "2"], {"approve#1"})
+    assert play.timers[0][2] == 3_600_000
+    play.answer("approve#1", by="user:bob", decision="approve")
+    assert play.status == "finished"

@@ -13,7 +13,7 @@ from hai_flow.definition.checks.fitting import doubt_fraction, misfits
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import list_values
 from hai_flow.definition.expressions.templates import CompiledTemplate
-from hai_flow.definition.fields import is_hole
+from hai_flow.definition.fields import is_hole, strip_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.yaml.document import Path
@@ -51,6 +51,7 @@ def selectors_of(
     context: StepContext, value: Json, at: Path, names: Names, extra: Sequence[str] = (), empty: bool = False
 ) -> CompiledTemplate:
     """A selector or a list of them, as a template of a list (a whole hole may give the list itself)."""
+    value = [strip_hole(each) for each in value] if isinstance(value, list) else strip_hole(value)
     is_one_hole = isinstance(value, str) and is_hole(value)
     items = value if isinstance(value, list) else [value]
     if isinstance(value, list) and not value and not empty:
@@ -122,7 +123,7 @@ def compile_quorum(
         return None
     at = (*at, "quorum")
     if isinstance(quorum, str) and is_hole(quorum):
-        return _compile_quorum_hole(context, quorum, at, names)
+        return _compile_quorum_hole(context, quorum.strip(), at, names)
     if type(quorum) is int and quorum >= 1:
         return quorum
     if quorum == "all":

@@ -14,7 +14,7 @@ from hai_flow.definition.expressions.constants import evaluate_constant
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expressions import CompiledExpression, infer_type, is_never_first
 from hai_flow.definition.expressions.templates import CompiledTemplate
-from hai_flow.definition.fields import is_literal
+from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names
 from hai_flow.definition.names.known_types import NULL, as_inferred, record
@@ -187,7 +187,8 @@ def _derive_literal_type(value: Json) -> Json:
 
 
 def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb | None:
-    params, at = draft.params, (*draft.at, "for_each")
+    at = (*draft.at, "for_each")
+    params = {key: strip_hole(value) if key == "items" else value for key, value in draft.params.items()}
     _check_items(context, params, at, names)
     raw_items = params.get("items")
     items = context.template(raw_items, (*at, "items"), names) if "items" in params else None

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import list_values
-from hai_flow.definition.fields import find_other_kind, is_literal
+from hai_flow.definition.fields import find_other_kind, is_literal, strip_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import NULL_INSTEAD, record
 from hai_flow.definition.names.wording import kind_of
@@ -54,13 +54,13 @@ def _wait(context: StepContext, draft: StepDraft, names: Names) -> plan.Wait | N
             context.reader.error(at, "wait.kind", message)
         return None
     if "until" in fields:
-        until = context.template(fields["until"], (*at, "until"), names, text=True)
-        place = (*at, "until")
-        kind = find_other_kind(fields["until"], until, names)
-        _check_instant(context, fields["until"], place, kind)
-        if (doubt := names.doubt_value(fields["until"])) is not None:
+        place, text = (*at, "until"), str(strip_hole(fields["until"]))
+        until = context.template(text, place, names, text=True)
+        kind = find_other_kind(text, until, names)
+        _check_instant(context, text, place, kind)
+        if (doubt := names.doubt_value(text)) is not None:
             context.reader.warning(place, "wait.nullable", doubt)
-        for instant in list_values(fields["until"], names) if kind is None else ():
+        for instant in list_values(text, names) if kind is None else ():
             if (fault := _find_instant_fault(instant)) is not None:
                 context.reader.refuse(place, "wait.until", fault)
         return plan.Wait(until=until)
