@@ -10,8 +10,10 @@ import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import misfits
+from hai_flow.definition.expressions.expression_error import Faults
 from hai_flow.definition.fields import Parts, is_literal, texts
 from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.definition.names.holes import split_holes
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import INSTANT, REQUEST
 from hai_flow.definition.names.names import WEBHOOK_PATH
@@ -317,7 +319,28 @@ def read_concurrency(parts: Parts, value: Json, names: Names) -> plan.Concurrenc
     if fields.get("key") == "":
         message = 'expected a key, found an empty text; write what runs that count together share, such as "deploy"'
         parts.reader.refuse((*at, "key"), "concurrency.key", message)
+    elif (doubt := _doubt_key(fields["key"], key, here)) is not None:
+        parts.reader.warning((*at, "key"), "concurrency.key", doubt)
     return plan.Concurrency(key, fields.get("limit", 1), fields.get("on_conflict", "queue"))
+
+
+def _doubt_key(text: str, key: plan.Template, names: Names) -> str | None:
+    """Why runs may not count together as the key seems to say: each has a key of its own, or those that lack a value
+    share one."""
+    if any(path[:2] == ("run", "id") for hole in key.holes for path in hole.paths):
+        return "with `run.id` each run has a key of its own, so nothing is limited; name what runs share"
+    try:
+        pieces = split_holes(text)
+    except Faults:
+        return None
+    for hole in pieces if len(pieces) > 1 else ():
+        path = None if isinstance(hole, str) else names.find_null_path(f"${{{{{hole.source}}}}}")
+        if path is not None:
+            return (
+                f"`{path}` may be absent or null: all runs without it then share one key; require it, or give them an "
+                f'empty key, which counts as none: ${{{{ has({path}) ? "..." + {path} : "" }}}}'
+            )
+    return None
 
 
 def _build_event_names(names: Names) -> Names:
