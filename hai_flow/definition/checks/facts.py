@@ -11,6 +11,7 @@ from typing import Final
 
 from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Select, Tree
 from hai_flow.definition.names.known_names import ROOTS, Guards, Names
+from hai_flow.definition.names.known_types import INFERRED
 
 FACTS_MAX: Final = 200  # carried to one place: each path there is held against all of them
 _CHANGING: Final = (ROOTS - {"input", "steps", "item"}) | {"index", "answer", "callback"}
@@ -58,14 +59,15 @@ def collect_facts(guards: Guards) -> frozenset[tuple[object, ...]]:
     return frozenset(each for each in guards if each[0] is None)
 
 
-def lasting(guards: Guards) -> Guards:
+def lasting(names: Names, guards: Guards) -> Guards:
     """The guards that still hold behind further steps: not those of the state, which these may change."""
-    return frozenset(each for each in guards if each[0] is None or each[0] in ("input", "steps"))
+    lets = {root for root, schema in names.types.roots.items() if INFERRED in str(schema)}
+    return frozenset(each for each in guards if each[0] in (None, "input", "steps") or each[0] in lets)
 
 
 def with_facts(names: Names, guards: Guards) -> Names:
     """The same place, where `guards` hold as well; beyond a number of them it stays as it is."""
-    more = lasting(guards)
+    more = lasting(names, guards)
     if not more or len(names.guarded) + len(more) > FACTS_MAX:
         return names
     return names.with_guards(_ShownGuards(more))

@@ -3,6 +3,7 @@ comparisons that can only fail."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -10,9 +11,17 @@ import msgspec
 
 from hai_flow.definition.checks.certainty import DENIED, TURNED
 from hai_flow.definition.checks.facts import fact
-from hai_flow.definition.checks.value_types import ValueTypes, find_element
+from hai_flow.definition.checks.value_types import ValueTypes, find_element, find_mapped, is_filter
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, walk
-from hai_flow.definition.expressions.ast_paths import Chain, Segment, find_segment_offset, parse_static_path, spell
+from hai_flow.definition.expressions.ast_paths import (
+    Chain,
+    Segment,
+    find_segment_offset,
+    parse_static_path,
+    spell,
+    spell_guards,
+)
+from hai_flow.definition.expressions.cel_macros import GROUPED, SORTED
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Guards, Names
@@ -53,6 +62,8 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
     match tree:
         case Select(test=True):
             chain = chains.get(id(tree.operand))
+            if chain is None and outcome and (path := _find_item_path(tree.operand)):
+                return frozenset([(*path, tree.name)])
             return frozenset([(*chain.path, tree.name)]) if outcome and chain and chain.field else frozenset()
         case Call(function="hasValue", target=Call(function="_?._", arguments=(operand, Const()))):
             chain = chains.get(id(operand))
@@ -63,6 +74,8 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             return frozenset([(*chain.path, name)]) if chain is not None and is_name else frozenset()
         case Call(function="@in", arguments=(Const(value=str() as name), operand)):
             chain = chains.get(id(operand))
+            if chain is None and outcome and (path := _find_item_path(operand)):
+                return frozenset([(*path, name)])
             return frozenset([(*chain.path, name)]) if outcome and chain and chain.field is None else frozenset()
         case Call(function="!_", arguments=(operand,)):
             return _collect_paths(operand, chains, not outcome)
@@ -76,6 +89,25 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             return (
                 frozenset([chain.path]) if chain is not None and outcome == (tree.function == "_!=_") else frozenset()
             )
+        case _:
+            return frozenset()
+
+
+def _find_item_path(tree: Tree) -> tuple[Segment, ...]:
+    """The path inside of a loop's item that the tree is; empty for any other tree."""
+    path = parse_static_path(tree)
+    return () if path is None else (path[0].name, *path[1])
+
+
+def _collect_kept(over: Tree, variable: str, chains: Mapping[int, Chain]) -> Guards:
+    """What the filters of a list show of each of its items, as `variable`."""
+    match over:
+        case Comprehension(step=Call(arguments=(condition, *_))) if is_filter(over):
+            guards = collect_guards(condition, chains, True)
+            mine: Guards = frozenset((variable, *path[1:]) for path in guards if path[0] == over.variable)
+            return mine | _collect_kept(over.range, variable, chains)
+        case Call(function=function, target=Comprehension() as pairs) if function == SORTED:
+            return _collect_kept(pairs.range, variable, chains)
         case _:
             return frozenset()
 
@@ -106,8 +138,14 @@ def _find_least(relation: str, number: int) -> int:
 def _list_items(over: Tree, chains: Mapping[int, Chain], count: int) -> Guards:
     chain = chains.get(id(over))
     if chain is None or chain.field is not None:
-        return frozenset()
+        return frozenset([(None, "items", _spell_tree(over), count)]) if chain is None and count else frozenset()
     return frozenset((*chain.path, index) for index in range(min(count, _ITEMS_MAX)))
+
+
+def _spell_tree(tree: Tree) -> str:
+    """The tree in one spelling, wherever it stands."""
+    own = {name: getattr(tree, name) for name in ("value", "name", "function", "variable") if hasattr(tree, name)}
+    return f"{type(tree).__name__}{own}({','.join(map(_spell_tree, tree.parts))})"
 
 
 _ITEMS_MAX: Final = 20  # of one list, that a condition shows
@@ -143,7 +181,7 @@ class Doubts:
             doubt = self.names.doubt(chain, known)
             self.doubts += [doubt] if doubt else []
             return
-        if isinstance(tree, (Select, Call)) and self._item(tree, items):
+        if isinstance(tree, (Select, Call)) and self._item(tree, known, items):
             return
         match tree:
             case Call(function="_&&_" | "_||_", arguments=(left, right)):
@@ -168,6 +206,7 @@ class Doubts:
                     self._check_operands(tree, items)
                 if isinstance(tree, Call) and tree.function == "_[_]":
                     self._doubt_last(tree, known)
+                    self._doubt_computed_item(tree, known)
                 if isinstance(tree, Call) and tree.function in _ORDERED:
                     self._doubt_alternatives(tree)
                 if isinstance(tree, Call) and tree.function in _NEVER_OF_NULL:
@@ -191,8 +230,9 @@ class Doubts:
         self._check_nulls((loop.range,), known)
         self._visit(loop.range, known, items)
         self._visit(loop.start, known, items)
+        guards = known | _collect_kept(loop.range, loop.variable, self.chains)
         for part in (loop.condition, loop.step, loop.result):
-            self._visit(part, known, inner)
+            self._visit(part, guards, inner)
 
     def _is_computed(self, over: Tree) -> bool:
         """Whether the type of a list was inferred for a name, which published documents were not held to."""
@@ -238,6 +278,66 @@ class Doubts:
                         text = spell(chain.path)
                         message = f"`{text}` may be empty, and has no last item then; test `size({text}) > 0` before"
                         self.doubts.append(ExpressionFault(chain.start, "expression.unguarded", message))
+
+    def _doubt_computed_item(self, call: Call, known: Guards) -> None:
+        """Doubt an item of a list that the expression computes, `x.filter(...)[0]`, and that may have fewer."""
+        match call.parts:
+            case (over, Const(value=int() as index)) if id(over) not in self.chains and index >= 0:
+                if index >= self._find_least_size(over, known):
+                    message = (
+                        f"the list may have no item [{index}]; write [?{index}].orValue(...) in place of [{index}], or "
+                        "test its size before"
+                    )
+                    self.doubts.append(ExpressionFault(call.offset, "expression.unguarded", message))
+
+    def _find_least_size(self, tree: Tree, known: Guards) -> float:
+        """The number of items that a list certainly has; without bound where nothing is known of it."""
+        return max(self._count_tested_items(tree, known), self._compute_least_size(tree, known))
+
+    def _count_tested_items(self, tree: Tree, known: Guards) -> int:
+        """The number of items that conditions have shown a list to have."""
+        chain = self.chains.get(id(tree))
+        if chain is not None:
+            return 0 if chain.field is not None else self.names.count_tested_items(chain.path, known)
+        spelling = _spell_tree(tree)
+        return max((each[3] for each in known | self.names.guarded if each[:3] == (None, "items", spelling)), default=0)
+
+    def _compute_least_size(self, tree: Tree, known: Guards) -> float:
+        chain = self.chains.get(id(tree))
+        if chain is not None:
+            is_known = chain.field is None and chain.path[0] != "state"
+            return self.names.find_least_size(chain.path) if is_known else math.inf
+        match tree:
+            case Comprehension() if is_filter(tree):  # a test of the whole list is believed: `exists`, or its size
+                return math.inf if self._is_lookup(tree.step) else self._count_tested_items(tree.range, known)
+            case Comprehension() if find_mapped(tree) is not None:
+                return self._find_least_size(tree.range, known)
+            case Call(target=Comprehension() as pairs) if tree.function == SORTED:
+                return self._find_least_size(pairs.range, known)
+            case Call(target=Comprehension() as pairs) if tree.function == GROUPED:
+                return min(1, self._find_least_size(pairs.range, known))
+            case Call(function="split", target=text, arguments=arguments) if text and id(text) in self.chains:
+                return self._count_parts(text, arguments, known)
+            case Listing(elements=elements):
+                return len(elements)
+            case Call(function="_?_:_", parts=(_, one, other)):
+                return min(self._find_least_size(one, known), self._find_least_size(other, known))
+            case _:
+                return math.inf
+
+    def _is_lookup(self, condition: Tree) -> bool:
+        """Whether items are looked for by the output of a step, which was mostly chosen among them."""
+        equals = (each for each in walk(condition) if isinstance(each, Call) and each.function == "_==_")
+        chains = (self.chains.get(id(part)) for each in equals for part in each.parts)
+        return any(chain is not None and chain.path[0] == "steps" for chain in chains)
+
+    def _count_parts(self, text: Tree, arguments: tuple[Tree, ...], known: Guards) -> float:
+        """The number of parts that a text certainly has; without bound where its schema says what it looks like."""
+        schema = self.types.look(text, {}).schema
+        if isinstance(schema, Mapping) and not schema.keys().isdisjoint(("pattern", "format", "enum", "const")):
+            return math.inf
+        contained = fact(Call(text.offset, "contains", text, arguments[:1]), True)
+        return 2 if contained and contained <= known | self.names.guarded else 1
 
     def _doubt_alternatives(self, call: Call) -> None:
         """Doubt an operand that has one of several types of which some never go with the other operand."""
@@ -286,7 +386,7 @@ class Doubts:
             return Look({"type": unfit[0]}) if unfit else Look({})
         return find_element(self.types.look(tree, items))
 
-    def _item(self, tree: Select | Call, items: Mapping[str, Look]) -> bool:
+    def _item(self, tree: Select | Call, known: Guards, items: Mapping[str, Look]) -> bool:
         """Check a path that begins with a loop's variable; whether `tree` is one."""
         inside, last = (tree.operand, (tree.name,)) if isinstance(tree, Select) and tree.test else (tree, ())
         path = parse_static_path(inside)
@@ -302,9 +402,17 @@ class Doubts:
                 self.doubts.append(ExpressionFault(offset, "expression.no_object", wrong[1]))
             else:
                 self.faults.append(ExpressionFault(offset, "expression.unknown_property", wrong[1]))
-        barren = look_inside(items[path[0].name], item_path).barren
-        if barren is not None:
-            self.doubts.append(ExpressionFault(path[0].offset, "expression.no_object", barren[1]))
+        look = look_inside(items[path[0].name], item_path)
+        if look.barren is not None:
+            self.doubts.append(ExpressionFault(path[0].offset, "expression.no_object", look.barren[1]))
+        if path[0].name not in self._computed:
+            tested = len(item_path) if last else 0
+            for length in look.optional:
+                if length != tested and not self.names.is_known(item_path[:length], known):
+                    remedy = " or ".join(spell_guards(item_path[:length]))
+                    message = f"`{spell(item_path[:length])}` may be absent; guard it with {remedy}"
+                    self.doubts.append(ExpressionFault(path[0].offset, "expression.unguarded", message))
+                    break
         return True
 
 

@@ -9,7 +9,7 @@ from hai_flow.definition.expressions.ast import Call, Comprehension, Const, List
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import NULL, Look, list_alternatives, look_inside
+from hai_flow.definition.names.known_types import FILTERED, NULL, Look, list_alternatives, look_inside
 from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.values import Json
 
@@ -54,7 +54,9 @@ class ValueTypes:
             case Listing(elements=elements):
                 return self._find_list([self.look(each, items) for each in elements])
             case Comprehension() if is_filter(tree):
-                return self.look(tree.range, items)
+                over = self.look(tree.range, items)
+                is_list = isinstance(over.schema, Mapping) and over.schema.get("type") == "array"
+                return Look({**over.schema, FILTERED: True}, root=over.root) if is_list else over
             case Comprehension() if (element := find_mapped(tree)) is not None:
                 return self._find_list([self.look(element, self.with_item(tree, items))])
             case Call(function=function, target=Comprehension() as pairs) if function == SORTED:

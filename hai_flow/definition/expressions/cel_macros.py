@@ -18,6 +18,7 @@ from hai_flow.definition.expressions.expression_error import ExpressionFault, Fa
 
 PAIRED: Final = {"sort_by": functions.sort_pairs, "group_by": functions.group_pairs}
 SORTED: Final = "sort_by__"  # behind the loop that a `sort_by` is, in rewritten sources and their trees
+GROUPED: Final = "group_by__"
 
 
 class Macro(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from hai_flow.definition.expressions.ast_paths import (
 )
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_types import INFERRED, Look, Types, list_properties, may_be_null
+from hai_flow.definition.names.known_types import FILTERED, INFERRED, Look, Types, list_properties, may_be_null
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.values import Json
 
@@ -278,7 +278,7 @@ class Names(msgspec.Struct, frozen=True):
             path = chain.path[:length]
             if not isinstance(index, int) or path[0] == "state" or self.is_known((*path, index), known):
                 continue
-            if index >= self._find_least(path):
+            if index >= self.find_least_size(path):
                 text = spell(path)
                 test, default = spell_guards((*path, index))
                 remedy = f"test `{test}` before, or write `{default}`"
@@ -286,16 +286,25 @@ class Names(msgspec.Struct, frozen=True):
                 return ExpressionFault(chain.start, "expression.unguarded", message)
         return None
 
-    def _find_least(self, path: tuple[Segment, ...]) -> float:
+    def find_least_size(self, path: tuple[Segment, ...]) -> float:
         """The number of items that a list certainly has; without bound where nothing is known of it."""
         if path[0] == "steps" and path[2:] in (("output", "votes"), ("approval", "votes")):
             has_none = str(path[1]) in self.types.silent or (None, "no vote", path[1]) in self.guarded
             return 0 if has_none else math.inf
         schema = self.types.look_to_judge(path).schema
-        if not isinstance(schema, Mapping) or schema.get("type") != "array" or self._is_inferred(path[0]):
+        if not isinstance(schema, Mapping) or schema.get("type") != "array":
             return math.inf
+        if self._is_inferred(path[0]):
+            return 0 if FILTERED in schema else math.inf
         least = schema.get("minItems", 0)
         return least if isinstance(least, int | float) else math.inf
+
+    def count_tested_items(self, path: tuple[Segment, ...], known: Guards) -> int:
+        """The number of items that conditions have shown the list at a path to have."""
+        count = 0
+        while self.is_known((*path, count), known):
+            count += 1
+        return count
 
     def doubt_null(self, chain: Chain, known: Guards, lengths: Iterable[int]) -> ExpressionFault | None:
         """The doubt about the beginnings of a path, of `lengths`, that may be null by their type. What steps write into

@@ -84,6 +84,9 @@ INFERRED: Final = "x-inferred"
 """In the schema of a name that a `let` or a loop gives: what is known of its value by the expression that gives it. It
 judges other expressions and never binds a value: numbers of such names are doubles."""
 
+FILTERED: Final = "x-filtered"
+"""In the schema of a list that an expression gives: of another list it has some of the items, or none."""
+
 SoundPath: TypeAlias = tuple[tuple[Segment, ...], bool]  # the path, and whether its last property is optional
 
 _SOURCES_MAX: Final = 20_000  # that many expressions are kept from text to text
