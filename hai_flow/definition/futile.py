@@ -11,7 +11,7 @@ from hai_flow.definition.checks.unraised import check_codes
 from hai_flow.definition.checks.unused import list_written_names
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.durations import NotADuration, milliseconds
-from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import LEAVING, StepDraft
 from hai_flow.definition.yaml.document import Path
 from hai_flow.values import Json
@@ -85,10 +85,34 @@ def _check_keywords(context: StepContext, schema: Mapping[str, Json], at: Path) 
         if word in words[:index] and type(word) is not bool:
             message = f"`{shorten(str(word))}` stands twice in the `enum`; remove one"
             context.reader.warning((*at, "enum", index), "schema.enum_twice", message)
+    for index, word in enumerate(words):
+        _check_type_of_value(context, word, kind, (*at, "enum", index))
+    if "const" in schema:
+        _check_type_of_value(context, schema["const"], kind, (*at, "const"))
     name = schema.get("format")
     if isinstance(name, str) and name not in _FORMATS | _HINTS_OF_PAGES and (hint := suggestion(name, _FORMATS)):
         message = f"there is no format `{name}`, so nothing is checked{hint}"
         context.reader.warning((*at, "format"), "schema.format", message)
+
+
+_CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,), "boolean": (bool,), "integer": (int, float), "number": (int, float), "array": (list,),
+    "object": (dict,), "null": (type(None),),
+}  # fmt: skip
+
+
+def _check_type_of_value(context: StepContext, value: Json, kind: Json, at: Path) -> None:
+    """Report a value of an `enum` or a `const` that is never accepted, because the type beside it is another."""
+    kinds = [each for each in (kind if isinstance(kind, list) else [kind]) if isinstance(each, str)]
+    is_hole = isinstance(value, str) and "${{" in value
+    if is_hole or not kinds or any(type(value) in _CLASSES.get(each, (type(value),)) for each in kinds):
+        return
+    if value is None:
+        remedy = f"write `type: [{kinds[0]}, 'null']`, or quote the word"
+    else:
+        remedy = "quote it" if "string" in kinds else "write one of that type"
+    message = f"this is never accepted: it is {kind_of(value)}, and the type is {' or '.join(kinds)}; {remedy}"
+    context.reader.warning(at, "schema.other_type", message)
 
 
 def check_step(context: StepContext, step: StepDraft) -> None:

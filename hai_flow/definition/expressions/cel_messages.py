@@ -68,6 +68,7 @@ _HINTS: Final = {
     "isNull": "write x == null",
     "toString": "use string(x)",
     "parseInt": "use int(x)",
+    "range": "write the numbers, [0, 1, 2], or `repeat` with `max`, whose rounds have an `index`",
     "uuid": "`run.id` is the id of the run; make others in a tool",
     "env": "name what changes with the deployment in `input`; a secret is ${{ secrets.NAME }} where it is sent",
     "str": "use string(x)",
@@ -75,7 +76,7 @@ _HINTS: Final = {
     "default": "write a.?b.orValue(c)",
     "coalesce": "write a.?b.orValue(c)",
     "format": 'write "%s".format([x])',
-    "find": "use filter(x, ...)[0]",
+    "find": "write x.filter(y, ...)[?0].orValue(...)",
     "some": "use exists(x, ...)",
     "any": "use exists(x, ...)",
     "every": "use all(x, ...)",
@@ -275,6 +276,8 @@ def describe_overload(function: str, types: str) -> str:
             hint = f"; write {other}(x) around the text"
         elif "duration" in operands or "timestamp" in operands:
             hint = _suggest_other_side(operands.split(", "))
+    elif operator == "in" and operands == "string, string":
+        hint = "; whether a text has another in it is text.contains(part)"
     elif operator == "in" and (listed := re.fullmatch(r"string, list\((int|double)\)", operands)):
         hint = f"; write {listed[1]}(x) around the text, or texts into the list"
     elif operands.startswith("map(") and operator[:1].isalpha():

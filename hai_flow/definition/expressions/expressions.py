@@ -123,7 +123,8 @@ def _without_holes(source: str) -> str:
         pieces = split_holes(source)
     except Faults:
         return "this is an expression, and takes no holes: drop the `${{` (and the `}}`)"
-    bare = "".join(piece if isinstance(piece, str) else piece.source.strip() for piece in pieces)
+    marked = "".join(piece if isinstance(piece, str) else f"\0{piece.source.strip()}\0" for piece in pieces)
+    bare = re.sub(r"([\"'])\0([^\0]*)\0\1", r"\2", marked).replace("\0", "")  # a hole in quotes is no text
     return f"this is an expression already: drop the `${{{{ }}}}`: {bare}"
 
 
@@ -384,6 +385,10 @@ _ELSEWHERE_CALLED: Final = {
         ("needs", "jobs", "tasks", "nodes", "outputs", "xcom", "results"), "; what a step gives is `steps.ID.output`"
     ),
     **dict.fromkeys(("body", "payload", "request", "data"), "; what an event or a request brings is `event.data`"),
+    **dict.fromkeys(
+        ("today", "yesterday", "tomorrow", "timestamp_now"),
+        "; the time is `now`, its day now.format_time('%Y-%m-%d'), others now + duration(\"24h\")",
+    ),
     "headers": "; those of a webhook are `event.headers`, those of an answer `response.headers`",
     "Math": "; functions of numbers are `math.round`, `math.floor`, `math.ceil`, `math.abs`, `math.greatest`",
     **dict.fromkeys(("Date", "datetime", "moment", "time"), "; the time is `now`, one in a text `timestamp(x)`"),

@@ -704,6 +704,8 @@ class _Builder:
             return "; the line is indented too far, or the one before needs quotes: it has a value already"
         if "mapping values" in problem:
             return f"; text that contains `: ` must be quoted{_quote_line(line)}, or be written under `|`"
+        if (sign := next((sign for words, sign in _BEGINNINGS if words in problem), None)) is not None:
+            return f"; text that begins with {sign} must be quoted"
         hole = self._suggest_hole_remedy(number)
         if hole:
             return hole
@@ -737,6 +739,13 @@ class _Builder:
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
+_BEGINNINGS: Final = (
+    ("alphabetic or numeric character", "`*` or `&`"),
+    ("expected comment or line break", "`>` or `|`"),
+    ("mapping keys are not allowed", "`? `"),
+    ("block sequence entries are not allowed", "`- `"),
+)
+"""Words of the scanner that stops at a sign with which a text began, and that sign."""
 _LINE_MAX: Final = 400  # of lines that are looked at again and again
 _NO_SPACE: Final = re.compile(r"\s*[\w-]+:[^\s/]")
 _KEY_ALONE: Final = re.compile(r"\s*[\w-]+")

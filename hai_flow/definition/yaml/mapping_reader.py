@@ -331,14 +331,42 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "jobs": ("steps",), "tasks": ("steps",), "stages": ("steps",), "nodes": ("steps",), "id": ("name",),
     "case": ("when",), "every": ("cron",), "minutes": ("for",), "seconds": ("for",), "hours": ("for",),
     "duration": ("for",), "ignore_errors": ("continue_on_error",), "allow_failure": ("continue_on_error",),
-    "question": ("title",), "approver": ("from",), "role": ("from",),
+    "question": ("title",), "approver": ("from",), "role": ("from",), "candidateGroups": ("from",),
+    "candidateUsers": ("from",), "groups": ("from",), "dueDate": ("deadline",), "due_date": ("deadline",),
+    "due": ("deadline",), "expires": ("deadline",), "onExit": ("finally",), "on_exit": ("finally",),
+    "afterExecution": ("finally",), "after_execution": ("finally",), "errors": ("catch",),
+    "retryStrategy": ("retry",), "retry_strategy": ("retry",), "retry_policy": ("retry",), "retries": ("retry",),
+    "retry_delay": ("retry",), "execution_timeout": ("timeout",), "activeDeadlineSeconds": ("timeout",),
+    "timeoutSeconds": ("timeout",), "required_events": ("quorum",), "resume_form": ("form",),
 }  # fmt: skip
 _ADVICE: Final = {
     "tests": "tests stand in a file of their own, NAME.test.yaml",
     "secrets": "name a secret where it is used, as ${{ secrets.NAME }}",
     "env": "name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
-    "depends_on": "steps run in the order in which they are written; use `parallel` for branches",
-    "needs": "steps run in the order in which they are written; use `parallel` for branches",
+    **dict.fromkeys(
+        ("depends_on", "dependsOn", "depends", "dependencies", "needs", "runAfter", "run_after", "after"),
+        "steps run in the order in which they are written; use `parallel` for branches",
+    ),
+    **dict.fromkeys(
+        ("withItems", "with_items", "withParam", "strategy", "matrix", "expand"),
+        "for several items write `for_each: {items: [...], steps: [...]}` around the step",
+    ),
+    **dict.fromkeys(
+        ("trigger_rule", "always_run"),
+        "what runs after a failure stands under `catch`, what always runs under `finally`",
+    ),
+    **dict.fromkeys(
+        ("suspend", "manual", "environment"),
+        "people decide before a step that has `approval: {from: role:manager}`; `wait_for` waits for an event",
+    ),
+    **dict.fromkeys(
+        ("heartbeat", "heartbeat_seconds", "HeartbeatSeconds"), "a step has a `timeout` for each attempt, no heartbeat"
+    ),
+    **dict.fromkeys(
+        ("ResultPath", "result_path", "OutputPath", "ResultSelector"),
+        "what a step gives is `steps.ID.output`, if the step has an `id`",
+    ),
+    **dict.fromkeys(("StartAt", "States"), "write `steps:` and below it a list; they run in its order"),
     "next": "steps run in the order in which they are written; use `if` or `switch`",
     "goto": "there is no goto; use `if`, `repeat` or `return`",
     "else": NO_ELSE,
