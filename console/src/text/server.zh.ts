@@ -325,6 +325,7 @@ export const serverZh: Record<string, string> = {
   "schedule.cron": "定时表达式不对",
   "schedule.hole": "定时中不能有表达式",
   "schedule.input": "定时的输入不符合要求",
+  "schedule.missed": "错过的定时时刻会同时到来，而重叠规则只让其中一个运行",
   "schedule.overlap": "排队的定时运行会积压在等待人处理的问题后面",
   "schedule.timezone": "不认识这个时区",
   "schema.bounds": "上下限互相矛盾，没有值能同时满足",

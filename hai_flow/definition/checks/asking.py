@@ -44,9 +44,18 @@ def _read_policy_asks(policy: Policy) -> Asks:
 
 
 def report_queues(plan: Plan, reader: Reader) -> None:
-    """A warning for each schedule whose instants wait behind a question to people: they may be many."""
+    """A warning for each schedule whose instants wait behind a question to people, for they may be many, or of whose
+    missed instants only one is sure to begin, though all are asked for."""
     for number, trigger in enumerate(plan.triggers):
-        if not isinstance(trigger, ScheduleTrigger) or trigger.overlap != "queue":
+        if not isinstance(trigger, ScheduleTrigger):
+            continue
+        if trigger.missed == "all" and trigger.overlap in ("skip", "cancel_running"):
+            message = (
+                f"missed instants come at once, and `overlap: {trigger.overlap}` keeps one of them while its run is "
+                "active; write `overlap: queue`, so that each has its run, or `missed: once`"
+            )
+            reader.warning(("triggers", number, "schedule", "missed"), "schedule.missed", message)
+        if trigger.overlap != "queue":
             continue
         if (asking := next((step for step in plan.steps.values() if asks(step)), None)) is not None:
             message = (
