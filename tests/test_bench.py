@@ -45,7 +45,7 @@ from bench import (
 from bench.__main__ import KEYS, reported, table
 from bench.against import ROOT, checked_out, comparison, numbers
 from bench.server import durable_server
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 from tests.support.redis_server import RedisServer, needs_redis
 
 TINY = throughput.Size(rounds=1, runs=8, commits=1024, transactions=16, concurrency=4)
@@ -218,13 +218,10 @@ async def test_the_bench_of_pruning_removes_what_is_old_while_runs_go_on(postgre
 
 def test_commits_of_a_slower_disk_take_longer() -> None:
     async def seconds(dsn: str) -> float:
-        connection = await asyncpg.connect(dsn)
-        try:
+        async with connecting(dsn) as connection:
             began = time.perf_counter()
             await connection.execute("CREATE TABLE written (n int)")
             return time.perf_counter() - began
-        finally:
-            await connection.close()
 
     with durable_server(commit_delay_ms=30) as database:
         assert asyncio.run(seconds(database("slow"))) >= 0.03

@@ -10,17 +10,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from hai_flow import reachable
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
 from hai_flow.reachable import reachable_directory
+from tests.support.postgres import connecting
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.costly
 
@@ -91,14 +91,7 @@ def directory() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hai-", ignore_cleanup_errors=True) as parent:
         path = Path(parent) / "pg"
         yield path
-        wait_until(lambda: not processes_in(path / "data"))
-
-
-def wait_until(fact: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < deadline, "what was waited for did not become true"
-        time.sleep(0.01)
+        wait_for(lambda: not processes_in(path / "data"))
 
 
 def processes_in(directory: Path) -> list[int]:
@@ -125,11 +118,8 @@ def embedded(directory: Path, **options: object) -> EmbeddedPostgres:
 
 
 async def execute(postgres: EmbeddedPostgres, statement: str) -> object:
-    connection = await asyncpg.connect(postgres.dsn())
-    try:
+    async with connecting(postgres.dsn()) as connection:
         return await connection.fetchval(statement)
-    finally:
-        await connection.close()
 
 
 async def test_a_fresh_directory_gets_a_server_and_a_second_start_finds_its_rows(directory: Path) -> None:
@@ -181,7 +171,7 @@ def test_killing_the_owner_leaves_no_server_and_an_attached_one_takes_over(direc
     attached.start()
     assert not attached.owner
     owner.kill()
-    wait_until(lambda: first not in processes_in(directory / "data"))
+    wait_for(lambda: first not in processes_in(directory / "data"))
     attached.ensure_running()
     try:
         assert attached.owner
@@ -197,7 +187,7 @@ async def test_killing_the_server_loses_nothing_committed(directory: Path) -> No
         await execute(postgres, "INSERT INTO t SELECT generate_series(1, 300)")
         assert postgres.pid is not None
         os.kill(postgres.pid, signal.SIGKILL)
-        wait_until(lambda: not processes_in(directory / "data"))
+        wait_for(lambda: not processes_in(directory / "data"))
         postgres.ensure_running()
         assert await execute(postgres, "SELECT count(*) FROM t") == 300
 
@@ -221,7 +211,7 @@ async def test_killing_server_and_owner_together_loses_nothing_committed(directo
 
 def test_a_kill_during_initdb_does_not_spoil_the_next_start(directory: Path) -> None:
     killed = Process(directory)
-    wait_until(lambda: any(directory.glob("data.tmp-*/base")))
+    wait_for(lambda: any(directory.glob("data.tmp-*/base")))
     killed.kill()
     with embedded(directory) as postgres:
         assert postgres.pid is not None

@@ -7,25 +7,19 @@ from contextlib import AsyncExitStack
 import asyncpg
 import pytest
 
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
 async def test_each_test_has_a_migrated_database_of_its_own(database_url: str, attempt: int) -> None:
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as connection:
         assert await connection.fetchval("SELECT to_regclass('runs')") is not None
         await connection.execute("CREATE TABLE mine (n int)")
-    finally:
-        await connection.close()
 
 
 async def test_an_empty_database_has_no_tables(empty_database_url: str) -> None:
-    connection = await asyncpg.connect(empty_database_url)
-    try:
+    async with connecting(empty_database_url) as connection:
         assert await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
-    finally:
-        await connection.close()
 
 
 async def test_a_database_is_handed_out_again_without_what_a_test_put_there(postgres_server: Server) -> None:
@@ -67,12 +61,10 @@ async def test_a_database_is_handed_out_again_without_what_a_test_put_there(post
 )
 async def test_a_database_with_changes_beyond_its_rows_is_not_reused(postgres_server: Server, change: str) -> None:
     with postgres_server.database() as dsn:
-        connection = await asyncpg.connect(dsn)
-        oid = await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()")
-        await connection.execute(change)
-        await connection.close()
+        async with connecting(dsn) as connection:
+            oid = await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()")
+            await connection.execute(change)
     with postgres_server.database() as dsn:
-        connection = await asyncpg.connect(dsn)
-        assert await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()") != oid
-        assert await connection.fetchval("SELECT count(*) FROM pg_database WHERE oid = $1", oid) == 0
-        await connection.close()
+        async with connecting(dsn) as connection:
+            assert await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()") != oid
+            assert await connection.fetchval("SELECT count(*) FROM pg_database WHERE oid = $1", oid) == 0

@@ -14,7 +14,6 @@ from threading import Thread
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-import asyncpg
 import httpx2
 import pytest
 from msgspec.structs import replace
@@ -23,10 +22,10 @@ from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import erasure
 from hai_flow.store.messaging.hints import seal_of
 from hai_flow.store.messaging.pushes import Push, open_config, seal_config
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 from tests.support.server import ROOT, YAML, ServerProcess, serving
+from tests.support.waiting import wait_for
 
 FLOWS: Final = ROOT / "tests" / "clients" / "mcp_flows"
 VERSION: Final = {"A2A-Version": "1.0"}
@@ -171,11 +170,8 @@ def wait_for_outcome(dsn: str) -> None:
     """Returns when the outcome of the only call is stored: one that a server dies in is made again after a minute."""
 
     async def is_stored() -> bool:
-        connection = await asyncpg.connect(dsn)
-        try:
+        async with connecting(dsn) as connection:
             return bool(await connection.fetchval("SELECT sent IS NOT NULL OR error IS NOT NULL FROM pushes"))
-        finally:
-            await connection.close()
 
     wait_for(lambda: asyncio.run(is_stored()))
 
@@ -287,15 +283,12 @@ async def test_what_the_database_holds_of_an_address_is_sealed(
 ) -> None:
     task = send(http, DELETE, {"filename": "a.txt"})
     create(http, task["id"], receiver.url, token="very-secret-token")
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         rows = await connection.fetch("SELECT config FROM pushes WHERE run_id = $1", UUID(task["id"]))
         assert len(rows) == 1
         assert b"very-secret" not in rows[0]["config"]
         assert receiver.url.encode() not in rows[0]["config"]
         await asyncio.to_thread(wait_for, lambda: receiver.states(task["id"]))
-    finally:
-        await connection.close()
 
 
 def test_a_row_opens_for_its_run_its_caller_and_its_database_alone() -> None:
@@ -321,8 +314,7 @@ async def test_a_state_that_is_never_taken_is_given_up_and_said_in_the_row(
             source = (FLOWS / "confirm_delete.flow.yaml").read_bytes()
             assert http.post("/v1/workflows", content=source, headers=YAML).status_code == 201
             task = send(http, DELETE, {"filename": "a.txt"})
-        connection = await asyncpg.connect(dsn)
-        try:
+        async with connecting(dsn) as connection:
             with httpx2.Client(base_url=server.url, timeout=60, headers=VERSION) as http:
                 create(http, task["id"], receiver.url)
             await asyncio.to_thread(wait_for, lambda: receiver.calls)
@@ -345,8 +337,6 @@ async def test_a_state_that_is_never_taken_is_given_up_and_said_in_the_row(
                 error = "SELECT coalesce(error, '') FROM pushes"
                 while "without TLS" not in await connection.fetchval(error):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
-        finally:
-            await connection.close()
 
 
 async def test_addresses_of_a_person_who_is_erased_are_gone(dsn: str, http: httpx2.Client, receiver: Receiver) -> None:
@@ -355,11 +345,8 @@ async def test_addresses_of_a_person_who_is_erased_are_gone(dsn: str, http: http
     task = rpc(http, "SendMessage", body, DELETE, **ann)["result"]["task"]
     created = rpc(http, "CreateTaskPushNotificationConfig", {"taskId": task["id"], "url": receiver.url}, **ann)
     assert "result" in created
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         count = "SELECT count(*) FROM pushes WHERE principal = 'user:erased'"
         assert await connection.fetchval(count) == 1
         await erasure.forget(connection, LOCAL_TENANT, "user:erased", by="service:test")
         assert await connection.fetchval(count) == 0
-    finally:
-        await connection.close()

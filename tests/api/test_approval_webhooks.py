@@ -12,18 +12,17 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-import asyncpg
 import httpx2
 import pytest
 
 from tests.api.test_a2a_push import Receiver, receiving, wait_for_outcome
 from tests.api.test_approvals import BOSS, ROLES, TRANSFER, House, refusal
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 from tests.support.server import serving
 from tests.support.skewed import SkewedServer
+from tests.support.waiting import wait_for
 
 REACHING: Final = {**KEYS, "HAI_FLOW_HTTP_HOSTS": "127.0.0.1"}
 SECRET: Final = "a-secret-of-the-agent"
@@ -96,13 +95,10 @@ async def test_status_that_is_never_taken_is_given_up_and_the_next_one_is_told(
     approval = await asyncio.to_thread(house.ask, webhook=to(receiver))
     await asyncio.to_thread(house.decide, approval)
     await asyncio.to_thread(wait_for, lambda: receiver.calls)
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         last = "UPDATE pushes SET tries = 14, due_at = now() WHERE run_id = $1::uuid"
         await connection.execute(last, approval["id"])
         await asyncio.to_thread(wait_for, lambda: "push_given_up" in house.server.log)
-    finally:
-        await connection.close()
     assert await asyncio.to_thread(house.consume, approval["id"], arguments=TRANSFER)
     await asyncio.to_thread(wait_for, lambda: list_statuses(receiver)[-1:] == ["consumed"])
     assert list_statuses(receiver) == ["approved", "approved", "consumed"]

@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
@@ -25,6 +24,7 @@ from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
 from tests.support.server import ROOT, YAML, ServerProcess, expect, serving
+from tests.support.waiting import wait_for
 
 ROLES: Final = {
     "agent:bot": ["requester"],
@@ -98,14 +98,6 @@ def refusal(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-def wait(look: Callable[[], Any]) -> Any:
-    until = time.monotonic() + 30
-    while not (seen := look()):
-        assert time.monotonic() < until, "it did not come in 30 s"
-        time.sleep(0.05)
-    return seen
-
-
 def test_approval_is_asked_decided_and_consumed_once(house: House) -> None:
     asked = house.ask()
     assert (asked["status"], asked["action"], asked["arguments"]) == ("pending", "transfer", TRANSFER)
@@ -122,7 +114,7 @@ def test_approval_is_asked_decided_and_consumed_once(house: House) -> None:
     assert (yes.json()["status"], yes.json()["already"], yes.json()["arguments"]) == ("consumed", False, TRANSFER)
     for _ in range(3):
         assert refusal(house.consume(asked["id"], digest=decided["digest"])) == (409, "approval_over")
-    run = wait(lambda: (r := house.call("agent:bot", "GET", f"/v1/runs/{asked['id']}").json())["ended_at"] and r)
+    run = wait_for(lambda: (r := house.call("agent:bot", "GET", f"/v1/runs/{asked['id']}").json())["ended_at"] and r)
     assert (run["status"], run["output"]) == ("finished", {"outcome": "consumed"})
 
 
@@ -250,7 +242,7 @@ def test_approval_that_is_not_consumed_in_time_expires(house: House) -> None:
     house.decide(asked)
     approved = house.look(asked["id"], 30)
     assert approved["status"] == "approved"
-    wait(lambda: house.look(asked["id"])["status"] == "expired")
+    wait_for(lambda: house.look(asked["id"])["status"] == "expired")
     assert refusal(house.consume(asked["id"], digest=approved["digest"])) == (409, "approval_over")
 
 
@@ -280,7 +272,7 @@ def test_quorum_and_escalation_come_by_themselves(house: House) -> None:
         items = house.call("user:cfo", "GET", "/v1/inbox").json()["items"]
         return late["pending_id"] in [each["id"] for each in items]
 
-    wait(is_the_cfos)
+    wait_for(is_the_cfos)
     house.decide(late, "user:cfo")
     assert house.look(late["id"], 30)["status"] in ("approved", "expired")
 
@@ -302,7 +294,7 @@ def test_stopped_or_forked_approval_is_none(house: House) -> None:
     approved = house.approved()
     stopped = house.approved()
     assert house.call("user:oli", "POST", f"/v1/runs/{stopped['id']}/stop", json={}).status_code == 200
-    wait(lambda: house.look(stopped["id"])["status"] == "cancelled")
+    wait_for(lambda: house.look(stopped["id"])["status"] == "cancelled")
     assert refusal(house.consume(stopped["id"], digest=stopped["digest"])) == (409, "approval_over")
     fork = expect(house.call("user:oli", "POST", f"/v1/runs/{approved['id']}/fork", json={"step": "consumed"}), 201)
     path = f"/v1/approvals/{fork.json()['id']}"
@@ -366,13 +358,13 @@ def test_approval_of_several_questions_shows_the_newest_and_ends_once(house: Hou
         asked = house.ask(workflow="asks_again", policy=None, expires_in=None)
         id, seen = asked["id"], {asked["pending_id"]}
         house.decide(asked)
-        second = wait(lambda id=id, seen=seen: (now := house.look(id))["pending_id"] not in seen and now)
+        second = wait_for(lambda id=id, seen=seen: now if (now := house.look(id))["pending_id"] not in seen else None)
         house.decide(second)
         assert house.look(id, 30)["status"] == "approved"
         [call] = house.call("agent:bot", "GET", f"/v1/pendings?run_id={id}").json()["items"]
         house.decide({"pending_id": call["id"]}, "agent:bot", None, error="not now")
         seen.add(second["pending_id"])
-        third = wait(lambda id=id, seen=seen: (now := house.look(id))["pending_id"] not in seen and now)
+        third = wait_for(lambda id=id, seen=seen: now if (now := house.look(id))["pending_id"] not in seen else None)
         assert third["status"] == "pending"
         house.decide(third)
         assert house.look(id, 30)["status"] == "approved"
@@ -458,7 +450,7 @@ def test_a_client_of_the_mcp_sdk_is_told_a_no_an_edit_and_an_end(house: House) -
                 await call("request_approval", key, **request, seconds=50)
 
         killed = asyncio.ensure_future(wait_for_people())
-        new = await asyncio.to_thread(wait, lambda: list_open() - before)
+        new = await asyncio.to_thread(wait_for, lambda: list_open() - before)
         killed.cancel()
         await asyncio.gather(killed, return_exceptions=True)
         (waiting,) = new

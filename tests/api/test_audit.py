@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -18,7 +17,7 @@ from hai_flow.values import dumps
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
-from tests.support.waiting import until
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 
@@ -35,10 +34,6 @@ steps:
 def guarded(postgres_server: Server) -> Iterator[tuple[ServerProcess, People]]:
     with postgres_server.database() as dsn, serving(dsn, environment=KEYS) as process:
         yield process, People(dsn)
-
-
-def wait_for(fact: Callable[[], T]) -> T:
-    return asyncio.run(until(fact))
 
 
 class House:

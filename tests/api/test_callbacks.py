@@ -5,21 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-import asyncpg
 import httpx2
 import pytest
 
 from tests.api.test_rest import Checked, wait_for_end
 from tests.api.test_too_large import SIZE, sent_whole
 from tests.support.hai_client import unique
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 from tests.support.server import YAML, ServerProcess, expect, serving
+from tests.support.waiting import wait_for
 
 PUBLIC = "https://flow.example.com/"
 
@@ -104,13 +103,6 @@ def ordered(http: Checked, shop: Shop, more: str = "deadline: 1h", catch: str = 
     return run, urlsplit(address).path
 
 
-def until(fact: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < end, f"still not so after {seconds} s"
-        time.sleep(0.05)
-
-
 def test_a_callback_goes_on_with_the_run_once(server: ServerProcess, shop: Shop) -> None:
     with Checked(server.url) as http:
         run, path = ordered(http, shop)
@@ -127,7 +119,7 @@ def test_a_run_waits_through_kills_and_its_address_is_never_stored(database_url:
     with serving(database_url, environment=ENVIRONMENT) as first:
         with Checked(first.url) as http:
             run, path = ordered(http, shop)
-            until(lambda: http.get(f"/v1/runs/{run}").json()["status"] == "waiting")
+            wait_for(lambda: http.get(f"/v1/runs/{run}").json()["status"] == "waiting")
         first.kill()
     with serving(database_url, environment=ENVIRONMENT) as second, Checked(second.url) as http:
         assert http.get(f"/v1/runs/{run}").json()["status"] == "waiting"
@@ -145,9 +137,8 @@ def test_a_run_waits_through_kills_and_its_address_is_never_stored(database_url:
 async def test_of_an_address_only_its_hash_is_kept(database: str, server: ServerProcess, shop: Shop) -> None:
     with Checked(server.url) as http:
         _, path = ordered(http, shop)
-    connection = await asyncpg.connect(database)
-    kept = [row["digest"] for row in await connection.fetch("SELECT digest FROM callbacks")]
-    await connection.close()
+    async with connecting(database) as connection:
+        kept = [row["digest"] for row in await connection.fetch("SELECT digest FROM callbacks")]
     token = path.rpartition("/")[2].encode()
     assert hashlib.sha256(token).digest() in kept
     assert token not in kept
@@ -199,7 +190,7 @@ def test_what_comes_when_nothing_waits_any_more_is_refused(server: ServerProcess
         assert http.post(path, json={"paid": 3}).status_code == 410
         going_on = "    catch: [{steps: [{wait: {for: 1h}}]}]\n"
         late, path = ordered(http, shop, "deadline: 1s", going_on)
-        until(lambda: "http.callback_expired" in http.get(f"/v1/runs/{late}/events").text)
+        wait_for(lambda: "http.callback_expired" in http.get(f"/v1/runs/{late}/events").text)
         assert http.post(path, json={"paid": 3}).status_code == 410
         assert http.get(f"/v1/runs/{late}").json()["status"] == "waiting"
         late, path = ordered(http, shop, "deadline: 1s")

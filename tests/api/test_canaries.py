@@ -17,13 +17,14 @@ from typer.testing import CliRunner
 from hai_flow.cli import app
 from hai_flow.engine.canaries import ASKER, CANARY, disguise_state
 from hai_flow.engine.state.state import RunState
-from tests.api.test_audit import House, wait_for
+from tests.api.test_audit import House
 from tests.support.examples import sample
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
 from tests.support.server import YAML, expect, serving
+from tests.support.waiting import wait_for
 
 PAY = """
 hai: flow/v1

@@ -13,10 +13,11 @@ import pytest
 
 from hai_flow.wire import DIALECTS
 from tests.api import test_every_receipt
-from tests.api.test_every_receipt import Desk, wait_for
+from tests.api.test_every_receipt import Desk
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import WITH_TASKS, Caller
 from tests.support.server import YAML
+from tests.support.waiting import wait_for
 
 desk = test_every_receipt.desk
 

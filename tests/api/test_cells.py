@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import httpx2
 import pytest
 
@@ -25,7 +24,7 @@ from hai_flow.store.identity import keys
 from hai_flow.store.postgres.database import Deadlines
 from tests.support import cells as support
 from tests.support import effects
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
@@ -64,14 +63,11 @@ class Deployment:
     async def tenant(self, name: str, *cells: Cell) -> dict[str, str]:
         """The headers of an admin of the tenant `name`, which lives in these cells and has the workflows."""
         id = await support.settle(self.home, name, cells) if cells else await self._at_home(name)
-        connection = await asyncpg.connect(self.home)
-        try:
+        async with connecting(self.home) as connection:
             _, text = await keys.create_key(
                 connection, id, f"user:{name}", name=name, groups=[], created_by="user:test",
                 roles=["admin", "publisher", "operator", "decider", "auditor"],
             )  # fmt: skip
-        finally:
-            await connection.close()
         headers = {"Authorization": f"Bearer {text}"}
         for source in (BELOW, SOURCE):
             published = await self.http.post("/v1/workflows", content=source, headers={**headers, **YAML})
@@ -144,11 +140,8 @@ async def _finishes(there: Deployment, who: dict[str, str]) -> str:
 
 
 async def _runs_in(dsn: str) -> set[UUID]:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         return {row[0] for row in await connection.fetch("SELECT id FROM runs")}
-    finally:
-        await connection.close()
 
 
 async def test_the_runs_of_each_tenant_live_whole_in_its_cell(database_url: str) -> None:

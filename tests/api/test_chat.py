@@ -13,15 +13,15 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
-import asyncpg
 import httpx2
 import pytest
 
 from hai_flow.store.people import notifications
 from tests.support.chats import FeishuPlatform, SlackPlatform, Wrong
-from tests.support.chats.world import BOSS, FLOWS, PLATFORMS, Asked, Chat, chatting, settings_of, wait_for
-from tests.support.postgres import Server, run_apart
+from tests.support.chats.world import BOSS, FLOWS, PLATFORMS, Asked, Chat, chatting, settings_of
+from tests.support.postgres import Server, connecting, execute, run_apart
 from tests.support.server import YAML, expect, serving
+from tests.support.waiting import wait_for
 
 KEPT_OUT = "the workflow keeps it out of chats"
 BEHIND = "SELECT FROM chat_cards c JOIN runs r ON r.id = c.run_id WHERE r.id = $1 AND c.seen < r.seq"
@@ -535,7 +535,7 @@ def test_a_server_killed_while_it_sends_or_decides_does_each_once(postgres_serve
             wait_for(lambda: len(platform.requests) > requests)
             first.kill()
         wait_for(lambda: platform.of(asked.mark))
-        run_apart(_execute(dsn, "UPDATE notifications SET due_at = now() WHERE due_at IS NOT NULL"))
+        run_apart(execute(dsn, "UPDATE notifications SET due_at = now() WHERE due_at IS NOT NULL"))
         second = stack.enter_context(serving(dsn, environment=environment))
         with httpx2.Client(base_url=second.url, timeout=30) as http:
             chat.server, chat.http = second, http
@@ -545,24 +545,13 @@ def test_a_server_killed_while_it_sends_or_decides_does_each_once(postgres_serve
             # As if a process had died between taking the button and deciding.
             digest = sha256(card.buttons["Approve"].encode()).digest()
             taken = "UPDATE chat_buttons SET taken_by = $2, taken_at = now() WHERE digest = $1"
-            run_apart(_execute(dsn, taken, digest, platform.bob))
+            run_apart(execute(dsn, taken, digest, platform.bob))
             assert "Somebody else" in asked.press("Approve", platform.ann, card)
-            run_apart(_execute(dsn, "UPDATE chat_buttons SET taken_at = now() - interval '2 minutes'"))
+            run_apart(execute(dsn, "UPDATE chat_buttons SET taken_at = now() - interval '2 minutes'"))
             assert "Recorded, as user:ann" in asked.press("Approve", platform.ann, card)
             assert [each[0] for each in asked.votes()] == ["user:ann"]
 
 
 async def _forget_notifications(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         await notifications.forget(connection)
-    finally:
-        await connection.close()
-
-
-async def _execute(dsn: str, query: str, *arguments: object) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(query, *arguments)
-    finally:
-        await connection.close()

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import asyncpg
 import httpx2
 import pytest
 
@@ -20,7 +19,6 @@ from hai_flow.runtime.people.receipts import make_key
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.api.test_receipts import holds_in_typescript
 from tests.attacks.doors import DOORS, EVERYWHERE, Answer
-from tests.attacks.house import wait_for
 from tests.attacks.test_delegations import session_in
 from tests.support import effects
 from tests.support.chats import SlackPlatform
@@ -28,9 +26,10 @@ from tests.support.chats.world import Asked, Chat, settings_of
 from tests.support.examples import sample
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import NOTHING, Caller
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, execute, run_apart
 from tests.support.receivers import Mailbox, mail_server
 from tests.support.server import YAML, expect, serving
+from tests.support.waiting import wait_for
 
 BOSS: Final = ("requester", "decider", "boss")
 PAYS: Final = """
@@ -157,21 +156,13 @@ def desk(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> I
         notify["people"]["user:ann"]["email"] = "ann@example.com"
         file.write_text(json.dumps(notify))
         dsn = stack.enter_context(postgres_server.database())
-        run_apart(make_ledger(dsn))
+        run_apart(execute(dsn, effects.LEDGER))
         server = stack.enter_context(serving(dsn, environment=environment))
         http = stack.enter_context(httpx2.Client(base_url=server.url, timeout=30))
         desk = Desk(platform, server, dsn, http)
         desk.box = box
         yield desk
         assert not server.faults
-
-
-async def make_ledger(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(effects.LEDGER)
-    finally:
-        await connection.close()
 
 
 Case: TypeAlias = Callable[[Desk], Proven]

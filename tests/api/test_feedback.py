@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import quote
 
-import asyncpg
 import httpx2
 import pytest
 from hypothesis import given
@@ -21,7 +20,7 @@ from tests.api.test_rest import FAILING, Checked, code, http, start, wait_for_en
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.examples import sample
 from tests.support.hai_client import HaiClient, answer, unique, user
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, connecting, run_apart
 from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
@@ -546,13 +545,11 @@ def test_a_thread_of_another_tenant_is_as_one_that_there_is_not(postgres_server:
 
 async def _give_away(dsn: str) -> None:
     """Make all that there is another tenant's."""
-    connection = await asyncpg.connect(dsn)
-    for table in ("runs", "messages", "pendings", "turns", "log", "feedback"):
-        await connection.execute(f"UPDATE {table} SET tenant = gen_random_uuid()")
-    await connection.close()
+    async with connecting(dsn) as connection:
+        for table in ("runs", "messages", "pendings", "turns", "log", "feedback"):
+            await connection.execute(f"UPDATE {table} SET tenant = gen_random_uuid()")
 
 
 async def _demand_ratings(dsn: str, expected: list[str]) -> None:
-    connection = await asyncpg.connect(dsn)
-    assert [row[0] for row in await connection.fetch("SELECT rating FROM feedback")] == expected
-    await connection.close()
+    async with connecting(dsn) as connection:
+        assert [row[0] for row in await connection.fetch("SELECT rating FROM feedback")] == expected

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-import asyncpg
 import httpx2
 import pytest
 from hypothesis import given
@@ -27,7 +26,7 @@ from hai_flow.runtime.files.blobs import PIECE_BYTES
 from tests.api.test_rest import Checked, code, http, start, wait_for_pendings
 from tests.support.agui_client import AguiClient
 from tests.support.hai_client import unique
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, connecting, run_apart
 from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
@@ -72,11 +71,8 @@ def small(postgres_server: Server) -> Iterator[tuple[ServerProcess, str]]:
 
 def rows(dsn: str, query: str) -> Any:
     async def look() -> Any:
-        connection = await asyncpg.connect(dsn)
-        try:
+        async with connecting(dsn) as connection:
             return await connection.fetchval(query)
-        finally:
-            await connection.close()
 
     return run_apart(look())
 

@@ -9,11 +9,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
+from tests.support.waiting import wait_for
 
 FLOW = b"""hai: flow/v1
 name: pays

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,15 +12,9 @@ import pytest
 from tests.api.test_rest import Checked, code, http, wait_for_pendings
 from tests.support.hai_client import unique
 from tests.support.server import YAML, expect
+from tests.support.waiting import wait_for
 
 __all__ = ["http"]
-
-
-def until(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 ASKING = """
@@ -176,7 +168,7 @@ def test_a_search_finds_arguments_and_evidence_but_no_personal_values(http: Chec
         0,
     ]
     http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}, headers={"HAI-Act-As": "user:ann"})
-    until(lambda: [each["title"] for each in search_inbox("right?")] == ["Right?"])
+    wait_for(lambda: [each["title"] for each in search_inbox("right?")] == ["Right?"])
     assert [len(search_inbox(text)) for text in ('a "word"', "rumpel", "personal")] == [1, 0, 0]
     listed = http.get("/v1/inbox", params={"workflow": name}, headers={"HAI-Act-As": "user:ann"}).json()["items"]
     assert listed[0]["evidence"]["who"]["name"] == "Rumpelstilz", "ann may read what is not searched"
@@ -317,7 +309,7 @@ def test_a_claim_that_is_over_is_anybody_s(http: Checked) -> None:
     asking = Asking(http, "role:boss")
     id = asking.start()
     http.post(f"/v1/inbox/{id}/claim", json={"for": "1s"}, headers=as_("user:ann,role:boss"))
-    until(lambda: asking.inbox("user:bob,role:boss")[0]["claimed_by"] is None)
+    wait_for(lambda: asking.inbox("user:bob,role:boss")[0]["claimed_by"] is None)
     assert http.post(f"/v1/inbox/{id}/claim", headers=as_("user:bob,role:boss")).json()["claimed_by"] == "user:bob"
 
 

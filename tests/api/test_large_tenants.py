@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import pytest
 
 from hai_flow.cells import cell_of, draw_cell
@@ -18,7 +17,7 @@ from hai_flow.store.cells.cells import Cell
 from hai_flow.store.identity import keys
 from tests.api.test_cells import QUICK, YAML, Deployment, deployed
 from tests.support import cells as support
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting, execute
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
@@ -137,11 +136,8 @@ class Large:
 
 
 async def fetched(cell: Cell, query: str, *given: object) -> list[Any]:
-    connection = await asyncpg.connect(cell.dsn)
-    try:
+    async with connecting(cell.dsn) as connection:
         return [tuple(row) for row in await connection.fetch(query, *given)]
-    finally:
-        await connection.close()
 
 
 @pytest.fixture(autouse=True)
@@ -521,9 +517,7 @@ async def test_what_begins_behind_the_end_of_a_run_counts_in_the_first_cell_too(
 
 
 async def test_limits_hold_for_all_cells_together(large: Large) -> None:
-    connection = await asyncpg.connect(large.there.home)
-    await connection.execute("UPDATE tenants SET open_runs = 6 WHERE name = 'acme'")
-    await connection.close()
+    await execute(large.there.home, "UPDATE tenants SET open_runs = 6 WHERE name = 'acme'")
     ((id,),) = await fetched(support.home(large.there.home), "SELECT id FROM tenants WHERE name = 'acme'")
     large.there.cells.home.tenants.forget(id)
     codes = [
@@ -562,9 +556,8 @@ async def test_an_admin_of_the_deployment_sets_the_cells_of_new_threads_by_rest(
     assert await fetched(support.home(large.there.home), "SELECT count(*) FROM workflows WHERE name = 'asking'") == [
         (1,)
     ]
-    connection = await asyncpg.connect(large.there.home)
-    await connection.execute("INSERT INTO servers (id, name, release) VALUES (gen_random_uuid(), 'old', '0.0.1')")
-    await connection.close()
+    async with connecting(large.there.home) as connection:
+        await connection.execute("INSERT INTO servers (id, name, release) VALUES (gen_random_uuid(), 'old', '0.0.1')")
     refused = await said(409, "cell1", "cell2")
     assert refused["code"] == "releases_mixed"
     assert "0.0.1" in refused["detail"]
@@ -636,12 +629,9 @@ async def test_a_cell_that_is_away_is_missing_in_lists_and_only_its_runs_are_503
 
 
 async def _person(large: Large, id: str, *roles: str) -> dict[str, str]:
-    connection = await asyncpg.connect(large.there.home)
-    try:
+    async with connecting(large.there.home) as connection:
         tenant = await connection.fetchval("SELECT id FROM tenants WHERE name = 'acme'")
         _, text = await keys.create_key(connection, tenant, id, name=id, groups=[], created_by="user:test", roles=roles)
-    finally:
-        await connection.close()
     return {"Authorization": f"Bearer {text}"}
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import html
 import re
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import asyncpg
 import httpx2
 import pytest
 
@@ -23,10 +21,10 @@ from hai_flow.primitives.signs import WARNING
 from tests.api.test_rest import Checked, wait_for_pendings
 from tests.support.examples import by_night
 from tests.support.identities import KEYS, People
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, execute, run_apart
 from tests.support.receivers import Mailbox, mail_server
 from tests.support.server import YAML, expect, serving
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_for
 
 MAILED = """
 hai: flow/v1
@@ -95,11 +93,7 @@ class Mailed:
         body = {"workflow": workflow}
         run = self.http.post("/v1/runs", json=body, headers={"HAI-Act-As": "user:req"}).json()
         (pending,) = wait_for_pendings(self.http, run["id"])
-        end = time.monotonic() + 30
-        while (found := self._link(run["id"])) is None:
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        return {**pending, "run": run["id"]}, found
+        return {**pending, "run": run["id"]}, wait_for(lambda: self._link(run["id"]))
 
     def _link(self, run_id: str) -> str | None:
         rows = self.http.get("/v1/notifications", params={"run_id": run_id, "status": "sent"}).json()["items"]
@@ -244,20 +238,12 @@ def test_another_site_s_page_can_not_press_the_button(mailed: Mailed) -> None:
 
 def test_a_link_whose_time_is_over_is_as_one_that_never_was(mailed: Mailed) -> None:
     pending, link = mailed.ask()
-    run_apart(_let_links_end(mailed.dsn))
+    run_apart(execute(mailed.dsn, "UPDATE links SET expires_at = now() - interval '1 second'"))
     absent, over = mailed.http.get("/links/" + "a" * 43), mailed.http.get(link)
     assert (over.status_code, over.text) == (absent.status_code, absent.text)
     assert (absent.status_code, "expired or was already used" in absent.text) == (404, True)
     assert mailed.press(link, "approve").status_code == 404
     assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
-
-
-async def _let_links_end(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute("UPDATE links SET expires_at = now() - interval '1 second'")
-    finally:
-        await connection.close()
 
 
 @pytest.mark.parametrize(

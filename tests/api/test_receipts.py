@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import asyncpg
 import httpx2
 import mcp_types as types
 import pytest
@@ -37,8 +36,9 @@ from tests.support.examples import examples
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import NOTHING, WITH_TASKS, Caller
-from tests.support.postgres import Server
+from tests.support.postgres import Server, execute
 from tests.support.server import YAML, ServerProcess, expect, serving
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 RUNS = int(os.environ.get("HAI_FLOW_TEST_RECEIPTS", "30"))
@@ -87,7 +87,7 @@ class House(NamedTuple):
         source = source.replace("QUORUM", "" if quorum == 1 else f"quorum: {quorum},")
         expect(self.call("pat", "POST", "/v1/workflows", content=source, headers=YAML), 201)
         run = self.call("req", "POST", "/v1/runs", json={"workflow": name, "input": given}).json()
-        page = wait(lambda: self.call("req", "GET", f"/v1/runs/{run['id']}/snapshot").json()["pendings"])
+        page = wait_for(lambda: self.call("req", "GET", f"/v1/runs/{run['id']}/snapshot").json()["pendings"])
         return page[0]["id"]
 
     def decide(self, who: str, id: str, decision: str, **more: Any) -> None:
@@ -101,20 +101,12 @@ class House(NamedTuple):
             assert answer.status_code == 200 or answer.json()["code"] == "receipt_early", answer.text
             return answer.text if answer.status_code == 200 else None
 
-        return wait(look)
+        return wait_for(look)
 
     @property
     def jwks(self) -> str:
         """The public keys."""
         return httpx2.get(f"{self.server.url}/.well-known/jwks.json").text
-
-
-def wait(look: Callable[[], Any]) -> Any:
-    until = time.monotonic() + 30
-    while not (seen := look()):
-        assert time.monotonic() < until, "it did not come in 30 s"
-        time.sleep(0.05)
-    return seen
 
 
 def texts(receipt: str) -> set[str]:
@@ -286,7 +278,7 @@ def test_random_decisions_are_proven_by_their_receipts(house: House, tmp_path: P
 def test_a_new_key_signs_at_once_and_old_receipts_hold(house: House, edited: str) -> None:
     before = signing.keys_of(house.jwks, "keys")
     made = make_key(house.keys)
-    after = wait(lambda: house.jwks if made.id in house.jwks else None)
+    after = wait_for(lambda: house.jwks if made.id in house.jwks else None)
     assert verify_outside(edited, after)
     assert [key.retired for key in signing.keys_of(after, "keys")] == [False, *[True] * len(before)]
     assert [key.private for key in signing.keys_of(house.keys.read_text(), "keys")][1:] == [None] * len(before)
@@ -321,7 +313,8 @@ def test_a_receipt_is_the_same_after_kills_forget_archive_prune_restore(
             server.kill()
         (done,) = verify_outside(before, jwks)["executed"][-1:]
         assert done["outcome"] == "finished"
-        asyncio.run(age_runs(dsn))
+        long_ago = "UPDATE runs SET ended_at = now() - interval '100 days' WHERE ended_at IS NOT NULL"
+        asyncio.run(execute(dsn, long_ago))
         assert json.loads(command("prune", "--json", "--rest", "0"))["removed"] == 1
         (place,) = json.loads(command("restore", "--json"))["archives"]
         command("restore", place)
@@ -331,15 +324,6 @@ def test_a_receipt_is_the_same_after_kills_forget_archive_prune_restore(
             assert home.receipt(id, "bob") == before
         assert verify_outside(before, jwks)
         command("audit", "verify", "--logs")
-
-
-async def age_runs(dsn: str) -> None:
-    """Let all runs that have ended have done so long ago."""
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute("UPDATE runs SET ended_at = now() - interval '100 days' WHERE ended_at IS NOT NULL")
-    finally:
-        await connection.close()
 
 
 def test_without_a_key_nothing_is_signed(postgres_server: Server) -> None:

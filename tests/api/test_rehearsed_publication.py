@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import httpx2
 import pytest
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from hai_flow.runtime.settings import rehearsal_demand_of
 from hai_flow.settings import Settings
 from hai_flow.store.catalog import rehearsals
 from tests.support.identities import People
+from tests.support.postgres import connecting
 from tests.support.server import YAML
 
 FLOW = """\
@@ -155,15 +155,12 @@ async def test_a_rehearsal_that_is_old_short_or_cut_short_does_not_count(office:
     await office.rehearse(text(2), since="1d")
     assert "took the runs of 24 hours, and those of 30 days are demanded" in await office.fault(text(2))
     await office.rehearse(text(2), since="5w")
-    eye = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as eye:
         await eye.execute("UPDATE rehearsals SET complete = false")
         assert "took 1 runs, and there were more" in await office.fault(text(2))
         await eye.execute("UPDATE rehearsals SET complete = true, at = now() - interval '25 hours'")
         assert "is 25 hours old, and 24 are allowed" in await office.fault(text(2))
         await eye.execute("UPDATE rehearsals SET at = now() - interval '23 hours'")
-    finally:
-        await eye.close()
     assert (await office.publish(text(2))).status_code == 201
 
 
@@ -202,8 +199,7 @@ async def test_a_rehearsal_is_stored_by_publishers_and_for_this_workflow_alone(
     assert (refused.status_code, refused.json()["code"]) == (403, "right_missing")
     other = await office.rehearse(text(2, name="saving"))
     assert (other.status_code, other.json()["code"]) == (422, "request.invalid")
-    eye = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as eye:
         assert await eye.fetchval("SELECT count(*) FROM rehearsals") == 0
         await office.rehearse(text(2))
         rows = await eye.fetch("SELECT name, runs, differences, kept_by FROM rehearsals")
@@ -213,7 +209,5 @@ async def test_a_rehearsal_is_stored_by_publishers_and_for_this_workflow_alone(
             async with eye.transaction():
                 await rehearsals.keep_rehearsal(eye, LOCAL_TENANT, replace(kept, sha256=bytes([number])))
         assert await eye.fetchval("SELECT count(*) FROM rehearsals") == rehearsals.KEPT_MAX
-    finally:
-        await eye.close()
     found = await rehearsals.find_rehearsal(office.runtime.database.api, UUID(int=1), "lending", b"\1", b"")
     assert found is None, "another tenant's"

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
-import asyncpg
 import httpx2
 import jsonschema_rs
 import pytest
@@ -17,7 +16,7 @@ from fastapi.openapi.models import OpenAPI
 
 from hai_flow.store.postgres import migrations
 from tests.support.hai_client import parse, unique
-from tests.support.postgres import run_apart
+from tests.support.postgres import execute, run_apart
 from tests.support.server import YAML, ServerProcess, expect, serving
 
 
@@ -456,15 +455,9 @@ def test_health_and_readiness_tell_the_truth(server: ServerProcess, http: Checke
 def test_a_server_with_an_older_schema_is_not_ready(empty_database_url: str) -> None:
     run_apart(migrations.upgrade(empty_database_url))
     with serving(empty_database_url) as process, httpx2.Client(base_url=process.url) as client:
-        run_apart(_forget_schema(empty_database_url))
+        run_apart(execute(empty_database_url, "DELETE FROM alembic_version"))
         assert code(client.get("/readyz")) == (503, "schema_behind")
         assert client.get("/healthz").status_code == 200
-
-
-async def _forget_schema(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    await connection.execute("DELETE FROM alembic_version")
-    await connection.close()
 
 
 def test_the_openapi_document_is_whole(http: Checked) -> None:

@@ -16,6 +16,7 @@ from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import wait_for
 
 WAITS = "hai: flow/v1\nname: waits\nversion: 1\nsteps:\n  - ask: {title: Well?, form: {type: object, properties: {}}}\n"
 LIMITS = {
@@ -99,10 +100,7 @@ def test_followers_of_one_tenant_are_bounded_and_give_their_places_back(strict: 
             with other.stream("GET", path) as response:
                 assert response.status_code == 200
             assert start(busy).status_code == 201
-        deadline = time.monotonic() + 20
-        while _status(busy, path) != 200:  # until the server has noticed that they are gone
-            assert time.monotonic() < deadline, "the places are not given back"
-            time.sleep(0.02)
+        wait_for(lambda: _status(busy, path) == 200)  # the server has noticed that they are gone
 
 
 def _status(client: httpx2.Client, path: str) -> int:

@@ -7,7 +7,6 @@ import hmac
 import itertools
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,6 +25,7 @@ from tests.support.examples import sample
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.server import YAML, ServerProcess, expect, serving
+from tests.support.waiting import wait_for
 
 SECRET: Final = "known to the shop"
 SOURCE: Final = """
@@ -400,10 +400,7 @@ def script(url: str, people: People, tenant: str) -> list[tuple[str, int, str]]:
     inbox = do("GET", "/v1/inbox", eve)["items"]
     pending = next(each["id"] for each in inbox if each["run_id"] == run["id"])
     do("POST", f"/v1/pendings/{pending}/decide", eve, {"decision": "approve"}, **{"Idempotency-Key": "k-2"})
-    deadline = time.monotonic() + 20
-    while httpx2.get(f"{url}/v1/runs/{run['id']}", headers=ann).json()["status"] != "finished":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: httpx2.get(f"{url}/v1/runs/{run['id']}", headers=ann).json()["status"] == "finished")
     do("GET", f"/v1/runs/{run['id']}/events?limit=1000", ann)
     do("GET", f"/v1/runs/{run['id']}/events?limit=1000", eve)
     do("GET", "/v1/pendings", eve)

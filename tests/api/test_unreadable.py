@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import asyncpg
 import httpx2
 
 from tests.support.commands import run
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, execute, run_apart
 from tests.support.server import serving
 
 REASON = "a newer release wrote it"
-
-
-async def _make_newer(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute("UPDATE runs SET abi = abi + 1, unreadable = $1", REASON)
-    finally:
-        await connection.close()
 
 
 def test_an_unreadable_run_is_listed_as_needing_attention_with_a_reason(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         with serving(dsn) as process, httpx2.Client(base_url=process.url, timeout=30) as http:
             id = http.post("/v1/runs", json={"workflow": "cleanup"}).json()["id"]
-        run_apart(_make_newer(dsn))
+        run_apart(execute(dsn, "UPDATE runs SET abi = abi + 1, unreadable = $1", REASON))
         with serving(dsn) as process, httpx2.Client(base_url=process.url, timeout=30) as http:
             listed = http.get("/v1/runs", params={"status": "needs_attention"}).json()["items"]
             assert [(each["id"], each["unreadable"]) for each in listed] == [(id, REASON)]

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import httpx2
 import pytest
 
 from tests.api.test_callbacks import ENVIRONMENT, Shop, ordered
 from tests.api.test_rest import Checked, start
 from tests.support.hai_client import unique
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, connecting, execute, run_apart
 from tests.support.server import YAML, expect, serving
 from tests.support.waiting import until
 
@@ -43,8 +42,7 @@ STRANGE_LOG = (
 
 async def _of_a_newer_release(dsn: str, run: dict[str, Any]) -> None:
     """The run is pinned to a document with a key that this release does not know."""
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         source = (ASK.format(name=run["workflow"]) + "brand_new_key: 1\n").encode()
         sha = hashlib.sha256(source).digest()
         await connection.execute(
@@ -55,26 +53,17 @@ async def _of_a_newer_release(dsn: str, run: dict[str, Any]) -> None:
             run["workflow"],
         )
         await connection.execute("UPDATE runs SET workflow = $1 WHERE id = $2", sha, UUID(run["id"]))
-    finally:
-        await connection.close()
 
 
 async def _with_a_question_of_a_new_kind(dsn: str, run: dict[str, Any]) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(STRANGE_BODY, UUID(run["id"]), '"kind":"ask"', '"kind":"ballot"')
-    finally:
-        await connection.close()
+    await execute(dsn, STRANGE_BODY, UUID(run["id"]), '"kind":"ask"', '"kind":"ballot"')
 
 
 async def _with_rules_that_nobody_here_knows(dsn: str, run: dict[str, Any]) -> None:
     """As if a newer release had asked for an approval, under a policy with one more rule."""
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         await connection.execute(STRANGE_BODY, UUID(run["id"]), '"kind":"ask"', '"kind":"approve"')
         await connection.execute(STRANGE_BODY, UUID(run["id"]), '"policy":{', '"policy":{"ballot":"secret",')
-    finally:
-        await connection.close()
 
 
 @dataclass
@@ -165,12 +154,9 @@ def test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published(postg
 
 
 async def _spoil(dsn: str, workflow: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         added = "UPDATE workflows SET source = source || 'brand_new_key: 1\n'::bytea WHERE name = $1"
         await connection.execute(added, workflow)
-    finally:
-        await connection.close()
 
 
 def test_a_callback_for_an_unreadable_run_is_told_to_retry_and_no_more(postgres_server: Server) -> None:
@@ -190,14 +176,11 @@ def test_a_callback_for_an_unreadable_run_is_told_to_retry_and_no_more(postgres_
 
 
 async def _with_a_log_of_a_newer_release(dsn: str, run: dict[str, Any]) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         await connection.execute(
             STRANGE_LOG, UUID(run["id"]), '{"type":"run_started"', '{"type":"run_started","novelty":1'
         )
         await connection.execute("DELETE FROM snapshots WHERE run_id = $1", UUID(run["id"]))
-    finally:
-        await connection.close()
 
 
 def test_an_answer_to_an_unreadable_run_is_refused_alone_among_several(postgres_server: Server) -> None:

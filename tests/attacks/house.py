@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +25,7 @@ from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.postgres import Server
 from tests.support.receivers import Mailbox, mail_server
 from tests.support.server import YAML, ServerProcess, expect, serving
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 
@@ -68,15 +68,6 @@ people:
 """
 _LINK: Final = re.compile(r"/links/\S+")
 BOSS: Final = ("requester", "decider", "boss")
-
-
-def wait_for(fact: Callable[[], T]) -> T:
-    """What `fact` says once it says something. Fails after a minute."""
-    end = time.monotonic() + 60
-    while not (found := fact()):
-        assert time.monotonic() < end, "it does not come about"
-        time.sleep(0.02)
-    return found
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from tests.attacks.house import wait_for
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import wait_for
 
 ID: Final = "a/../b c"
 Reply = Callable[["Agent", str, dict[str, Any]], Any]

@@ -14,13 +14,13 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from tests.attacks.house import wait_for
 from tests.support import commands
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.postgres import Server
 from tests.support.server import YAML, expect, serving
+from tests.support.waiting import wait_for
 
 ISSUER: Final = Issuer()
 ROLES: Final = ["requester", "decider", "lead"]

@@ -18,12 +18,12 @@ from websockets.sync.client import connect
 from hai_flow.api.auth.sessions import COOKIE, derive_csrf, sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.erasure import forget
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.postgres import Server
 from tests.support.server import YAML, expect, serving
+from tests.support.waiting import wait_for
 
 FLOW: Final = """
 hai: flow/v1

@@ -12,7 +12,6 @@ import httpx2
 import pytest
 
 from hai_flow.store.identity import state_keys
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.installations import execute
@@ -21,6 +20,7 @@ from tests.support.mcp_caller import FORMS, WITH_TASKS, Caller, accept
 from tests.support.postgres import Server
 from tests.support.server import ROOT, YAML, ServerProcess, expect, serving
 from tests.support.skewed import SkewedServer
+from tests.support.waiting import wait_for
 
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
 ISSUER = Issuer()

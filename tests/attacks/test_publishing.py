@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 from uuid import UUID
 
-import asyncpg
 import httpx2
 import pytest
 
@@ -19,6 +18,7 @@ from hai_flow.store.catalog import workflows
 from tests.runtime.conftest import is_now
 from tests.support.commands import started
 from tests.support.ledger import log_of
+from tests.support.postgres import connecting
 from tests.support.server import YAML
 from tests.support.waiting import until
 
@@ -65,9 +65,8 @@ async def test_a_worker_refuses_what_is_in_the_database_all_the_same(database_ur
     async with runtime.lifespan():
         run_id = await _started_unchecked(runtime, source)
         await until(lambda: is_now(runtime, run_id, "failed"))
-    eye = await asyncpg.connect(database_url)
-    (failed,) = [event for event in await log_of(eye, run_id) if isinstance(event, e.RunFailed)]
-    await eye.close()
+    async with connecting(database_url) as eye:
+        (failed,) = [event for event in await log_of(eye, run_id) if isinstance(event, e.RunFailed)]
     assert failed.error.code == "tool.not_allowed"
     assert not harm.exists()
 

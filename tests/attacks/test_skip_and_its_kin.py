@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 import httpx2
 import pytest
 
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess
+from tests.support.waiting import wait_for
 
 _TOOLS: Final = "tools: {fx: {python: tests.support.effects, effect: write}}\n"
 _PAY: Final = "  - {id: pay, say: Paid.}\n"

@@ -15,11 +15,11 @@ from websockets.sync.client import connect
 
 from hai_flow.primitives import uuids
 from hai_flow.store.identity import keys
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.postgres import Server
 from tests.support.server import YAML, expect, serving
+from tests.support.waiting import wait_for
 
 FLOW: Final = """
 hai: flow/v1

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import httpx2
 import pytest
 
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess, expect
+from tests.support.waiting import wait_for
 
 _HEAD: Final = (
     "hai: flow/v1\nname: {name}\nversion: 1\ninput: {{type: object, properties: {{tag: {{type: string}}}}}}\n"

@@ -17,12 +17,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from hai_flow.store.catalog import workflows
-from tests.attacks.house import wait_for
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.postgres import Server
 from tests.support.server import YAML, expect, serving
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection

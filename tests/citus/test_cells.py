@@ -25,7 +25,7 @@ from hai_flow.settings import Settings
 from hai_flow.store.cells.cells import Cell
 from tests.support import cells as support
 from tests.support import citus, effects
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 from tests.support.waiting import until
 
 pytestmark = [
@@ -98,30 +98,21 @@ class Four:
     async def demand_whole(self) -> None:
         """Every run that was started is there and agrees with its log, and each of its steps was performed once."""
         for place in self.places:
-            connection = await asyncpg.connect(place.dsn)
-            try:
+            async with connecting(place.dsn) as connection:
                 found = [each async for each in verify(connection, Verifying(limits=None))][-1]
                 ids = {row[0] for row in await connection.fetch("SELECT id FROM runs")}
-            finally:
-                await connection.close()
             assert [str(each) for each in found.violations] == []
             assert ids == set(self.started[place.number])
-        ledger = await asyncpg.connect(self.home)
-        try:
+        async with connecting(self.home) as ledger:
             rows = await ledger.fetch("SELECT run_id, path FROM effects")
-        finally:
-            await ledger.close()
         performed = Counter((row[0], row[1]) for row in rows)
         assert performed == Counter((id, step) for ids in self.started.values() for id in ids for step in STEPS)
 
     async def nodes(self) -> dict[int, int]:
         """The port of the node that keeps each cell."""
         assert citus.CITUS is not None
-        connection = await asyncpg.connect(citus.CITUS)
-        try:
+        async with connecting(citus.CITUS) as connection:
             rows = await connection.fetch(_NODES)
-        finally:
-            await connection.close()
         numbers = {place.schema: place.number for place in self.places}
         return {numbers[row[0]]: row[1] for row in rows if row[0] in numbers}
 

@@ -14,6 +14,7 @@ from hai_flow.cli import app
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import new_row
+from tests.support.postgres import connecting
 
 
 @pytest.fixture(autouse=True)
@@ -134,13 +135,10 @@ def test_the_audit_of_a_tenant_begins_with_who_made_it(database: str) -> None:
     assert CliRunner().invoke(app, ["tenants", "create", "acme"]).exit_code == 1
 
     async def found() -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(database)
-        try:
+        async with connecting(database) as connection:
             return await connection.fetch(
                 "SELECT t.name, a.act, a.subject, d.principal FROM audit a JOIN tenants t ON t.id = a.tenant "
                 "JOIN audit_details d ON d.tenant = a.tenant AND d.id = a.id"
             )
-        finally:
-            await connection.close()
 
     assert [tuple(row) for row in asyncio.run(found())] == [("acme", "tenant.created", "tenant:acme", "service:cli")]

@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -16,6 +15,7 @@ from hai_flow.cli import app
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
+from tests.support.postgres import connecting
 
 ASKING = """\
 hai: flow/v1
@@ -88,12 +88,9 @@ def test_other_deciders_and_stranded_runs_are_named_with_exit_code_1(run_id: UUI
 
 def test_counts_are_stored_with_keep_alone_and_for_the_files_workflow(run_id: UUID, file: Path, database: str) -> None:
     async def read() -> list[tuple[object, ...]]:
-        connection = await asyncpg.connect(database)
-        try:
+        async with connecting(database) as connection:
             query = "SELECT name, age, complete, runs, differences, counts, kept_by FROM rehearsals"
             return [tuple(row) for row in await connection.fetch(query)]
-        finally:
-            await connection.close()
 
     assert (called(file).exit_code, asyncio.run(read())) == (0, [])
     assert called(file, "--keep", "--since", "2d").exit_code == 0

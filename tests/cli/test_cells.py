@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from tests.support import commands
+from tests.support.postgres import connecting
 
 WORKFLOW = """
 INSERT INTO cell_north.workflows (tenant, sha256, name, version, dev, source)
@@ -26,11 +26,8 @@ def run(settings: dict[str, str], *arguments: str, code: int = 0) -> subprocess.
 
 
 async def _do(dsn: str, statement: str) -> object:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         return await connection.fetchval(statement)
-    finally:
-        await connection.close()
 
 
 @pytest.fixture

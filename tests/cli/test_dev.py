@@ -11,13 +11,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-import asyncpg
 import httpx2
 import pytest
 
 from hai_flow.cli.serve.dev import beginnings
 from tests.support.commands import SECONDS_MAX, Process, run, started
-from tests.support.postgres import run_apart
+from tests.support.postgres import execute, run_apart
 
 pytestmark = pytest.mark.costly
 
@@ -248,18 +247,11 @@ def test_what_lacked_a_module_is_loaded_when_that_is_mended(working: Working) ->
 
 
 def test_what_the_database_did_not_take_is_tried_again(working: Working, database_url: str) -> None:
-    async def execute(statement: str) -> None:
-        connection = await asyncpg.connect(database_url)
-        try:
-            await connection.execute(statement)
-        finally:
-            await connection.close()
-
     with working({"workflows/b.yaml": CHILD}) as work:
-        run_apart(execute("ALTER TABLE workflows RENAME TO away"))
+        run_apart(execute(database_url, "ALTER TABLE workflows RENAME TO away"))
         work.save("workflows/b.yaml", CHILD + "# again\n")
         work.hears(r"workflows/b\.yaml is not loaded yet: the database failed")
-        run_apart(execute("ALTER TABLE away RENAME TO workflows"))
+        run_apart(execute(database_url, "ALTER TABLE away RENAME TO workflows"))
         work.hears(r"workflows/b\.yaml can be loaded now: published as zoo@1\+")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from tests.support.commands import ROOT, SECONDS_MAX, Process, run, started
+from tests.support.commands import ROOT, Process, run, started
 from tests.support.examples import NIGHTLY
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.costly
 
@@ -151,7 +151,7 @@ class House:
             return next((each["id"] for each in pendings if (each["path"], each["status"]) == (path, "open")), None)
 
         try:
-            return str(soon(look, f"nothing open at {path}"))
+            return str(wait_for(look))
         except AssertionError:
             now = self.snapshot(run_id)
             open_ = [
@@ -165,7 +165,7 @@ class House:
             found = httpx2.get(f"{self.url}/v1/runs/{run_id}").json()
             return found if found["ended_at"] else None
 
-        return soon(look, f"{run_id} has not ended")
+        return wait_for(look)
 
     def statuses(self, run_id: str, *paths: str) -> list[str]:
         steps = self.snapshot(run_id)["steps"]
@@ -177,15 +177,6 @@ class House:
 
     def ledger(self) -> list[str]:
         return sorted(path.read_text() for path in (self.home / "ledger").iterdir())
-
-
-def soon(look: Any, otherwise: str) -> Any:
-    """What `look` finds, as soon as it finds something."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while not (found := look()):
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)
-    return found
 
 
 @pytest.fixture(params=[False, True] if NIGHTLY else [True], ids=lambda killed: "killed" if killed else "undisturbed")
@@ -229,11 +220,11 @@ def test_an_expense_that_nobody_decides_goes_to_the_cfo(house: House) -> None:
     path = house.home / "workflows" / "expense_approval.flow.yaml"
     shortened = path.read_text().replace("deadline: 2d", "deadline: 1s")
     path.write_text(shortened.replace("name: expense_approval", "name: short_expense"))
-    soon(lambda: house.knows("short_expense"), "the saved file is not published")
+    wait_for(lambda: house.knows("short_expense"))
     run_id = house.begin("short_expense", **EXPENSE)
     review = house.asked(run_id, "review")
     house.disturb()  # whoever kills in time lets the deadline pass while nobody is there
-    soon(lambda: house.events(run_id, "pending_escalated"), "not escalated")
+    wait_for(lambda: house.events(run_id, "pending_escalated"))
     late = house.by_header(review, "user:controller", 403, decision="approve", values={"cost_center": "CC-1"})
     assert late["code"] == "pending_forbidden"
     values = '{"cost_center": "CC-1000"}'
@@ -271,7 +262,7 @@ def test_services_are_deployed_singly_and_a_failure_is_rolled_back_alone(house: 
     if not house.disturbed:
         (house.home / "go").touch()
     run_id = house.begin("deploy_services", release="v1.2.3", services=services)
-    soon(lambda: len(house.ledger()) == 4, "not all deployments have begun")
+    wait_for(lambda: len(house.ledger()) == 4)
     if house.disturbed:  # in the middle of four deployments: each is done again, under the same idempotency key
         house.kill()
         (house.home / "go").touch()
@@ -282,10 +273,10 @@ def test_services_are_deployed_singly_and_a_failure_is_rolled_back_alone(house: 
         headers=EVE,
     )
     assert (second.status_code, second.json()["code"]) == (409, "concurrency_busy")
-    soon(lambda: "rollout[web]/soak" in house.snapshot(run_id)["steps"], "nothing waits for its time")
+    wait_for(lambda: "rollout[web]/soak" in house.snapshot(run_id)["steps"])
     house.disturb()  # in the middle of the waits
     pay, api = house.asked(run_id, "rollout[pay]/gate"), house.asked(run_id, "rollout[api]/gate")
-    soon(lambda: house.statuses(run_id, "rollout[sick]") == ["failed"], "the sick one is still there")
+    wait_for(lambda: house.statuses(run_id, "rollout[sick]") == ["failed"])
     assert house.by_header(api, "user:ann", decision="approve")["status"] == "open"
     assert house.by_header(api, "user:eve,role:sre", 403, decision="approve")["code"] == "pending_forbidden"
     assert house.by_command(pay, "reject", "user:sam,role:sre", "--reason", "not today")["status"] == "reject"

@@ -9,12 +9,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import httpx2
 import pytest
 import structlog
@@ -26,31 +23,17 @@ from hai_flow.cli.serve import migrate as migrating
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store.postgres import revisions
 from tests.support.commands import ROOT, SECONDS_MAX, Process, command, run, started
-from tests.support.postgres import run_apart
+from tests.support.postgres import execute, run_apart
 from tests.support.scraping import Scrape
 from tests.support.terminals import on_a_terminal, read_until
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.costly
-
-
-async def execute(dsn: str, statement: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
 
 
 def told(client: Client, run_id: str) -> set[str]:
     """The types of the run's events."""
     return {event["type"] for event in client.request("GET", f"/v1/runs/{run_id}/events").read()["items"]}
-
-
-def wait_until(fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not fact():
-        assert time.monotonic() < deadline, "what was waited for did not become true"
-        time.sleep(0.05)
 
 
 def test_a_worker_imports_neither_a_web_framework_nor_migrations(database_url: str, tmp_path: Path) -> None:
@@ -134,12 +117,12 @@ def test_dev_takes_over_at_once_from_one_that_was_killed(tmp_path: Path) -> None
             url = first.wait_for(r"Serving (http://\S+)")[1]
             with Client(url) as client:
                 begun = client.request("POST", "/v1/runs", json={"workflow": "nap", "input": {}}).read()["id"]
-                wait_until(lambda: "step_started" in told(client, begun))
+                wait_for(lambda: "step_started" in told(client, begun))
             first.end(signal.SIGKILL)
         with started(tmp_path / "second", *dev, folder=tmp_path, HAI_FLOW_SHUTDOWN_SECONDS="0.5") as second:
             url = second.wait_for(r"Serving (http://\S+)")[1]
             with Client(url) as client:
-                wait_until(lambda: "step_retried" in told(client, begun))
+                wait_for(lambda: "step_retried" in told(client, begun))
             ended = "DO $$ BEGIN ASSERT (SELECT count(*) FROM workers WHERE alive_until = '-infinity') = 1; END $$"
             run_apart(execute(EmbeddedPostgres(f"{directory}/pg").dsn(), ended))
             assert "if it is dead" not in second.output

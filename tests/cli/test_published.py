@@ -14,13 +14,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.cli.test_examples import EXPENSE, House, soon
+from tests.cli.test_examples import EXPENSE, House
 from tests.support import company
 from tests.support.commands import ROOT
 from tests.support.examples import NIGHTLY
 from tests.support.forking import relayed
 from tests.support.mcp_server import http_server, programs  # noqa: F401
 from tests.support.models import Answer, FakeModels, spoken
+from tests.support.waiting import wait_for
 
 FLOWS = Path(__file__).parent / "published"
 MODULES = {
@@ -192,7 +193,7 @@ def deploy(house: House) -> None:
     run_id = house.begin("deploy_services", release="v1.2.3", services=services)
     api, pay = (house.asked(run_id, f"rollout[{name}]/gate") for name in ("api", "pay"))
     others = ("rollout[sick]", "rollout[web]")
-    soon(lambda: house.statuses(run_id, *others) == ["failed", "finished"], "the others are still at work")
+    wait_for(lambda: house.statuses(run_id, *others) == ["failed", "finished"])
     house.disturb()
     house.by_header(api, "user:ann", decision="approve")
     assert house.by_header(pay, "user:sam,role:sre", decision="reject")["status"] == "reject"

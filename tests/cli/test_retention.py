@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -15,6 +14,7 @@ from hai_flow.cli import app
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
+from tests.support.postgres import connecting
 
 HELLO = b"hai: flow/v1\nname: hello\nversion: 1\nsteps:\n  - say: Hello\n"
 
@@ -43,12 +43,9 @@ def ended(dsn: str, days: int = 100) -> UUID:
             run_id = uuid4()
             start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
             await runtime.starts.start(LOCAL_TENANT, plan, start)
-        connection = await asyncpg.connect(dsn)
-        try:
+        async with connecting(dsn) as connection:
             query = "UPDATE runs SET ended_at = now() - $2 * interval '1 day' WHERE id = $1 AND status = 'finished'"
             assert await connection.execute(query, run_id, days) == "UPDATE 1"
-        finally:
-            await connection.close()
         return run_id
 
     return asyncio.run(work())

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -21,6 +20,7 @@ from tests.support.identities import KEYS, People, carried
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.terminals import on_a_terminal, read_until
+from tests.support.waiting import wait_for
 
 ASKS = """
 hai: flow/v1
@@ -145,13 +145,12 @@ def test_a_start_by_name_tries_nothing_that_is_not_allowed(
     begun = run("run", "order", "-i", "item=tea", "--detach", folder=tmp_path, **settings).stdout.strip()
     assert httpx2.post(f"{strict.url}/v1/runs/{begun}/pause", headers=carried(key)).status_code == 403
     auditor = carried(keys["auditor"])
-    deadline = time.monotonic() + SECONDS_MAX
-    denied: list[str] = []
-    while not denied:
-        assert time.monotonic() < deadline
+
+    def list_denied() -> list[str]:
         records = httpx2.get(f"{strict.url}/v1/audit", params={"act": DENIED}, headers=auditor).json()["items"]
-        denied = [each["details"]["via"] for each in records if each["by"] == "user:una"]
-    assert denied == ["/v1/runs/{run_id}/pause"]
+        return [each["details"]["via"] for each in records if each["by"] == "user:una"]
+
+    assert wait_for(list_denied) == ["/v1/runs/{run_id}/pause"]
 
 
 def test_what_is_started_by_its_name_is_followed_here(asking: Asking) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -23,6 +22,7 @@ from hai_flow.settings import Settings
 from hai_flow.store.cells.cells import Cell
 from hai_flow.store.postgres import migrations, revisions
 from tests.support.cells import cell, settle
+from tests.support.postgres import connecting
 
 pytestmark = pytest.mark.costly
 
@@ -43,11 +43,8 @@ class Deployment:
 
 
 async def do(dsn: str, statement: str, *given: object) -> Any:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         return await connection.fetchval(statement, *given)
-    finally:
-        await connection.close()
 
 
 async def ended(runtime: Runtime, tenant: UUID) -> UUID:

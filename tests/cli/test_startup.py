@@ -6,7 +6,6 @@ import os
 import signal
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from hai_flow.cli import _Commands
@@ -14,6 +13,7 @@ from hai_flow.cli.commands import SENTENCE_CHARS
 from hai_flow.cli.sentences import SENTENCES
 from hai_flow.store.postgres import database_roles
 from tests.support.commands import ROOT, run, started
+from tests.support.postgres import connecting
 
 pytestmark = pytest.mark.costly
 
@@ -82,11 +82,8 @@ def test_migrate_loads_what_changes_a_schema_only_where_one_is_behind(
 
 
 async def test_migrate_gives_the_roles_a_right_that_they_lack(database_url: str) -> None:
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as connection:
         await connection.execute("REVOKE SELECT ON runs FROM hai_api")
         assert not await database_roles.has_all_roles(database_url)
         assert run("migrate", HAI_FLOW_DATABASE_URL=database_url).returncode == 0
         assert await database_roles.has_all_roles(database_url)
-    finally:
-        await connection.close()

@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +17,7 @@ from hai_flow.store.ops import health
 from hai_flow.store.postgres import migrations, revisions
 from tests.runtime.conftest import ASKING, ECHO, Connection, Make, eye, is_now, make, start
 from tests.support.commands import run, started
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 
 __all__ = ["eye", "make"]
@@ -75,9 +75,8 @@ async def test_a_missing_or_outdated_schema_is_reported_and_nothing_changes(empt
     assert "older than this release" in fault
     await migrations.upgrade(empty_database_url)
     assert told(empty_database_url, code=0)["faults"] == []
-    connection = await asyncpg.connect(empty_database_url)
-    assert await connection.fetchval("SELECT count(*) FROM eras") == 0, "to look begins nothing"
-    await connection.close()
+    async with connecting(empty_database_url) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM eras") == 0, "to look begins nothing"
 
 
 def test_a_held_database_and_a_cell_that_is_away_want_a_person(database_url: str, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import json
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -15,6 +14,7 @@ from hai_flow.cli import app
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
+from tests.support.postgres import execute
 
 ASKING = b"""
 hai: flow/v1
@@ -45,17 +45,6 @@ def started(dsn: str) -> UUID:
     return asyncio.run(work())
 
 
-def execute(dsn: str, statement: str, *given: object) -> None:
-    async def work() -> None:
-        connection = await asyncpg.connect(dsn)
-        try:
-            await connection.execute(statement, *given)
-        finally:
-            await connection.close()
-
-    asyncio.run(work())
-
-
 def called(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["verify", *arguments])
 
@@ -70,7 +59,7 @@ def test_a_database_in_which_everything_holds_is_told_in_one_line(database: str)
 
 def test_what_is_broken_is_named_with_run_event_and_rule(database: str) -> None:
     run_id, other = started(database), started(database)
-    execute(database, "UPDATE runs SET status = 'running' WHERE id = $1", run_id)
+    asyncio.run(execute(database, "UPDATE runs SET status = 'running' WHERE id = $1", run_id))
     bad = called()
     assert bad.exit_code == 1
     assert f"run {run_id}, event " in bad.output
@@ -84,7 +73,8 @@ def test_what_is_broken_is_named_with_run_event_and_rule(database: str) -> None:
 
 def test_a_run_that_waits_too_long_for_a_worker_is_late(database: str) -> None:
     run_id = started(database)
-    execute(database, "UPDATE runs SET wake_at = $2 WHERE id = $1", run_id, datetime(2020, 1, 1, tzinfo=UTC))
+    statement = "UPDATE runs SET wake_at = $2 WHERE id = $1"
+    asyncio.run(execute(database, statement, run_id, datetime(2020, 1, 1, tzinfo=UTC)))
     assert called().exit_code == 0
     assert "nobody_is_late: it is due since 2020-01-01" in called("--late", "60").output
 

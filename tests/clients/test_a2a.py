@@ -11,11 +11,11 @@ import httpx2
 import pytest
 
 from tests.api.test_a2a_push import receiving
-from tests.attacks.house import wait_for
 from tests.clients import rig
 from tests.support.hai_client import unique
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import wait_for
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE / "a2a"

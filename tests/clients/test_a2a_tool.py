@@ -16,10 +16,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.attacks.house import wait_for
 from tests.clients import rig
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, expect, serving
+from tests.support.waiting import wait_for
 from tests.test_tutorial import free_port
 
 PROJECT = Path(__file__).resolve().parent / "a2a"

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import asyncpg
 import httpx2
 
 from tests.console.browser import PHONE
 from tests.console.conftest import NewPage, Picture
 from tests.support.hai_client import unique
+from tests.support.postgres import execute
 from tests.support.server import YAML
 
 Asked = Callable[..., dict[str, Any]]
@@ -29,11 +29,7 @@ steps:
 
 async def strand(dsn: str, pending: str, why: str) -> None:
     """What the sweep of questions that nobody can decide writes, at once."""
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute("UPDATE pendings SET nobody = $2, nobody_since = now() WHERE id = $1", pending, why)
-    finally:
-        await connection.close()
+    await execute(dsn, "UPDATE pendings SET nobody = $2, nobody_since = now() WHERE id = $1", pending, why)
 
 
 def test_absences_are_entered_listed_and_ended_and_delegates_decide(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import random
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.console.test_values import DEPTH, FLOW, LEAVES, invented
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import wait_for
 from tests.test_signs import HOSTILE as HOSTILE_SIGNS
 
 FLOWS = Path(__file__).parent / "flows"
@@ -71,9 +71,7 @@ class Desk:
 
     def until(self, pending: dict[str, Any], status: str) -> None:
         """Wait until the question has this status."""
-        deadline = time.monotonic() + PATIENCE
-        while (now := self.state(pending)["status"]) != status:
-            assert time.monotonic() < deadline, now
+        wait_for(lambda: self.state(pending)["status"] == status, PATIENCE)
 
     def decide(self, pending: dict[str, Any], who: str, decision: str) -> None:
         headers = {"Authorization": f"Bearer {self.token(who)}"}

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import asyncpg
 import httpx2
 import pytest
 
@@ -18,7 +17,7 @@ from tests.console.conftest import AT_ONCE, PATIENCE, pending_of
 from tests.console.test_pages_in_trouble import LOST, flow, opened, publish, typed
 from tests.console.test_sessions import signed_in
 from tests.support.identities import KEYS
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, connecting, run_apart
 from tests.support.server import ServerProcess, serving
 
 SILENT = "The server hasn't answered yet"
@@ -182,12 +181,9 @@ def test_who_can_not_be_signed_out_is_told_so(driver: rig.Driver, dsn: str) -> N
 
 
 async def administer(admin_dsn: str, *statements: str) -> None:
-    connection = await asyncpg.connect(admin_dsn)
-    try:
+    async with connecting(admin_dsn) as connection:
         for each in statements:
             await connection.execute(each)
-    finally:
-        await connection.close()
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from tests.runtime.test_models import catalogue
 from tests.support.examples import sample
 from tests.support.ledger import check_log, log_of
 from tests.support.models import STALL, Act, Answer, FakeModels, Hold, spoken
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 from tests.support.workers import Nursery, fast
 
@@ -109,12 +110,8 @@ class Scene:
 
     @asynccontextmanager
     async def _other(self) -> AsyncIterator[Connection]:
-        other = await asyncpg.connect(self.dsn)
-        try:
-            async with other.transaction():
-                yield other
-        finally:
-            await other.close()
+        async with connecting(self.dsn) as other, other.transaction():
+            yield other
 
     async def held_up(self, table: str) -> None:
         """A statement of a worker waits for that table, or for a row of it."""

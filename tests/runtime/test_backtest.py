@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 
 from hai_flow.definition.compiler import compile_workflow
@@ -22,6 +21,7 @@ from tests.runtime.test_agents import AGENT, ASKED, CALLS, DENIED, PICK, answer
 from tests.runtime.test_models import runtime_of
 from tests.runtime.test_verifying import family
 from tests.support.models import Answer, FakeModels, spoken
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 
 PAYING = """\
@@ -56,14 +56,11 @@ async def approve(runtime: Runtime, run_id: UUID) -> None:
 
 
 async def decided(database_url: str, text: str, name: str = "paying", **fields: Any) -> Backtest:
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as connection:
         plan = compile_workflow(text.encode(), "paying")
         fields = {"age": timedelta(days=30), **fields}
         request = Backtesting(tenant=LOCAL_TENANT, name=name, plan=plan, **fields)
         return [Backtest(), *[each async for each in backtest(connection, request)]][-1]
-    finally:
-        await connection.close()
 
 
 async def rows_of_all(eye: Connection) -> str:

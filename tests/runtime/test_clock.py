@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from hai_flow.store.postgres import database
 from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, answer, is_now, open_pending, start
 from tests.support import effects
 from tests.support.ledger import check_log, log_of
+from tests.support.postgres import connecting
 from tests.support.skewed import SkewedServer
 from tests.support.waiting import until
 
@@ -195,20 +195,19 @@ async def test_an_hour_of_a_wrong_database_clock_leaves_no_trace_afterwards(
     skewed: SkewedServer, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "CLOCK_SECONDS", 0.1)
-    eye = await asyncpg.connect(skewed.dsn)
-    effects.write_to(skewed.dsn)
-    runtime = await make(performs=True, dsn=skewed.dsn)
-    for wrong in (3600, -3600):
-        skewed.skew(wrong)
-        away = (await start(runtime, ASKING)).run_id
-        skewed.skew(0)
-        await until(lambda: is_right_again(runtime, eye))
-        run_id = (await start(runtime, GATED)).run_id
-        effects.gate.set()
-        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
-        at = (await log_of(eye, run_id))[0].at
-        assert abs(at - instants.milliseconds(await eye.fetchval("SELECT clock_timestamp()"))) < 60_000
-        await runtime.committer.submit(away, LOCAL_TENANT, answer(await open_pending(runtime, away)))
-        await until(lambda away=away: is_now(runtime, away, "finished"))
-        check_log(away, await log_of(eye, away))
-    await eye.close()
+    async with connecting(skewed.dsn) as eye:
+        effects.write_to(skewed.dsn)
+        runtime = await make(performs=True, dsn=skewed.dsn)
+        for wrong in (3600, -3600):
+            skewed.skew(wrong)
+            away = (await start(runtime, ASKING)).run_id
+            skewed.skew(0)
+            await until(lambda: is_right_again(runtime, eye))
+            run_id = (await start(runtime, GATED)).run_id
+            effects.gate.set()
+            await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+            at = (await log_of(eye, run_id))[0].at
+            assert abs(at - instants.milliseconds(await eye.fetchval("SELECT clock_timestamp()"))) < 60_000
+            await runtime.committer.submit(away, LOCAL_TENANT, answer(await open_pending(runtime, away)))
+            await until(lambda away=away: is_now(runtime, away, "finished"))
+            check_log(away, await log_of(eye, away))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 from uuid import UUID
 
-import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
@@ -30,7 +29,7 @@ from hai_flow.store.ops import database_history
 from hai_flow.store.postgres import migrations
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, start
 from tests.support.commands import environment, run
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting, execute
 from tests.support.waiting import until
 
 SURE: Final = "  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}\n"
@@ -143,9 +142,8 @@ async def test_a_schedule_whose_instant_has_passed_is_paused_with_the_runs(
     with postgres_server.database(migrated=False) as there:
         dumped(database_url, there, tmp_path)
         assert restored(there, "--confirm", code=0)["schedules"] == ["nightly"]
-        found = await asyncpg.connect(there)
-        assert await found.fetchval("SELECT paused AND next_fire_at IS NULL FROM schedules")
-        await found.close()
+        async with connecting(there) as found:
+            assert await found.fetchval("SELECT paused AND next_fire_at IS NULL FROM schedules")
 
 
 async def test_a_process_that_saw_vanished_data_ends_with_all_its_leases(make: Make, eye: Connection) -> None:
@@ -180,11 +178,8 @@ async def test_beats_are_written_by_one_process_and_kept_for_a_day(make: Make, e
 
 
 async def recovered(dsn: str) -> bool:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         return not await connection.fetchval("SELECT pg_is_in_recovery()")
-    finally:
-        await connection.close()
 
 
 class Cluster:
@@ -258,9 +253,7 @@ class Cluster:
 
 async def lived(make: Make, dsn: str, **settings: Any) -> None:
     """A process has lived over the database for a beat, and noted it."""
-    connection = await asyncpg.connect(dsn)
-    await connection.execute("UPDATE sweeps SET due_at = now() WHERE name = 'beats'")
-    await connection.close()
+    await execute(dsn, "UPDATE sweeps SET due_at = now() WHERE name = 'beats'")
     runtime = await make(dsn=dsn, **settings)
     await runtime.stop()
 
@@ -311,11 +304,8 @@ async def test_recovery_from_a_base_backup_needs_the_last_beat(make: Make, tmp_p
 
 
 async def asked(dsn: str, query: str) -> Any:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         return await connection.fetchval(query)
-    finally:
-        await connection.close()
 
 
 @pytest.mark.costly
@@ -425,11 +415,8 @@ async def test_a_database_that_goes_away_and_comes_back_is_told_once_each(monkey
 
 
 async def test_only_the_owner_of_the_tables_confirms(database_url: str) -> None:
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as connection:
         await recover._demand_owner(connection)
         await connection.execute("SET ROLE hai_engine")
         with pytest.raises(UsageError, match=r"the owner of the tables, \w+, .*URL, found hai_engine\.$"):
             await recover._demand_owner(connection)
-    finally:
-        await connection.close()

@@ -17,7 +17,7 @@ from hai_flow_client import send_in, start_in
 from tests.store.conftest import as_role, role
 from tests.support.identities import KEYS, People
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 from tests.support.server import YAML, serving
 from tests.support.waiting import until
 
@@ -65,11 +65,8 @@ async def shop(postgres_server: Server) -> AsyncIterator[Shop]:
 
 
 async def ask(dsn: str, query: str, *given: Any) -> Any:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         return await connection.fetchval(query, *given)
-    finally:
-        await connection.close()
 
 
 def publish(url: str, dsn: str, *sources: str) -> dict[str, str]:
@@ -350,11 +347,9 @@ async def test_the_role_reads_nothing_and_deposits_for_no_other_tenant(shop: Sho
         with pytest.raises(asyncpg.DataError):
             await connection.fetchval("SELECT hai_deposit($1, $2, 'acme')", *wrong)
     await connection.close()
-    async with role(shop.dsn) as stranger:
-        connection = await asyncpg.connect(as_role(shop.dsn, stranger))
+    async with role(shop.dsn) as stranger, connecting(as_role(shop.dsn, stranger)) as connection:
         with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
             await start_in(connection, "shipping", {"order": 1}, tenant="acme")
-        await connection.close()
 
 
 async def test_a_session_that_sets_a_role_deposits_as_its_login_role(shop: Shop) -> None:

@@ -16,6 +16,7 @@ from hai_flow.runtime.ops.examination import examine_database
 from hai_flow.runtime.people.receipts import make_key
 from hai_flow.settings import Settings
 from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts, find_space_fault, read_facts
+from tests.support.postgres import connecting
 
 GOOD = Facts(
     settings={
@@ -149,8 +150,7 @@ def test_each_setting_that_rule_books_leave_to_deployments_is_judged(
 
 
 async def test_a_full_disk_is_found_and_nothing_stays(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as connection:
         assert await find_space_fault(connection) is None
         assert await connection.fetchval("SELECT to_regclass('pg_temp.space')") is None
         await connection.execute("SET default_transaction_read_only = on")
@@ -179,8 +179,6 @@ async def test_a_full_disk_is_found_and_nothing_stays(database_url: str, monkeyp
 
         monkeypatch.setattr(asyncpg.Connection, "execute", lambda self, query: fill(query))
         assert await find_space_fault(connection) == "could not extend file: No space left on device"
-    finally:
-        await connection.close()
 
 
 async def test_files_that_others_can_read_or_write_are_seen(database_url: str, tmp_path: Path) -> None:
@@ -239,8 +237,7 @@ def test_an_embedded_database_is_for_trying_out() -> None:
 
 
 async def test_the_facts_are_those_of_the_database(database_url: str) -> None:
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as connection:
         facts = await read_facts(connection, pooled=True)
         assert (facts.superuser, facts.may_change_audit, facts.works_as) == (True, True, facts.role)
         assert "hai_engine" in (facts.no_role or "")
@@ -268,15 +265,10 @@ async def test_the_facts_are_those_of_the_database(database_url: str) -> None:
             await connection.execute("RESET ROLE")
             await connection.execute(f"DROP OWNED BY {patient}")
             await connection.execute(f"DROP ROLE {patient}")
-    finally:
-        await connection.close()
 
 
 async def test_an_empty_database_is_looked_at_as_well(empty_database_url: str) -> None:
-    connection = await asyncpg.connect(empty_database_url)
-    try:
+    async with connecting(empty_database_url) as connection:
         facts = await read_facts(connection)
-    finally:
-        await connection.close()
     assert facts.tables == 0
     assert facts.settings["server_version"]

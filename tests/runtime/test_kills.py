@@ -22,6 +22,7 @@ from tests.runtime.conftest import Make
 from tests.support import effects
 from tests.support.examples import SEED, by_night
 from tests.support.ledger import check_all, check_effects
+from tests.support.postgres import connecting
 from tests.support.proxy import Direction, Line, Proxy
 from tests.support.skewed import SkewedServer
 from tests.support.waiting import until
@@ -34,10 +35,9 @@ SWALLOWED: tuple[tuple[Direction, ...], ...] = ((), ("to server",), ("to client"
 @pytest.fixture
 async def eye(database_url: str) -> AsyncIterator[Connection]:
     """A connection that only looks (and terminates)."""
-    connection = await asyncpg.connect(database_url)
-    await connection.execute(effects.LEDGER)
-    yield connection
-    await connection.close()
+    async with connecting(database_url) as connection:
+        await connection.execute(effects.LEDGER)
+        yield connection
 
 
 async def finished(eye: Connection) -> int:
@@ -164,40 +164,39 @@ SKEW_SECONDS = 3 * LEASE_SECONDS  # a clock that is wrong by so much ends every 
 async def test_workers_dying_under_a_jumping_clock_lose_and_repeat_nothing(skewed: SkewedServer) -> None:
     print(f"seed {SEED}")
     chance, count = random.Random(SEED), by_night(24, 6)
-    eye = await asyncpg.connect(skewed.dsn)
-    await eye.execute(effects.LEDGER)
-    with Nursery(skewed.dsn) as nursery:
-        workers = [nursery.fork() for _ in range(3)]
-        nursery.fork(f"start {count // 2} {4 * count}")
-        async with in_the_midst_of_an_attempt(eye, workers) as victim:  # the first, so that runs are surely open
-            os.kill(victim, signal.SIGKILL)
-        workers[workers.index(victim)] = nursery.fork()
-        stopped: deque[tuple[float, int]] = deque()
-        await until(lambda: finished(eye), 30)
-        for number in range(count):
-            await asyncio.sleep(chance.uniform(0.2, 0.6))  # the fault's own moment, not a wait for a fact
-            while stopped and (stopped[0][0] < time.monotonic() or len(stopped) == len(workers)):
-                os.kill(stopped.popleft()[1], signal.SIGCONT)
-            fault = ("skew", "stop", "kill")[number % 3]
-            running = [worker for worker in workers if worker not in {pid for _, pid in stopped}]
-            victim = chance.choice(running)
-            assert alive(victim), f"seed {SEED}: a worker died by itself"
-            if fault == "skew":
-                skewed.skew(chance.uniform(-SKEW_SECONDS, SKEW_SECONDS))
-            elif fault == "stop":
-                os.kill(victim, signal.SIGSTOP)
-                stopped.append((time.monotonic() + 1.5 * LEASE_SECONDS, victim))
-            else:
+    async with connecting(skewed.dsn) as eye:
+        await eye.execute(effects.LEDGER)
+        with Nursery(skewed.dsn) as nursery:
+            workers = [nursery.fork() for _ in range(3)]
+            nursery.fork(f"start {count // 2} {4 * count}")
+            async with in_the_midst_of_an_attempt(eye, workers) as victim:  # the first, so that runs are surely open
                 os.kill(victim, signal.SIGKILL)
-                workers[workers.index(victim)] = nursery.fork()
-        for _, pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-        skewed.skew(0)
-        await all_finish(eye, 4 * count, 60)
-    retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
-    print(f"seed {SEED}: {await check_effects(eye)} effects, {retried} of them again")
-    assert retried, "no fault met an attempt in flight: the test tests nothing"
-    await eye.close()
+            workers[workers.index(victim)] = nursery.fork()
+            stopped: deque[tuple[float, int]] = deque()
+            await until(lambda: finished(eye), 30)
+            for number in range(count):
+                await asyncio.sleep(chance.uniform(0.2, 0.6))  # the fault's own moment, not a wait for a fact
+                while stopped and (stopped[0][0] < time.monotonic() or len(stopped) == len(workers)):
+                    os.kill(stopped.popleft()[1], signal.SIGCONT)
+                fault = ("skew", "stop", "kill")[number % 3]
+                running = [worker for worker in workers if worker not in {pid for _, pid in stopped}]
+                victim = chance.choice(running)
+                assert alive(victim), f"seed {SEED}: a worker died by itself"
+                if fault == "skew":
+                    skewed.skew(chance.uniform(-SKEW_SECONDS, SKEW_SECONDS))
+                elif fault == "stop":
+                    os.kill(victim, signal.SIGSTOP)
+                    stopped.append((time.monotonic() + 1.5 * LEASE_SECONDS, victim))
+                else:
+                    os.kill(victim, signal.SIGKILL)
+                    workers[workers.index(victim)] = nursery.fork()
+            for _, pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            skewed.skew(0)
+            await all_finish(eye, 4 * count, 60)
+        retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
+        print(f"seed {SEED}: {await check_effects(eye)} effects, {retried} of them again")
+        assert retried, "no fault met an attempt in flight: the test tests nothing"
 
 
 def lines_of_pools(proxy: Proxy) -> list[Line]:

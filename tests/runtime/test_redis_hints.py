@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +37,7 @@ from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
 from tests.runtime.conftest import ASKING, ECHO, LISTENING, Connection, Make, is_now, note, start, state_of
 from tests.support.ledger import log_of
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 from tests.support.proxy import Proxy
 from tests.support.redis_server import RedisServer, needs_redis
 from tests.support.waiting import until
@@ -340,12 +339,11 @@ async def test_each_database_has_a_place_and_a_key_of_its_own(eye: Connection, p
     here = await seal_of(eye)
     assert here == await seal_of(eye)
     with postgres_server.database() as other:
-        there = await asyncpg.connect(other)
-        await there.execute("TRUNCATE hint_keys")
-        key = await eye.fetchval("SELECT key FROM hint_keys")
-        await there.execute("INSERT INTO hint_keys (key) VALUES ($1)", key)  # as in a copy
-        copied = await seal_of(there)
-        await there.close()
+        async with connecting(other) as there:
+            await there.execute("TRUNCATE hint_keys")
+            key = await eye.fetchval("SELECT key FROM hint_keys")
+            await there.execute("INSERT INTO hint_keys (key) VALUES ($1)", key)  # as in a copy
+            copied = await seal_of(there)
     assert copied.place != here.place
     assert copied.key != here.key
 

@@ -25,6 +25,7 @@ from hai_flow.store.runs.logs import LogRow
 from tests.runtime import test_doctor
 from tests.runtime.conftest import ECHO, Make, is_now, start
 from tests.support.commands import run
+from tests.support.postgres import connecting
 from tests.support.replica import Pair
 from tests.support.waiting import until
 
@@ -105,9 +106,8 @@ async def test_a_replica_answers_for_what_it_has_and_the_database_for_the_rest(p
     pair.start_replica()
     await until(lambda: answers(new, 3), 40.0)
 
-    eye = await asyncpg.connect(pair.replica)
-    await eye.fetchval("SELECT pg_promote()")
-    await eye.close()
+    async with connecting(pair.replica) as eye:
+        await eye.fetchval("SELECT pg_promote()")
     await until(lambda: not replica.usable)
     assert await is_read_whole(runtime, new) == 0
     await runtime.stop()
@@ -124,15 +124,14 @@ async def test_a_replica_that_is_too_late_is_not_asked(pair: Pair, make: Make) -
     )
     replica = runtime.replica
     assert replica is not None
-    eye = await asyncpg.connect(pair.replica)
-    await eye.execute("SELECT pg_wal_replay_pause()")
-    await until(lambda: eye.fetchval("SELECT pg_get_wal_replay_pause_state() = 'paused'"))
-    run_id = await ended(runtime)
-    await until(lambda: "0.5 s behind" in (replica.fault or ""))
-    refused = replica.refused
-    assert await is_read_whole(runtime, run_id) == 0
-    assert replica.refused == refused, "nor is it waited for"
-    await eye.close()
+    async with connecting(pair.replica) as eye:
+        await eye.execute("SELECT pg_wal_replay_pause()")
+        await until(lambda: eye.fetchval("SELECT pg_get_wal_replay_pause_state() = 'paused'"))
+        run_id = await ended(runtime)
+        await until(lambda: "0.5 s behind" in (replica.fault or ""))
+        refused = replica.refused
+        assert await is_read_whole(runtime, run_id) == 0
+        assert replica.refused == refused, "nor is it waited for"
     await runtime.stop()
 
 
@@ -143,8 +142,10 @@ async def test_lists_of_ended_runs_come_from_a_complete_replica_or_the_primary(p
     replica = runtime.replica
     assert replica is not None
     transport = httpx2.ASGITransport(app=create_app(runtime.settings, runtime))
-    eye = await asyncpg.connect(pair.replica)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=60) as http:
+    async with (
+        connecting(pair.replica) as eye,
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=60) as http,
+    ):
 
         async def listed(query: str) -> list[str]:
             response = await http.get(f"/v1/runs?{query}")
@@ -183,7 +184,6 @@ async def test_lists_of_ended_runs_come_from_a_complete_replica_or_the_primary(p
         await until(lambda: by_the_replica(new), 60)
         pair.stop_replica()
         assert str(new) in await listed("status=finished")
-    await eye.close()
     await runtime.stop()
 
 

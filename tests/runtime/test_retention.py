@@ -37,6 +37,7 @@ from hai_flow.store.ops import retention
 from hai_flow.store.people import feedback
 from hai_flow.store.runs import files, log_compaction, logs
 from tests.runtime.conftest import ASKING, TEXT, TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 
 BY = "user:op"
@@ -185,11 +186,8 @@ async def rows_of(eye: Connection, run_id: UUID) -> dict[str, list[str]]:
 
 
 async def verify_runs(database_url: str) -> VerifiedRuns:
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as connection:
         return [VerifiedRuns(), *[each async for each in verify(connection, Verifying())]][-1]
-    finally:
-        await connection.close()
 
 
 async def audited(database_url: str) -> list[str]:

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 
 from hai_flow.definition.plan import Plan
@@ -31,6 +30,7 @@ from tests.runtime.conftest import ASKING, GATED, LISTENING, TOOLS, Connection, 
 from tests.runtime.test_fanout import seqs_from
 from tests.support import effects
 from tests.support.ledger import check_all, log_of
+from tests.support.postgres import connecting
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
@@ -403,16 +403,13 @@ async def test_a_loop_that_is_stuck_loses_its_lease(make: Make, database_url: st
 
 
 async def lease_is_over(dsn: str) -> bool:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             if await connection.fetchval("SELECT alive_until < now() FROM workers"):
                 return True
             await asyncio.sleep(0.05)
         return False
-    finally:
-        await connection.close()
 
 
 async def test_nothing_is_begun_in_the_last_heartbeat_of_a_lease(make: Make) -> None:

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from typing import Any
 
-import asyncpg
 import pytest
 
 from hai_flow.engine import commands as c
@@ -21,6 +20,7 @@ from tests.runtime.conftest import TOOLS, Connection, Make, is_now, start, state
 from tests.support import effects
 from tests.support.examples import SEED
 from tests.support.ledger import check_all, log_of
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 from tests.support.workers import Nursery, alive
 
@@ -270,13 +270,11 @@ async def test_a_row_that_another_transaction_holds_is_waited_for(make: Make, sh
         query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hai-flow tool'"
         return bool(await shop.fetchval(f"{query} AND wait_event_type = 'Lock'"))
 
-    looks = await asyncpg.connect(runtime.dsn)
-    async with looks.transaction():
+    async with connecting(runtime.dsn) as looks, looks.transaction():
         await looks.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", run_id)
         effects.gate.set()
         await until(waits)
         await asyncio.sleep(2.2)  # longer than a statement of ours waits for a lock
-    await looks.close()
     assert await ended(runtime, run_id) == "finished"
     assert await paid(shop) == [("pay", 1, "paid")]
 

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import msgspec
 import pytest
 from immutables import Map
@@ -29,6 +28,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.runs import run_bundle as evidence
 from hai_flow.store.runs.run_bundle import Evidence, Kin
 from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 
 STRANGER = UUID(int=2)
@@ -87,11 +87,8 @@ async def family(runtime: Runtime, eye: Connection) -> tuple[UUID, UUID]:
 
 
 async def everything(database_url: str, **asked: Any) -> VerifiedRuns:
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with connecting(database_url) as connection:
         return [VerifiedRuns(), *[each async for each in verify(connection, Verifying(**asked))]][-1]
-    finally:
-        await connection.close()
 
 
 @pytest.mark.costly

@@ -18,6 +18,7 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import leases, logs
 from hai_flow.store.runs.logs import Loaded
 from tests.support import citus
+from tests.support.postgres import connecting
 
 TENANT = UUID(int=1)
 STRANGER = UUID(int=2)
@@ -51,11 +52,8 @@ async def db(database_url: str) -> AsyncIterator[Database]:
 
 async def as_owner(db: Database, query: str, *given: Any) -> Any:
     """The first value of the query by who owns the tables, who sees and may do more than the role of the engine."""
-    connection = await asyncpg.connect(db.dsn)
-    try:
+    async with connecting(db.dsn) as connection:
         return await connection.fetchval(query, *given)
-    finally:
-        await connection.close()
 
 
 async def somebody_waits(db: Database, statement: str = "%") -> bool:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import msgspec
 import pytest
 
@@ -21,15 +20,15 @@ from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.feedback import Opinion, Subject
 from hai_flow.store.postgres.database import Database
 from tests.store.conftest import birth, win
+from tests.support.postgres import connecting
 
 ANN, BOB, EVE = "user:ann", "user:bob", "user:eve"
 
 
 @pytest.fixture
 async def eye(database_url: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(database_url)
-    yield connection
-    await connection.close()
+    async with connecting(database_url) as connection:
+        yield connection
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from hai_flow.engine.events import ABI
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres import migrations, revisions
 from migrations.schema import metadata
+from tests.support.postgres import connecting
 
 pytestmark = pytest.mark.costly
 
@@ -39,11 +40,8 @@ CATALOGUE = {
 
 @asynccontextmanager
 async def connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         yield connection
-    finally:
-        await connection.close()
 
 
 async def catalogue(dsn: str) -> dict[str, set[tuple[object, ...]]]:

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from hai_flow.store.people.oversight import DecisionFigures
 from hai_flow.store.postgres.database import Database
 from tests.store.conftest import STRANGER, TENANT
 from tests.support import citus
+from tests.support.postgres import connecting
 
 MONTH, QUICK = timedelta(days=30), timedelta(seconds=10)
 RUN = """
@@ -151,11 +151,8 @@ async def test_only_decisions_of_the_tenant_within_the_time_are_counted(desk: De
 async def test_counts_stay_when_a_person_is_forgotten(desk: Desk) -> None:
     await fill(desk)
     before = await desk.read()
-    connection = await asyncpg.connect(desk.db.dsn)
-    try:
+    async with connecting(desk.db.dsn) as connection:
         await forget(connection, TENANT, "user:ann", by="user:dpo")
-    finally:
-        await connection.close()
     assert await desk.read() == before
 
 

@@ -20,7 +20,7 @@ from hai_flow.store.postgres.database_roles import API, ENGINE
 from hai_flow.store.postgres.row_security import wrap_in_role
 from tests.store.conftest import role
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
-from tests.support.postgres import Server
+from tests.support.postgres import Server, execute
 
 __all__ = ["pgbouncer_program"]
 
@@ -44,9 +44,7 @@ async def pooled(pgbouncer_program: str, dsn: str) -> AsyncIterator[str]:
         await workflows.publish_workflow(database.api, tenant, name=name, version=1, source=name.encode())
     await database.close()
     async with role(dsn) as login:
-        admin = await asyncpg.connect(dsn)
-        await admin.execute(f"GRANT {API}, {ENGINE} TO {login}; ALTER ROLE {login} SET role = '{API}'")
-        await admin.close()
+        await execute(dsn, f"GRANT {API}, {ENGINE} TO {login}; ALTER ROLE {login} SET role = '{API}'")
         with PgBouncer(pgbouncer_program, dsn.replace("postgres@", f"{login}@", 1), sessions=SESSIONS) as pooler:
             yield pooler.dsn
 

@@ -6,15 +6,14 @@ import asyncpg
 import pytest
 
 from hai_flow.store.postgres import database_roles
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 
 MAY = ("revoked_at", "used_at")
 
 
 async def test_the_engine_changes_no_key_but_that_it_was_revoked_and_used(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
-        connection = await asyncpg.connect(dsn)
-        try:
+        async with connecting(dsn) as connection:
             await connection.execute(
                 f"GRANT UPDATE, DELETE ON keys TO {database_roles.ENGINE}"
             )  # of an earlier release
@@ -33,5 +32,3 @@ async def test_the_engine_changes_no_key_but_that_it_was_revoked_and_used(postgr
                 await connection.execute("DELETE FROM keys")
             await connection.execute("UPDATE keys SET revoked_at = now(), used_at = now()")
             await connection.execute("SELECT id FROM keys FOR UPDATE")
-        finally:
-            await connection.close()

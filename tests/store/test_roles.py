@@ -13,7 +13,7 @@ from hai_flow.store.postgres import database_roles, migrations
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.database_roles import API, ENGINE, OF_ALL, OF_TENANTS, READ
 from tests.store.conftest import TENANT, as_role, birth, role, win
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 
 
 async def test_whoever_may_works_as_the_engine_s_role(db: Database) -> None:
@@ -69,15 +69,14 @@ async def test_the_rights_are_those_that_are_listed_and_no_others(db: Database) 
 
 
 async def test_a_migration_gives_the_roles_what_they_lack(database_url: str) -> None:
-    admin = await asyncpg.connect(database_url)
-    await admin.execute(f"REVOKE ALL ON keys, runs FROM {ENGINE}, {API}; DROP POLICY engine ON log")
-    assert not await database_roles.take_on(admin)
-    assert "owner" in (await database_roles.fault(admin) or "")
-    await migrations.upgrade(database_url)
-    assert await admin.fetchval("SELECT count(*) FROM pg_policies WHERE policyname = 'engine'") == len(OF_TENANTS)
-    assert await database_roles.take_on(admin)
-    assert await database_roles.fault(admin) is None
-    await admin.close()
+    async with connecting(database_url) as admin:
+        await admin.execute(f"REVOKE ALL ON keys, runs FROM {ENGINE}, {API}; DROP POLICY engine ON log")
+        assert not await database_roles.take_on(admin)
+        assert "owner" in (await database_roles.fault(admin) or "")
+        await migrations.upgrade(database_url)
+        assert await admin.fetchval("SELECT count(*) FROM pg_policies WHERE policyname = 'engine'") == len(OF_TENANTS)
+        assert await database_roles.take_on(admin)
+        assert await database_roles.fault(admin) is None
 
 
 async def test_a_member_that_owns_nothing_needs_no_other_rights(database_url: str) -> None:
@@ -97,8 +96,7 @@ async def test_an_owner_that_may_not_make_roles_works_as_before_and_is_told(
     postgres_server: Server, database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with postgres_server.database(migrated=False) as empty:
-        async with role(empty) as owner:
-            admin = await asyncpg.connect(empty)
+        async with role(empty) as owner, connecting(empty) as admin:
             await admin.execute(f'ALTER DATABASE "{urlsplit(empty).path[1:]}" OWNER TO {owner}')
             await migrations.upgrade(as_role(empty, owner))
             db = await Database.open(as_role(empty, owner))
@@ -114,4 +112,3 @@ async def test_an_owner_that_may_not_make_roles_works_as_before_and_is_told(
             await win(db, birth())
             await db.close()
             await admin.execute(f'ALTER DATABASE "{urlsplit(empty).path[1:]}" OWNER TO CURRENT_USER')
-            await admin.close()

@@ -7,14 +7,13 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-import asyncpg
-
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import CommandRow, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.messaging import concurrency_slots, hints
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs, run_lists
 from tests.store.conftest import TENANT, birth, commit, decision, load, now, somebody_waits, win
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 
 
@@ -125,12 +124,9 @@ async def test_an_older_release_does_not_overwrite_a_newer_snapshot(db: Database
 
 async def test_hints_for_many_runs_are_split_to_what_the_server_takes(db: Database) -> None:
     heard: list[str] = []
-    connection = await asyncpg.connect(db.dsn)
-    try:
+    async with connecting(db.dsn) as connection:
         await connection.add_listener(hints.HINT_CHANNEL, lambda *given: heard.append(str(given[3])))
         ids = [UUID(int=number) for number in range(450)]
         await hints.notify(db.api, ids)
         await until(lambda: sum(each.count(",") + 1 for each in heard) >= len(ids))
-    finally:
-        await connection.close()
     assert [UUID(text) for each in heard for text in each.split(",")] == ids

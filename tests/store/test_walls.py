@@ -19,7 +19,7 @@ from hai_flow.store.postgres.database_roles import API, OF_ALL, OF_TENANTS, READ
 from hai_flow.store.postgres.row_security import Reads
 from migrations.schema import metadata
 from tests.store.conftest import as_role, role
-from tests.support.postgres import Server
+from tests.support.postgres import Server, connecting
 
 MINE, YOURS = UUID(int=1), UUID(int=2)
 
@@ -215,13 +215,10 @@ def _some(column: sa.Column[Any], n: int) -> str:
 
 async def test_an_owner_without_other_rights_works_and_says_which_are_missing(db: Database, dsn: str) -> None:
     """A release without the wall, and an installation whose role may not create others."""
-    owner = await asyncpg.connect(dsn)
-    async with role(dsn) as plain:
+    async with connecting(dsn) as owner, role(dsn) as plain:
         await owner.execute(f"GRANT ALL ON workflows TO {plain}")
-        connection = await asyncpg.connect(as_role(dsn, plain))
-        assert len(await connection.fetch("SELECT FROM workflows")) == 2
-        assert API in (await row_security.faults(connection) or "")
-        assert not await database_roles.take_on(connection)
-        assert await database_roles.fault(connection) is None
-        await connection.close()
-    await owner.close()
+        async with connecting(as_role(dsn, plain)) as connection:
+            assert len(await connection.fetch("SELECT FROM workflows")) == 2
+            assert API in (await row_security.faults(connection) or "")
+            assert not await database_roles.take_on(connection)
+            assert await database_roles.fault(connection) is None

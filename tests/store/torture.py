@@ -51,6 +51,7 @@ from hai_flow.store.postgres.error_classes import CommitUnknown, ErrorClass
 from hai_flow.store.runs import leases, logs
 from hai_flow.store.runs.logs import Loaded
 from tests.support import citus, forking
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 
 LEASE = timedelta(seconds=1.2)
@@ -854,8 +855,7 @@ async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
     """Read all tables as of one moment, after somebody has asked for all slots: that frees those of ended runs.
 
     A commit whose client hung up goes on in the server, and may outlive the process that sent it: wait for the last."""
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         await until(lambda: alone(connection))
         held = await connection.fetch("SELECT tenant, slot FROM slots")
         await slots.slot_holders(connection, [(row[0], row[1]) for row in held])
@@ -868,8 +868,6 @@ async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
             return Evidence(
                 await rows("runs"), await rows("log"), await rows("commands"), await rows("slots"), children, notes
             )
-    finally:
-        await connection.close()
 
 
 async def _suffer(dsn: str, history: Path, seconds: float, seed: int, pieces: bool) -> None:

@@ -14,6 +14,7 @@ from hai_flow.runtime.tenancy import cell_assignment
 from hai_flow.store.cells.cells import Cell, within
 from hai_flow.store.identity import tenants
 from hai_flow.store.postgres import migrations
+from tests.support.postgres import connecting
 
 
 def cell(number: int, dsn: str, schema: str | None = None) -> Cell:
@@ -43,20 +44,16 @@ async def schemas(dsn: str, *numbers: int) -> AsyncIterator[list[Cell]]:
 
 async def settle(home: str, name: str, cells: Sequence[Cell]) -> UUID:
     """The id of the tenant `name`, which lives in these cells, and is made if there is none."""
-    connection = await asyncpg.connect(home)
-    try:
+    async with connecting(home) as connection:
         numbers = tuple(each.number for each in cells)
         living = TenantCells(numbers, numbers)
         found = await tenants.create_tenant(connection, name, numbers) or await tenants.set_living(
             connection, name, living
         )
         assert found is not None
-    finally:
-        await connection.close()
     for each in cells:
-        there = await asyncpg.connect(each.dsn)
-        await tenants.copy_tenant(there, found)
-        await there.close()
+        async with connecting(each.dsn) as there:
+            await tenants.copy_tenant(there, found)
     return found.id
 
 
@@ -68,16 +65,9 @@ async def spread(home: str, name: str, cells: Sequence[Cell], after: timedelta =
 
     @asynccontextmanager
     async def connect(number: int) -> AsyncIterator[asyncpg.Connection]:
-        connection = await asyncpg.connect(known[number].dsn)
-        try:
+        async with connecting(known[number].dsn) as connection:
             yield connection
-        finally:
-            await connection.close()
 
-    connection = await asyncpg.connect(home)
-    try:
-        async with connection.transaction():
-            wanted = [each.number for each in cells]
-            assert await cell_assignment.settle(connection, connect, name, wanted, after=after)
-    finally:
-        await connection.close()
+    async with connecting(home) as connection, connection.transaction():
+        wanted = [each.number for each in cells]
+        assert await cell_assignment.settle(connection, connect, name, wanted, after=after)

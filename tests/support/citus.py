@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 from uuid import uuid4
 
-import asyncpg
 import pytest
 
 from hai_flow.store.cells.cells import within
 from hai_flow.store.postgres import database
+from tests.support.postgres import connecting, execute
 
 CITUS: Final = os.environ.get("HAI_FLOW_TEST_CITUS")
 _KEPT: Final = ("alembic_version", "tenants", "vocabularies")
@@ -67,13 +67,10 @@ def _coordinator() -> str:
 
 async def _made() -> str:
     name = f"test_{uuid4().hex[:12]}"
-    connection = await asyncpg.connect(_coordinator())
-    try:
+    async with connecting(_coordinator()) as connection:
         await connection.execute(f"CREATE SCHEMA {name}")
         database = await connection.fetchval("SELECT quote_ident(current_database())")
         await connection.execute(f"ALTER DATABASE {database} SET citus.override_table_visibility = off")
-    finally:
-        await connection.close()
     from hai_flow.store.postgres import migrations  # each of pytest's processes reads this module
 
     await migrations.upgrade(within(_coordinator(), name))
@@ -82,20 +79,13 @@ async def _made() -> str:
 
 async def _emptied(name: str) -> None:
     """Delete all rows: to truncate so many tables takes Citus several seconds."""
-    connection = await asyncpg.connect(_coordinator())
-    try:
+    async with connecting(_coordinator()) as connection:
         rows = await connection.fetch("SELECT tablename::text FROM pg_tables WHERE schemaname = $1", name)
         for row in rows:
             if row[0] not in _KEPT:
                 await connection.execute(f"DELETE FROM {name}.{row[0]}")
         await connection.execute(f"DELETE FROM {name}.tenants WHERE name <> 'default'")
-    finally:
-        await connection.close()
 
 
 async def _dropped(name: str) -> None:
-    connection = await asyncpg.connect(_coordinator())
-    try:
-        await connection.execute(f"DROP SCHEMA {name} CASCADE")
-    finally:
-        await connection.close()
+    await execute(_coordinator(), f"DROP SCHEMA {name} CASCADE")

@@ -19,6 +19,7 @@ import asyncpg
 
 from hai_flow.store.identity import keys, tenants
 from hai_flow.store.identity.keys import Key
+from tests.support.postgres import connecting
 from tests.support.waiting import until
 
 T = TypeVar("T")
@@ -115,11 +116,8 @@ class People:
         done: list[T] = []
 
         async def connected() -> None:
-            connection = await asyncpg.connect(self._dsn)
-            try:
+            async with connecting(self._dsn) as connection:
                 done.append(await work(connection))
-            finally:
-                await connection.close()
 
         thread = threading.Thread(target=lambda: asyncio.run(connected()))
         thread.start()

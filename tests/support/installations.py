@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, connecting, run_apart
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,9 @@ def execute(dsn: str, statements: str) -> None:
     """Each statement by itself; they are divided by semicolons."""
 
     async def work() -> None:
-        connection = await asyncpg.connect(dsn)
-        try:
+        async with connecting(dsn) as connection:
             for statement in filter(None, map(str.strip, statements.split(";"))):
                 await connection.execute(statement)
-        finally:
-            await connection.close()
 
     run_apart(work())
 

@@ -17,8 +17,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -236,6 +236,22 @@ async def _empty(dsn: str, made: _Made, *, measured: bool) -> str | None:
         return f"it can't be emptied: {error}"
     finally:
         await connection.close()
+
+
+@asynccontextmanager
+async def connecting(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A connection, which is closed at the end of the block."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def execute(dsn: str, statement: str, *values: object) -> str:
+    """Execute one statement over a connection of its own. Returns its tag, such as `UPDATE 1`."""
+    async with connecting(dsn) as connection:
+        return await connection.execute(statement, *values)
 
 
 def run_apart(work: Coroutine[Any, Any, T]) -> T:

@@ -28,3 +28,12 @@ async def until(fact: Callable[[], Fact | Awaitable[Fact]], seconds: float = PAT
         assert time.monotonic() < deadline, f"still not so after {seconds} s: {inspect.getsource(fact).strip()}"
         await asyncio.sleep(every)
         every = min(1.3 * every, rarely)
+
+
+def wait_for(fact: Callable[[], Fact | None], seconds: float = 60) -> Fact:
+    """The value of `fact()` as soon as it is true, for tests without a loop of their own. Fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := fact()):
+        assert time.monotonic() < deadline, f"still not so after {seconds} s: {inspect.getsource(fact).strip()}"
+        time.sleep(0.02)
+    return value

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import asyncpg
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.catalog import workflows
+from tests.support.postgres import connecting
 from tests.testing.support import EXPENSE, HEAD
 
 
 async def publish(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connecting(dsn) as connection:
         await workflows.publish_workflow(
             connection, LOCAL_TENANT, name="expense", version=1, source=EXPENSE.encode(), title=None
         )
-    finally:
-        await connection.close()
 
 
 def test_a_published_version_is_read_from_its_database(database_url: str, tmp_path: Path) -> None:

@@ -7,20 +7,19 @@ Once per release, before its schema changes again. Recorded databases are never 
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx2
 
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.store.postgres import revisions
 from tests.support.commands import command, environment
+from tests.support.waiting import wait_for
 
 HERE: Final = Path(__file__).resolve().parent
 RUNS: Final = {"weather": "finished", "cleanup": "waiting", "release": "waiting", "refund": "waiting"}
@@ -33,9 +32,9 @@ def record(data: Path) -> bytes:
         words = command("dev", "--demo", "--port", "0", "--data-dir", str(data / "pg"))
         process = subprocess.Popen(words, env=environment(), stdout=out, stderr=out)
     try:
-        url = _until(lambda: (re.search(r"Serving (http://[\w.:]+)", log.read_text()) or [None, None])[1])
+        url = wait_for(lambda: (re.search(r"Serving (http://[\w.:]+)", log.read_text()) or [None, None])[1])
         ids = {name: httpx2.post(f"{url}/v1/runs", json={"workflow": name}).json()["id"] for name in RUNS}
-        _until(lambda: all(_status(url, ids[name]) == status for name, status in RUNS.items()))
+        wait_for(lambda: all(_status(url, ids[name]) == status for name, status in RUNS.items()))
         dsn = EmbeddedPostgres(data / "pg").dsn()
         options = ("--no-owner", "--no-acl", "--enable-row-security", dsn)
         dumped = subprocess.run([find_binaries().path("pg_dump"), *options], capture_output=True, check=True)
@@ -48,14 +47,6 @@ def record(data: Path) -> bytes:
 
 def _status(url: str, id: str) -> str:
     return str(httpx2.get(f"{url}/v1/runs/{id}").json()["status"])
-
-
-def _until(look: Any) -> Any:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not (found := look()):
-        assert time.monotonic() < deadline, json.dumps(found)
-        time.sleep(0.1)
-    return found
 
 
 if __name__ == "__main__":

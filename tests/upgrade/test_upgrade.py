@@ -35,7 +35,7 @@ from hai_flow.store.commit.projection import rows_of
 from hai_flow.store.postgres import revisions
 from tests.corpus import kept
 from tests.support.commands import SECONDS_MAX, environment, run, started
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, execute, run_apart
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.costly
@@ -100,7 +100,7 @@ def test_what_another_release_decided_behind_the_migration_is_older(postgres_ser
     with old_database(OLDEST, postgres_server) as dsn:
         there = {"HAI_FLOW_DATABASE_URL": dsn}
         assert run("migrate", **there).returncode == 0
-        run_apart(_execute(dsn, "UPDATE vocabularies SET since = '2000-01-01'"))
+        run_apart(execute(dsn, "UPDATE vocabularies SET since = '2000-01-01'"))
         with started(tmp_path / "serve", "serve", "--port", "0", **there) as serve:
             url = serve.wait_for(r"Serving (http://\S+)")[1]
             for each in listed(f"{url}/v1/runs?limit=100"):
@@ -119,7 +119,7 @@ def test_an_old_database_and_old_logs_are_migrated_archived_and_restored(
         there = {"HAI_FLOW_DATABASE_URL": dsn}
         run_apart(_add_logs(dsn))
         assert run("migrate", **there).returncode == 0
-        run_apart(_execute(dsn, GROW_OLD))
+        run_apart(execute(dsn, GROW_OLD))
         run_apart(_archive_and_restore(dsn, tmp_path))
 
 
@@ -273,7 +273,7 @@ async def _copy(connection: asyncpg.Connection, table: str, columns: str, rows: 
 
 def _pruned_and_restored(dsn: str, tmp_path: Path, there: dict[str, str], runs: int) -> None:
     """What has ended goes into archives and comes back, and every rule of it holds."""
-    run_apart(_execute(dsn, GROW_OLD))
+    run_apart(execute(dsn, GROW_OLD))
     retention = tmp_path / "retention.yaml"
     retention.write_text("hai: retention/v1\nremove: 30d\n")
     archive = tmp_path / "archive"
@@ -287,14 +287,6 @@ def _pruned_and_restored(dsn: str, tmp_path: Path, there: dict[str, str], runs: 
         assert back.returncode == 0, back.stderr
     whole = json.loads(run("verify", "--json", **there).stdout)
     assert (whole["violations"], whole["runs"]) == ([], runs)
-
-
-async def _execute(dsn: str, statement: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
 
 
 def listed(url: str) -> list[dict[str, Any]]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-import asyncpg
 import httpx2
 
 from tests.support.chats import (
@@ -30,8 +28,9 @@ from tests.support.chats.platform import SECONDS_MAX
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.mcp_lines import ROOT, Script, command
-from tests.support.postgres import Server, run_apart
+from tests.support.postgres import Server, connecting, run_apart
 from tests.support.server import PATH, YAML, ServerProcess, expect, serving
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 PLATFORMS: Final[tuple[type[Platform], ...]] = (
@@ -188,14 +187,6 @@ steps:
 FLOWS: Final = _FLOWS.split("---\n")
 
 
-def wait_for(fact: Callable[[], T], seconds: float = 30) -> T:
-    end = time.monotonic() + seconds
-    while not (found := fact()):
-        assert time.monotonic() < end, "it does not come about"
-        time.sleep(0.02)
-    return found
-
-
 class Chat:
     """A server with an app of one platform, and its people."""
 
@@ -223,11 +214,8 @@ class Chat:
 
     def fetch(self, query: str, *arguments: Any) -> list[Any]:
         async def ask() -> list[Any]:
-            connection = await asyncpg.connect(self.dsn)
-            try:
+            async with connecting(self.dsn) as connection:
                 return list(await connection.fetch(query, *arguments))
-            finally:
-                await connection.close()
 
         return run_apart(ask())
 
