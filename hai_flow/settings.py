@@ -62,8 +62,8 @@ def _choice(doc: str, *choices: str) -> Any:
     return _field(doc, choices[0], str, choices=choices)
 
 
-def _whole(doc: str, default: int, low: int, high: int) -> Any:
-    return _field(doc, default, _parse_whole, low=low, high=high)
+def _integer(doc: str, default: int, low: int, high: int) -> Any:
+    return _field(doc, default, _parse_integer, low=low, high=high)
 
 
 def _seconds(doc: str, default: float, low: float, high: float) -> Any:
@@ -74,7 +74,7 @@ def _field(doc: str, default: Any, parse: Callable[[str], Any], *, repr: bool = 
     return field(default=default, repr=repr, metadata={"doc": doc, "parse": parse, **bounds})
 
 
-def _parse_whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -161,7 +161,7 @@ class Settings:
     # -- callers and addresses
 
     host: str = _text("The address to listen on. Any other than loopback needs allow_remote.", "127.0.0.1")
-    port: int = _whole("The TCP port to listen on; 0 lets the system choose.", 8000, 0, 65535)
+    port: int = _integer("The TCP port to listen on; 0 lets the system choose.", 8000, 0, 65535)
     public_url: str | None = _text(
         "The address at which other systems reach this deployment, such as https://flow.example.com. Addresses for "
         "callbacks (`await_callback`) begin with it.",
@@ -282,13 +282,15 @@ class Settings:
         "A PEM file of certificate authorities that `http` steps and MCP tools trust in addition to the well-known "
         "ones."
     )
-    http_bytes_max: int = _whole("Maximum bytes of the response to one `http` step or MCP call.", _MIB, _KIB, 64 * _MIB)
+    http_bytes_max: int = _integer(
+        "Maximum bytes of the response to one `http` step or MCP call.", _MIB, _KIB, 64 * _MIB
+    )
     files: str | None = _text(
         "The store for the bytes of files: a URL that fsspec supports (file:///srv/files, s3://bucket/files), the "
         "same for all processes; install hai-flow[files] and the package that fsspec needs for it. Unset: PostgreSQL.",
         secret=True,
     )
-    file_bytes_max: int = _whole("Maximum bytes of one file.", 64 * _MIB, 1, 1024 * _MIB)
+    file_bytes_max: int = _integer("Maximum bytes of one file.", 64 * _MIB, 1, 1024 * _MIB)
     files_keep_seconds: float = _seconds(
         "How long a file is kept to which no run refers.", 7 * 86400.0, 60.0, 3650 * 86400.0
     )
@@ -297,15 +299,15 @@ class Settings:
         "arguments, so publishers can do everything that the tools can. `dev` accepts workflows on loopback without "
         "it."
     )
-    rehearsal_hours: int = _whole(
+    rehearsal_hours: int = _integer(
         "Maximum age of the rehearsal (`hai-flow backtest --keep`) that is required to publish a new version of a "
         "workflow that has runs; 0 requires none.",
         0,
         0,
         8760,
     )
-    rehearsal_days: int = _whole("The number of days whose runs the rehearsal must cover.", 30, 1, 3650)
-    rehearsal_differences: int = _whole(
+    rehearsal_days: int = _integer("The number of days whose runs the rehearsal must cover.", 30, 1, 3650)
+    rehearsal_differences: int = _integer(
         "Maximum number of these runs that may differ or could not be decided again.", 0, 0, 1_000_000
     )
 
@@ -315,7 +317,7 @@ class Settings:
         "The queues whose runs a worker performs, separated by commas; NAME=N for at most N attempts at once, * for "
         'every queue (docs/operations.md, "Queues"). Unset: `default`; in dev and run, every queue.'
     )
-    concurrency: int = _whole("Maximum number of attempts that one worker performs at a time.", 512, 1, 10_000)
+    concurrency: int = _integer("Maximum number of attempts that one worker performs at a time.", 512, 1, 10_000)
     lease_seconds: float = _seconds(
         "How long a worker keeps its claims without a heartbeat; then others take its runs over.", 30.0, 1.0, 3600.0
     )
@@ -343,34 +345,34 @@ class Settings:
 
     # -- bounds of one run
 
-    run_waits_max: int = _whole(
+    run_waits_max: int = _integer(
         "Maximum number of answers, events, times and child runs for which one run waits at once; a step that would "
         "wait for one more fails (limit.waits).",
         1000,
         1,
         100_000,
     )
-    run_events_max: int = _whole(
+    run_events_max: int = _integer(
         "Maximum number of events in one run's log; a run that reaches it fails (limit.log), with a warning at 80 %. "
         "Its cleanup has another quarter.",
         250_000,
         100,
         10_000_000,
     )
-    run_bytes_max: int = _whole("Maximum bytes of one run's log, likewise.", 50 * _MIB, 64 * _KIB, 1024 * _MIB)
+    run_bytes_max: int = _integer("Maximum bytes of one run's log, likewise.", 50 * _MIB, 64 * _KIB, 1024 * _MIB)
 
     # -- writing the log
 
-    tool_connections: int = _whole(
+    tool_connections: int = _integer(
         "Maximum number of transactions of tools (`context.transaction()`) that one worker has open at a time. Each "
         "needs a connection to the database; further ones wait.",
         8,
         1,
         1000,
     )
-    lanes: int = _whole("Maximum number of commits that one process has in progress at a time.", 2, 1, 16)
-    batch_entries_max: int = _whole("Maximum number of runs in one commit.", 256, 1, 10_000)
-    batch_bytes_max: int = _whole("Maximum bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
+    lanes: int = _integer("Maximum number of commits that one process has in progress at a time.", 2, 1, 16)
+    batch_entries_max: int = _integer("Maximum number of runs in one commit.", 256, 1, 10_000)
+    batch_bytes_max: int = _integer("Maximum bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
     chunk_flush_seconds: float = _seconds(
         "How long streamed text is collected before it is committed and shown while more than 20 answers stream at "
         "once; with fewer answers the time is shorter, and a single one is not delayed. 0 commits each piece.",
@@ -378,7 +380,7 @@ class Settings:
         0.0,
         5.0,
     )
-    cache_bytes_max: int = _whole(
+    cache_bytes_max: int = _integer(
         "Maximum bytes of run states kept in memory; 0 keeps none and loads each from the log.",
         64 * _MIB,
         0,
@@ -387,8 +389,8 @@ class Settings:
 
     # -- requests and streams
 
-    request_bytes_max: int = _whole("Maximum bytes of a request's body.", _MIB, _KIB, 256 * _MIB)
-    bodies_bytes_max: int = _whole(
+    request_bytes_max: int = _integer("Maximum bytes of a request's body.", _MIB, _KIB, 256 * _MIB)
+    bodies_bytes_max: int = _integer(
         "Maximum bytes of all request bodies that are being read or processed, half of them for clients of one "
         "address. A single body is always accepted.",
         64 * _MIB,
@@ -405,69 +407,69 @@ class Settings:
     body_stall_seconds: float = _seconds(
         "The time without any progress after which a request's body is given up.", 10.0, 0.05, 3600.0
     )
-    connections_max: int = _whole(
+    connections_max: int = _integer(
         "Maximum number of connections of one process. It is lower if the limit of open files (ulimit -n) requires "
         "that: the process raises this limit as far as allowed, and reserves some files for other purposes.",
         10_000,
         1,
         1_000_000,
     )
-    connections_peer_max: int = _whole(
+    connections_peer_max: int = _integer(
         "Maximum number of connections from one address, and never more than three quarters of all. The address is "
         "the connection's own, so all clients behind one reverse proxy share it.",
         5000,
         1,
         1_000_000,
     )
-    streams_max: int = _whole(
+    streams_max: int = _integer(
         "Maximum number of open streams of one process. Streams that only follow may use three quarters of them; the "
         "rest is reserved for requests that start or answer something.",
         3000,
         1,
         1_000_000,
     )
-    streams_peer_max: int = _whole(
+    streams_peer_max: int = _integer(
         "Maximum number of open streams of one address, with the same reservation. All loopback clients have one "
         "address; so have all clients behind a reverse proxy whose X-Forwarded-For is not trusted (docs/security.md).",
         1500,
         1,
         1_000_000,
     )
-    refusals_peer_max: int = _whole(
+    refusals_peer_max: int = _integer(
         "Maximum number of wrong credentials from one address in a minute. More get 429; a valid one is accepted.",
         60,
         1,
         1_000_000,
     )
-    decisions_max: int = _whole(
+    decisions_max: int = _integer(
         "Maximum number of answers to questions by one principal in a minute; twenty times as many from one address.",
         600,
         1,
         1_000_000,
     )
-    rule_approvals: int = _whole(
+    rule_approvals: int = _integer(
         "Minimum number of people, other than the proposer, who approve a standing rule, whatever its workflow says.",
         1,
         1,
         50,
     )
-    rule_days_max: int = _whole("Maximum number of days for which a standing rule is valid.", 90, 1, 3650)
-    tenant_runs_per_minute: int = _whole(
+    rule_days_max: int = _integer("Maximum number of days for which a standing rule is valid.", 90, 1, 3650)
+    tenant_runs_per_minute: int = _integer(
         "Maximum number of runs that a tenant starts in a minute; 0: no limit. Beyond this and the next three: 429.",
         0,
         0,
         1_000_000,
     )
-    tenant_open_runs_max: int = _whole(
+    tenant_open_runs_max: int = _integer(
         "Maximum number of runs of one tenant that have not ended; 0: no limit.", 0, 0, 10_000_000
     )
-    tenant_followers_max: int = _whole(
+    tenant_followers_max: int = _integer(
         "Maximum number of streams of one tenant that only follow, in one process; 0: no limit.", 0, 0, 1_000_000
     )
-    tenant_log_bytes_max: int = _whole(
+    tenant_log_bytes_max: int = _integer(
         "Maximum bytes of all logs of one tenant, checked every minute; 0: no limit.", 0, 0, 2**62
     )
-    messages_max: int = _whole("Maximum number of messages of history in a request.", 500, 1, 100_000)
+    messages_max: int = _integer("Maximum number of messages of history in a request.", 500, 1, 100_000)
     keepalive_seconds: float = _seconds("The silence after which a stream sends a keep-alive.", 15.0, 0.1, 300.0)
     follower_stall_seconds: float = _seconds(
         "The time after which a follower that reads nothing is disconnected. It may reconnect.", 15.0, 0.1, 600.0

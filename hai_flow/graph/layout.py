@@ -381,7 +381,7 @@ class Row(Figure):
             x += frame.width + PAD
 
 
-def _whole(chart: Chart) -> Figure:
+def _stack_chart(chart: Chart) -> Figure:
     figures: list[Figure] = [Pill("start", chart.start), *(_figure(node) for node in chart.nodes)]
     joined = [True, *(node.goes_on for node in chart.nodes)]
     figures.append(Pill("end", f"output {chart.output}" if chart.output else ""))
@@ -399,7 +399,7 @@ class Picture(msgspec.Struct, frozen=True):
 
 def laid_out(chart: Chart) -> Picture:
     """The whole chart below its title."""
-    body = _whole(chart)
+    body = _stack_chart(chart)
     title = _fit(chart.title, "title", 900)
     below = TextLine(f"{chart.name}@{chart.version}", "note")
     width = max(body.width, title.width, below.width) + 2 * MARGIN

@@ -100,7 +100,7 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
     access = await access.find_at_thread(agent_input.posted.thread_id)
     conversation = Conversation(access, AGENT_API, agent_input.posted, workflow)
     if not agent_input.stream:
-        return await _whole(request, conversation)
+        return await _answer_at_once(request, conversation)
     sequence = Sequence()
 
     async def begin() -> Frames:
@@ -125,7 +125,7 @@ def _render_frames(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
     return b"".join(sse.event_bytes(frame_with_number(frame, sequence.next())) for frame in frames)
 
 
-async def _whole(request: Request, conversation: Conversation) -> Response:
+async def _answer_at_once(request: Request, conversation: Conversation) -> Response:
     """The last object of the stream alone. It streams nothing, so it takes no stream's place while it waits. If the
     client goes away meanwhile, the wait ends; the run goes on."""
     coming = asyncio.ensure_future(_last_frame(conversation))

@@ -178,7 +178,7 @@ def _text(text: str) -> str:
     return text
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -208,7 +208,7 @@ def _json(text: str) -> Json:
 
 _PARSERS: Final[dict[Json, Callable[[str], Json]]] = {
     "string": _text,
-    "integer": _whole,
+    "integer": _parse_integer,
     "number": _number,
     "boolean": _switch,
 }

@@ -104,14 +104,14 @@ class _Answering(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             return _fault(_broken(error), reached=True, text=_text_of(received) or None)
         in_session = call is not None and SESSION_ID in request.headers
-        return await self._whole(response, call, request if in_session else None)
+        return await self._read_response(response, call, request if in_session else None)
 
     def _find_pace(self) -> ResumePace:
         """The pace of the stream that the request of this task opens."""
         caller = CALLER.get()
         return self._pace if caller is None else caller.receipt.pace
 
-    async def _whole(
+    async def _read_response(
         self, response: httpx2.Response, call: types.RequestId | None, session: httpx2.Request | None
     ) -> httpx2.Response:
         """`session`: the call, where it was made in a session."""

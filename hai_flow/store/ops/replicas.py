@@ -204,7 +204,7 @@ class History:
 
         async def ask(pool: Pool) -> list[LogRow] | None:
             rows = await pool.fetch(_READ, self._run_id, self._created_at, after, limit)
-            return _whole([logs.LogRow(*row) for row in rows], after, self._seq, limit)
+            return _keep_if_gapless([logs.LogRow(*row) for row in rows], after, self._seq, limit)
 
         log_rows = None if self._replica is None else await self._replica.ask_replica(self._tenant, ask)
         return log_rows if log_rows is not None else await logs.read_log(self._reads, self._run_id, after, limit)
@@ -220,7 +220,7 @@ class History:
             if loaded is None:
                 return None
             from_seq, last_seq = loaded.snapshot_seq or 0, min(seq, self._seq)
-            reaches = from_seq >= last_seq or _whole(loaded.rows, from_seq, last_seq, None) is not None
+            reaches = from_seq >= last_seq or _keep_if_gapless(loaded.rows, from_seq, last_seq, None) is not None
             return loaded if reaches else None
 
         run_loaded = None if self._replica is None else await self._replica.ask_replica(self._tenant, ask)
@@ -237,7 +237,7 @@ WHERE r.id = $1 AND r.created_at = $2 AND l.last_seq > $3 ORDER BY l.last_seq LI
 """
 
 
-def _whole(rows: list[LogRow], after: int, seq: int, limit: int | None) -> list[LogRow] | None:
+def _keep_if_gapless(rows: list[LogRow], after: int, seq: int, limit: int | None) -> list[LogRow] | None:
     """The commits, if none is missing between `after` and `seq`, or the last of `limit`; else None."""
     if after >= seq:
         return rows

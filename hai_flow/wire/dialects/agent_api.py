@@ -43,7 +43,7 @@ class AgentApiEncoder(TurnEncoder):
         return [_frame(response.created()), _frame(response.in_progress())]
 
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
-        response = self._whole(run_id)
+        response = self._build_turn(run_id)
         run_status: RunStatus = (
             _STATUSES[status] if status else "incomplete" if self.state.status == "waiting" else "completed"
         )
@@ -59,7 +59,9 @@ class AgentApiEncoder(TurnEncoder):
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [
-            _frame(self._whole(self.run_id()).failed(error.code, error_message(error), at=at // 1000), terminal=True)
+            _frame(
+                self._build_turn(self.run_id()).failed(error.code, error_message(error), at=at // 1000), terminal=True
+            )
         ]
 
     def break_off(self, at: int, reason: str, code: str) -> list[Frame]:
@@ -71,7 +73,7 @@ class AgentApiEncoder(TurnEncoder):
             f"response_{run_id}", session_id=state.thread_id, created_at=(turn.at if turn else state.at) // 1000
         )
 
-    def _whole(self, run_id: str) -> ResponseBuilder:
+    def _build_turn(self, run_id: str) -> ResponseBuilder:
         """The response with everything that its turn has shown, in order, and the open questions of earlier turns."""
         response, state = self._response(run_id), self.state
         turn = self._turn()

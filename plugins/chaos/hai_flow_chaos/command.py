@@ -47,8 +47,8 @@ def chaos(
     _refuse_others()
     drawn = time.time_ns() % 1_000_000 if seed is None else seed
     campaign = Campaign(
-        drawn, _number(minutes, "--minutes"), _whole(servers, "--servers"), _whole(workers, "--workers"),
-        _whole(runs, "--runs"), settle=_number(settle, "--settle"),
+        drawn, _number(minutes, "--minutes"), _check_count(servers, "--servers"), _check_count(workers, "--workers"),
+        _check_count(runs, "--runs"), settle=_number(settle, "--settle"),
     )  # fmt: skip
     directory = _empty(report)
     outcome = _run(campaign, directory, keep=keep, first=first, quiet=as_json)
@@ -128,7 +128,7 @@ def _number(text: str, option: str) -> float:
     return number
 
 
-def _whole(number: int, option: str) -> int:
+def _check_count(number: int, option: str) -> int:
     if not 1 <= number <= 100_000:
         raise UsageError(f"expected a whole number from 1 to 100000 for {option}, found {number}.")
     return number
