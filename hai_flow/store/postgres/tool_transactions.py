@@ -114,10 +114,10 @@ class Transaction:
     async def seal(self) -> None:
         """The tool has returned. Raises StepError if its transaction can't be committed, and OutcomeLost if its
         connection was lost; then it is rolled back."""
+        session = self._session
         assert self._connection is not None, "only a transaction that has begun is sealed"
         try:
-            session = _session_of(self._connection)
-            if session is None:
+            if session is None or session.is_closed():
                 raise asyncpg.InterfaceError("the tool has closed its connection, or cancelled a statement of it")
             session.drop_listeners()
             await session.reset_codecs()
@@ -164,9 +164,8 @@ class Transaction:
                 self.abandon()
             raise
         if done.won:
-            session = _session_of(connection)
-            if session is not None:
-                session.spotless = True  # since it was sealed
+            if self._session is not None:
+                self._session.spotless = True  # since it was sealed
             self.abandon()
         return done
 
@@ -184,15 +183,14 @@ class Transaction:
             raise _is_over()
         try:
             self._pool = pool = await self._database.tools()
-            connection = await pool.acquire(timeout=ACQUIRE_SECONDS).__aenter__()
+            connection: Any = await pool.acquire(timeout=ACQUIRE_SECONDS).__aenter__()
         except (*FAILURES, TimeoutError) as error:
             if is_away(error):
                 raise _make_outcome_lost(error) from error
             message = f"no connection for the tool's transaction: {error or type(error).__name__}"
             raise StepError(message, code="tool.unavailable", retriable=True) from error
-        self._connection, self._outer, session = connection, connection.transaction(), _session_of(connection)
-        assert session is not None, "it was just lent"
-        self._session = session
+        session: Session = connection._con
+        self._connection, self._outer, self._session = connection, connection.transaction(), session
         try:
             if self._over:
                 raise _is_over()
@@ -227,11 +225,11 @@ class Transaction:
 
         Behind a pooler the session is another client's as soon as the transaction is over, so what a rollback leaves in
         it is taken back before. A connection that is cut instead is one whose session the pooler closes."""
-        session = _session_of(connection)
+        session = self._session
         if session is not None:
             session.drop_listeners()
         try:
-            if session is not None and session.codecs:  # only a tool that has failed leaves them
+            if session is not None and session.codecs and not session.is_closed():  # of a tool that has failed
                 connection.terminate()
             elif self._database.behind_pooler and not connection.is_closed() and connection.is_in_transaction():
                 try:
@@ -242,12 +240,6 @@ class Transaction:
             await self._pool.release(connection)
         except FAILURES as error:
             log.info("tool_connection_cut", error=str(error) or repr(error))
-
-
-def _session_of(connection: Any) -> Session | None:
-    """The session that the pool has lent; None: it was cut."""
-    session: Session | None = connection._con
-    return session
 
 
 def _make_outcome_lost(error: Exception) -> OutcomeLost:
