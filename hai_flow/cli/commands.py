@@ -222,10 +222,6 @@ class LazyGroup(Group):
 
     entries: tuple[CommandEntry, ...] = ()
 
-    def respell(self, args: list[str]) -> tuple[str, list[str]] | None:
-        """The command that replaces an older spelling in `args`, and the arguments for it; None: they are current."""
-        return None
-
     def list_commands(self, ctx: Any) -> list[str]:
         return [entry.name for entry in self.entries]
 
@@ -253,12 +249,6 @@ class LazyGroup(Group):
             if len(args) == 1:
                 typer.echo(ctx.get_help())
                 ctx.exit(0)
-        replacement = self.respell(args)
-        if replacement is not None:
-            command, rest = replacement
-            if not ctx.resilient_parsing:
-                typer.echo(f"`{args[0]}` is an old spelling, for this release alone: {command}", err=True)
-            args = [*command.split(), *rest]
         return super().resolve_command(ctx, args)
 
     def suggest(self, ctx: Any, word: str, names: Sequence[str]) -> str:
@@ -377,13 +367,13 @@ def _reader(described: Any) -> Callable[[Any], Any] | None:
     if kind in (Path, list[Path]) and not (info.exists or info.resolve_path or info.readable is False):
         return Path
     if kind is int and not info.clamp:
-        return lambda text: _whole(text, info.min, info.max)
+        return lambda text: _parse_integer(text, info.min, info.max)
     if get_origin(kind) is Literal:
-        return lambda text: _choice(text, get_args(kind))
+        return lambda text: _parse_choice(text, get_args(kind))
     return None
 
 
-def _whole(text: str | int, low: int | None, high: int | None) -> int:
+def _parse_integer(text: str | int, low: int | None, high: int | None) -> int:
     bounds = "" if low is None else f" from {low} up" if high is None else f" from {low} to {high}"
     try:
         number = int(text)
@@ -394,7 +384,7 @@ def _whole(text: str | int, low: int | None, high: int | None) -> int:
     raise ValueError(f"expected a whole number{bounds}, found {text!r}.")
 
 
-def _choice(text: str, choices: tuple[str, ...]) -> str:
+def _parse_choice(text: str, choices: tuple[str, ...]) -> str:
     if text not in choices:
         raise ValueError(f"expected {' or '.join((', '.join(choices[:-1]), choices[-1]))}, found {text!r}.")
     return text
