@@ -87,7 +87,7 @@ def runs(
         (
             run["id"],
             format_version(run),
-            _status(_standing(run)),
+            _status("needs_attention" if run["unreadable"] else run["status"]),
             moment(run["created_at"]),
             moment(run["ended_at"]),
             run.get("summary") or "",
@@ -230,11 +230,6 @@ def next_commands(run: Json, waiting: list[Json], awaited: list[str]) -> Iterato
         yield from (f"Next: {program()} signal {id} {shlex.quote(each)}" for each in awaited)
         if not awaited and not waiting:
             yield f"It goes on by itself: {program()} events {id} --follow"
-
-
-def _standing(run: Json) -> str:
-    """The run's status in a list: a run that can't be read needs attention, whatever its stored status is."""
-    return "needs_attention" if run["unreadable"] else run["status"]
 
 
 def _show_facts(run: Json, snapshot: Json, events: list[Json]) -> None:

@@ -89,7 +89,7 @@ class RunCheck:
         self._head = b""
         self._heads = dict(evidence.heads)
         self._snapshots = {row["seq"]: row for row in evidence.rows["snapshots"]}
-        self._named = _list_seqs(evidence)
+        self._named = {row["last_seq"] for table in ("commands", "outbox", "votes") for row in evidence.rows[table]}
         self._made = _Made()
 
     # --- the log ------------------------------------------------------------------------------------------------------
@@ -583,11 +583,6 @@ RULES: Final = invariants.RULES | {
     *(name for name, _ in (*_OF_ROWS, *_OF_RUN, *_OF_FOLD)),
 }
 """The names of all rules."""
-
-
-def _list_seqs(evidence: Evidence) -> set[int]:
-    """The commits that rows of the run name."""
-    return {row["last_seq"] for table in ("commands", "outbox", "votes") for row in evidence.rows[table]}
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,6 @@ ends with somebody who is away and has not named a delegate leaves the seat empt
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -81,16 +80,12 @@ def find_conflict(entered: AbsenceRow, others: Sequence[AbsenceRow], all_ids: Al
             days = f"from {each.first_day} until {each.last_day}"
             return "absences_overlap", f"{person} is away {days} already; end that absence first."
     for moment in sorted({entered.since, *(each.since for each in beside if each.since > entered.since)}):
-        away = map_absences((entered, *(each for each in beside if _holds(each, moment))), all_ids)
+        away = map_absences((entered, *(each for each in beside if each.since <= moment < each.until)), all_ids)
         for first in _list_before(person, away, all_ids):
             seat = find_seat(first, away, all_ids)
             if seat.holder is None and seat.chain[-1].delegate is not None:
                 return "absence_circle", f"{seat.why}, on {moment:%Y-%m-%d}; name somebody else."
     return None
-
-
-def _holds(row: AbsenceRow, moment: datetime) -> bool:
-    return row.since <= moment < row.until
 
 
 def _list_before(person: str, away: Mapping[str, AbsenceRow], all_ids: AllIds) -> list[str]:

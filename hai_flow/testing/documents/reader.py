@@ -156,7 +156,7 @@ class _SuiteBuilder:
         return Suite(
             document=self.document,
             workflow=fields.get("workflow", ""),
-            now=self._now(fields["now"]) if "now" in fields else NOW,
+            now=self._instant(fields["now"], ("now",)) if "now" in fields else NOW,
             people=self.people,
             mock=mocks,
             cases=tuple(cases),
@@ -169,9 +169,6 @@ class _SuiteBuilder:
         for fault in faults:
             self.error(("calendars",), "test.calendars", fault)
         return file.calendars
-
-    def _now(self, text: str) -> int:
-        return self._instant(text, ("now",))
 
     def _instant(self, text: str, at: Path) -> int:
         try:
