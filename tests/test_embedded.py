@@ -19,7 +19,7 @@ from hai_flow import reachable
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
 from hai_flow.reachable import reachable_directory
-from tests.support.postgres import connecting
+from tests.support.postgres import fetch_value
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.costly
@@ -118,8 +118,7 @@ def embedded(directory: Path, **options: object) -> EmbeddedPostgres:
 
 
 async def execute(postgres: EmbeddedPostgres, statement: str) -> object:
-    async with connecting(postgres.dsn()) as connection:
-        return await connection.fetchval(statement)
+    return await fetch_value(postgres.dsn(), statement)
 
 
 async def test_a_fresh_directory_gets_a_server_and_a_second_start_finds_its_rows(directory: Path) -> None:

@@ -23,7 +23,7 @@ from hai_flow.store.identity import erasure
 from hai_flow.store.messaging.hints import seal_of
 from hai_flow.store.messaging.pushes import Push, open_config, seal_config
 from tests.support.hai_client import unique
-from tests.support.postgres import Server, connecting
+from tests.support.postgres import Server, connecting, fetch_value
 from tests.support.server import ROOT, YAML, ServerProcess, serving
 from tests.support.waiting import wait_for
 
@@ -168,12 +168,8 @@ def test_a_call_that_fails_is_made_again_with_the_same_id(http: httpx2.Client, r
 
 def wait_for_outcome(dsn: str) -> None:
     """Returns when the outcome of the only call is stored: one that a server dies in is made again after a minute."""
-
-    async def is_stored() -> bool:
-        async with connecting(dsn) as connection:
-            return bool(await connection.fetchval("SELECT sent IS NOT NULL OR error IS NOT NULL FROM pushes"))
-
-    wait_for(lambda: asyncio.run(is_stored()))
+    is_stored = "SELECT sent IS NOT NULL OR error IS NOT NULL FROM pushes"
+    wait_for(lambda: asyncio.run(fetch_value(dsn, is_stored)))
 
 
 def test_an_address_outlives_the_server_that_took_it(postgres_server: Server, receiver: Receiver) -> None:

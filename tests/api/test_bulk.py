@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_rest import Checked, start, wait_for_end
+from tests.api.test_rest import Checked, http, start, wait_for_end
 from tests.api.test_travel import BREAKS, TRIP, published, waiting
-from tests.support.server import ServerProcess
 
-
-@pytest.fixture
-def http(server: ServerProcess) -> Any:
-    with Checked(server.url) as client:
-        yield client
+__all__ = ["http"]
 
 
 def bulk(http: Checked, **body: Any) -> Any:

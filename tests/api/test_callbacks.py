@@ -16,7 +16,7 @@ import pytest
 from tests.api.test_rest import Checked, wait_for_end
 from tests.api.test_too_large import SIZE, sent_whole
 from tests.support.hai_client import unique
-from tests.support.postgres import Server, connecting
+from tests.support.postgres import Server, fetch
 from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import wait_for
 
@@ -137,8 +137,7 @@ def test_a_run_waits_through_kills_and_its_address_is_never_stored(database_url:
 async def test_of_an_address_only_its_hash_is_kept(database: str, server: ServerProcess, shop: Shop) -> None:
     with Checked(server.url) as http:
         _, path = ordered(http, shop)
-    async with connecting(database) as connection:
-        kept = [row["digest"] for row in await connection.fetch("SELECT digest FROM callbacks")]
+    kept = [row["digest"] for row in await fetch(database, "SELECT digest FROM callbacks")]
     token = path.rpartition("/")[2].encode()
     assert hashlib.sha256(token).digest() in kept
     assert token not in kept

@@ -24,7 +24,7 @@ from hai_flow.store.identity import keys
 from hai_flow.store.postgres.database import Deadlines
 from tests.support import cells as support
 from tests.support import effects
-from tests.support.postgres import Server, connecting
+from tests.support.postgres import Server, connecting, fetch
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
@@ -140,8 +140,7 @@ async def _finishes(there: Deployment, who: dict[str, str]) -> str:
 
 
 async def _runs_in(dsn: str) -> set[UUID]:
-    async with connecting(dsn) as connection:
-        return {row[0] for row in await connection.fetch("SELECT id FROM runs")}
+    return {row[0] for row in await fetch(dsn, "SELECT id FROM runs")}
 
 
 async def test_the_runs_of_each_tenant_live_whole_in_its_cell(database_url: str) -> None:

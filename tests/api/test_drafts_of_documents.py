@@ -3,7 +3,6 @@ language, by which an editor offers keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,13 @@ from jsonschema_rs import meta
 from hai_flow import values
 from hai_flow.authoring.json_schema import workflow_schema
 from hai_flow.graph import draw
-from tests.api.test_rest import Checked, code
+from tests.api.test_rest import Checked, code, http
 from tests.support.server import YAML, ServerProcess
+
+__all__ = ["http"]
 
 RELEASE = (Path(__file__).resolve().parents[2] / "workflows" / "release.flow.yaml").read_bytes()
 UNTIDY = b"hai: flow/v1\nversion: 1\nname: draft_only   \nsteps:\n  - {id: a, return: 1}   # why\n\n\n\n"
-
-
-@pytest.fixture
-def http(server: ServerProcess) -> Iterator[Checked]:
-    with Checked(server.url) as client:
-        yield client
 
 
 def drawn(http: Checked, text: bytes, **params: Any) -> httpx2.Response:

@@ -20,7 +20,7 @@ from tests.api.test_rest import FAILING, Checked, code, http, start, wait_for_en
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.examples import sample
 from tests.support.hai_client import HaiClient, answer, unique, user
-from tests.support.postgres import Server, connecting, run_apart
+from tests.support.postgres import Server, connecting, fetch, run_apart
 from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
@@ -540,7 +540,7 @@ def test_a_thread_of_another_tenant_is_as_one_that_there_is_not(postgres_server:
                 body = {"rating": 1} if method == "PUT" else None
                 refused = http.request(method, f"/v1/threads/{thread}/feedback/{subject}", json=body)
                 assert code(refused) == (404, "thread_unknown")
-        run_apart(_demand_ratings(dsn, ["up", "up"]))
+        assert [row[0] for row in run_apart(fetch(dsn, "SELECT rating FROM feedback"))] == ["up", "up"]
 
 
 async def _give_away(dsn: str) -> None:
@@ -548,8 +548,3 @@ async def _give_away(dsn: str) -> None:
     async with connecting(dsn) as connection:
         for table in ("runs", "messages", "pendings", "turns", "log", "feedback"):
             await connection.execute(f"UPDATE {table} SET tenant = gen_random_uuid()")
-
-
-async def _demand_ratings(dsn: str, expected: list[str]) -> None:
-    async with connecting(dsn) as connection:
-        assert [row[0] for row in await connection.fetch("SELECT rating FROM feedback")] == expected

@@ -26,7 +26,7 @@ from hai_flow.runtime.files.blobs import PIECE_BYTES
 from tests.api.test_rest import Checked, code, http, start, wait_for_pendings
 from tests.support.agui_client import AguiClient
 from tests.support.hai_client import unique
-from tests.support.postgres import Server, connecting, run_apart
+from tests.support.postgres import Server, fetch_value, run_apart
 from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
 
@@ -67,14 +67,6 @@ def small(postgres_server: Server) -> Iterator[tuple[ServerProcess, str]]:
     ):
         yield process, dsn
         assert not process.faults
-
-
-def rows(dsn: str, query: str) -> Any:
-    async def look() -> Any:
-        async with connecting(dsn) as connection:
-            return await connection.fetchval(query)
-
-    return run_apart(look())
 
 
 # --- up and down --------------------------------------------------------------------------------------------------
@@ -162,7 +154,7 @@ def test_a_file_that_is_too_large_is_refused_and_nothing_is_stored(
     body = b"x" * (3 * PIECE_BYTES) if declared else _pieces(3)
     assert code(httpx2.post(f"{server.url}/v1/files", content=body)) == (413, "file.too_large")
     for table in ("blobs", "files", "uploads", "file_leftovers"):
-        assert rows(dsn, f"SELECT count(*) FROM {table}") == 0, table
+        assert run_apart(fetch_value(dsn, f"SELECT count(*) FROM {table}")) == 0, table
 
 
 def test_bytes_that_differ_from_their_announcement_are_refused_unstored(small: tuple[ServerProcess, str]) -> None:
@@ -174,18 +166,18 @@ def test_bytes_that_differ_from_their_announcement_are_refused_unstored(small: t
     ):
         headers = {"Content-Digest": f"sha-256=:{digest}:"}
         assert code(httpx2.post(f"{server.url}/v1/files", content=b"mine", headers=headers)) == expected
-    assert rows(dsn, "SELECT count(*) FROM blobs") == 0
-    assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 0
+    assert run_apart(fetch_value(dsn, "SELECT count(*) FROM blobs")) == 0
+    assert run_apart(fetch_value(dsn, "SELECT count(*) FROM file_leftovers")) == 0
 
 
 async def test_a_client_that_hangs_up_leaves_nothing(small: tuple[ServerProcess, str]) -> None:
     server, dsn = small
     connection = half_an_upload(server)
-    await until(lambda: rows(dsn, "SELECT count(*) FROM blobs"))
+    await until(lambda: run_apart(fetch_value(dsn, "SELECT count(*) FROM blobs")))
     connection.close()
-    await until(lambda: rows(dsn, "SELECT count(*) FROM file_leftovers") == 0)
-    assert rows(dsn, "SELECT count(*) FROM blobs") == 0
-    assert rows(dsn, "SELECT count(*) FROM files") == 0
+    await until(lambda: run_apart(fetch_value(dsn, "SELECT count(*) FROM file_leftovers")) == 0)
+    assert run_apart(fetch_value(dsn, "SELECT count(*) FROM blobs")) == 0
+    assert run_apart(fetch_value(dsn, "SELECT count(*) FROM files")) == 0
 
 
 def half_an_upload(server: ServerProcess) -> socket.socket:
@@ -201,20 +193,20 @@ async def test_a_server_killed_during_an_upload_leaves_no_half_file(postgres_ser
     with postgres_server.database() as dsn:
         with serving(dsn) as server:
             connection = half_an_upload(server)
-            await until(lambda: rows(dsn, "SELECT count(*) FROM blobs"))
+            await until(lambda: run_apart(fetch_value(dsn, "SELECT count(*) FROM blobs")))
             server.kill()
             connection.close()
-        assert rows(dsn, "SELECT count(*) FROM files") == 0
-        assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 1
-        rows(dsn, "UPDATE file_leftovers SET due_at = now()")
+        assert run_apart(fetch_value(dsn, "SELECT count(*) FROM files")) == 0
+        assert run_apart(fetch_value(dsn, "SELECT count(*) FROM file_leftovers")) == 1
+        run_apart(fetch_value(dsn, "UPDATE file_leftovers SET due_at = now()"))
         from hai_flow.runtime.runtime import Runtime
         from hai_flow.settings import Settings
 
         runtime = Runtime(dsn, Settings(), performs=True)
         async with runtime.lifespan():
             await runtime._sweeper.tidy()
-        assert rows(dsn, "SELECT count(*) FROM blobs") == 0
-        assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 0
+        assert run_apart(fetch_value(dsn, "SELECT count(*) FROM blobs")) == 0
+        assert run_apart(fetch_value(dsn, "SELECT count(*) FROM file_leftovers")) == 0
 
 
 # --- whose ----------------------------------------------------------------------------------------------------------
@@ -362,7 +354,7 @@ async def test_files_may_be_kept_outside_of_the_database(postgres_server: Server
             again = httpx2.post(f"{server.url}/v1/files", content=body)
             assert again.json()["id"] == id
             assert len(list((tmp_path / "files").glob("*/*"))) == 1
-            assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 0
+            assert run_apart(fetch_value(dsn, "SELECT count(*) FROM file_leftovers")) == 0
             for file in (tmp_path / "files").glob("*/*"):
                 file.unlink()
             assert code(get(server, id, {"Range": "bytes=0-"})) == (503, "file_unavailable")

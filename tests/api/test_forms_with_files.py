@@ -6,14 +6,13 @@ import asyncio
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.api.test_rest import Checked, start, wait_for_end
+from tests.api.test_rest import Checked, http, start, wait_for_end
 from tests.api.test_travel import published, waiting
 from tests.support import commands
 from tests.support.server import ServerProcess
+
+__all__ = ["http"]
 
 CLAIM = """
 hai: flow/v1
@@ -30,12 +29,6 @@ steps:
         properties: {{photo: {{type: string, format: file}}, words: {{type: string}}}}
 output: ${{{{ steps.damage.output }}}}
 """
-
-
-@pytest.fixture
-def http(server: ServerProcess) -> Any:
-    with Checked(server.url) as client:
-        yield client
 
 
 async def start_and_find_pending(http: Checked) -> tuple[str, str]:

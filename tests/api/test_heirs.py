@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
-import pytest
 
-from tests.api.test_rest import Checked, start
+from tests.api.test_rest import Checked, http, start
 from tests.support.hai_client import HaiClient, unique, user
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
+
+__all__ = ["http"]
 
 BODY = """
 hai: flow/v1
@@ -29,12 +29,6 @@ steps:
   - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
 """
 ONE = 'concurrency: {key: "${{ input.customer }}", limit: 1}'
-
-
-@pytest.fixture
-def http(server: ServerProcess) -> Iterator[Checked]:
-    with Checked(server.url) as client:
-        yield client
 
 
 def published(http: httpx2.Client, head: str = "", name: str | None = None, version: int = 1) -> str:

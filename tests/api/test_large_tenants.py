@@ -17,7 +17,7 @@ from hai_flow.store.cells.cells import Cell
 from hai_flow.store.identity import keys
 from tests.api.test_cells import QUICK, YAML, Deployment, deployed
 from tests.support import cells as support
-from tests.support.postgres import Server, connecting, execute
+from tests.support.postgres import Server, connecting, execute, fetch
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
@@ -136,8 +136,7 @@ class Large:
 
 
 async def fetched(cell: Cell, query: str, *given: object) -> list[Any]:
-    async with connecting(cell.dsn) as connection:
-        return [tuple(row) for row in await connection.fetch(query, *given)]
+    return [tuple(row) for row in await fetch(cell.dsn, query, *given)]
 
 
 @pytest.fixture(autouse=True)

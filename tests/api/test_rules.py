@@ -29,7 +29,7 @@ from tests.support.hai_client import HaiClient, unique, user
 from tests.support.identities import KEYS, People
 from tests.support.mcp_caller import Caller
 from tests.support.models import Answer, FakeModels, spoken
-from tests.support.postgres import Server, connecting
+from tests.support.postgres import Server, fetch
 from tests.support.receivers import Mailbox, mail_server
 from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import until
@@ -167,8 +167,7 @@ class Desk(NamedTuple):
         return pending
 
     async def fetch(self, query: str, *values: Any) -> list[Any]:
-        async with connecting(self.dsn) as connection:
-            return list(await connection.fetch(query, *values))
+        return await fetch(self.dsn, query, *values)
 
     def pending(self, id: str, who: str = "user:oli") -> dict[str, Any]:
         return expect(self.call(who, "GET", f"/v1/pendings/{id}"), 200).json()

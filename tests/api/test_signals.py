@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tests.api.test_rest import Checked
+from tests.api.test_rest import Checked, http
 from tests.support import commands
 from tests.support.server import ServerProcess, expect
+
+__all__ = ["http"]
 
 WAITING = """
 hai: flow/v1
@@ -31,12 +32,6 @@ steps:
   - id: sure
     ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}
 """
-
-
-@pytest.fixture
-def http(server: ServerProcess) -> Iterator[Checked]:
-    with Checked(server.url) as client:
-        yield client
 
 
 def start(http: Checked, document: str) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.api.test_rest import Checked, start, wait_for_end
+from tests.api.test_rest import Checked, http, start, wait_for_end
 from tests.api.test_travel import published, waiting
-from tests.support.server import ServerProcess
+
+__all__ = ["http"]
 
 ORDER = """
 hai: flow/v1
@@ -21,12 +18,6 @@ steps:
   - wait_for: {{event: go}}
   - set: {{status: sent}}
 """
-
-
-@pytest.fixture
-def http(server: ServerProcess) -> Any:
-    with Checked(server.url) as client:
-        yield client
 
 
 async def test_a_list_shows_the_line_of_a_run_as_far_as_it_has_come(http: Checked) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api.test_rest import Checked, start, wait_for_end
+from tests.api.test_rest import Checked, http, start, wait_for_end
 from tests.support.hai_client import unique
-from tests.support.server import YAML, ServerProcess, expect
+from tests.support.server import YAML, expect
 from tests.support.waiting import until
+
+__all__ = ["http"]
 
 TRIP = """
 hai: flow/v1
@@ -59,12 +61,6 @@ steps:
   - {{id: one, say: "${{{{ input.file }}}}"}}
   - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
 """
-
-
-@pytest.fixture
-def http(server: ServerProcess) -> Any:
-    with Checked(server.url) as client:
-        yield client
 
 
 def published(http: httpx2.Client, text: str = TRIP, **more: Any) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.api.test_rest import Checked, listed
+from tests.api.test_rest import Checked, http, listed
 from tests.support import commands
 from tests.support.hai_client import HaiClient, unique, user
 from tests.support.server import YAML, ServerProcess, expect
+
+__all__ = ["http"]
 
 ASKING = "steps:\n  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}\n"
 STEPS = "steps:\n  - {id: done, return: done}\n"
@@ -21,12 +22,6 @@ EVENT = (
     "input: {type: object, required: [repo], properties: {repo: {type: string}}}\n"
     'triggers:\n  - event: {type: %s, dedupe: "${{ event.data.repo }}"}\n'
 )
-
-
-@pytest.fixture
-def http(server: ServerProcess) -> Iterator[Checked]:
-    with Checked(server.url) as client:
-        yield client
 
 
 def publish(http: Checked, body: str) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.api.test_rest import Checked, start, wait_for_end
+from tests.api.test_rest import Checked, http, start, wait_for_end
 from tests.support.commands import run
 from tests.support.hai_client import unique
 from tests.support.server import YAML, ServerProcess
+
+__all__ = ["http"]
 
 TOOLS = "hai: shared/v1\ntools: {files: {python: hai_flow.examples, effect: write}}\n"
 FLOW = (
@@ -18,12 +17,6 @@ FLOW = (
     "steps:\n  - {id: delete, call: files.delete_files, with: {folder: attic, count: 2}}\n"
     "output: ${{ steps.delete.status }}\n"
 )
-
-
-@pytest.fixture
-def http(server: ServerProcess) -> Iterator[Checked]:
-    with Checked(server.url) as client:
-        yield client
 
 
 def test_what_is_published_holds_what_it_uses(http: Checked) -> None:

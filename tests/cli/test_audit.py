@@ -14,13 +14,9 @@ from hai_flow.cli import app
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import new_row
-from tests.support.postgres import connecting
+from tests.support.postgres import fetch
 
-
-@pytest.fixture(autouse=True)
-def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("HAI_FLOW_DATABASE_URL", database_url)
-    return database_url
+pytestmark = pytest.mark.usefixtures("database")
 
 
 def do(dsn: str, *statements: str, records: int = 0) -> None:
@@ -133,12 +129,10 @@ def test_forget_erases_and_says_what_stays(database: str) -> None:
 def test_the_audit_of_a_tenant_begins_with_who_made_it(database: str) -> None:
     assert CliRunner().invoke(app, ["tenants", "create", "acme"]).exit_code == 0
     assert CliRunner().invoke(app, ["tenants", "create", "acme"]).exit_code == 1
-
-    async def found() -> list[asyncpg.Record]:
-        async with connecting(database) as connection:
-            return await connection.fetch(
-                "SELECT t.name, a.act, a.subject, d.principal FROM audit a JOIN tenants t ON t.id = a.tenant "
-                "JOIN audit_details d ON d.tenant = a.tenant AND d.id = a.id"
-            )
-
-    assert [tuple(row) for row in asyncio.run(found())] == [("acme", "tenant.created", "tenant:acme", "service:cli")]
+    query = """
+    SELECT t.name, a.act, a.subject, d.principal FROM audit a JOIN tenants t ON t.id = a.tenant
+    JOIN audit_details d ON d.tenant = a.tenant AND d.id = a.id
+    """
+    assert [tuple(row) for row in asyncio.run(fetch(database, query))] == [
+        ("acme", "tenant.created", "tenant:acme", "service:cli")
+    ]

@@ -6,16 +6,16 @@ import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from hai_flow.cli import app
-from hai_flow.engine import commands as c
-from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.settings import Settings
-from tests.support.postgres import connecting
+from tests.cli.conftest import start_run
+from tests.support.postgres import fetch
+
+pytestmark = pytest.mark.usefixtures("database")
 
 ASKING = """\
 hai: flow/v1
@@ -26,25 +26,10 @@ steps:
 """
 
 
-@pytest.fixture(autouse=True)
-def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("HAI_FLOW_DATABASE_URL", database_url)
-    return database_url
-
-
 @pytest.fixture
 def run_id(database: str) -> UUID:
     """A run of ASKING that waits for an answer."""
-
-    async def work() -> UUID:
-        runtime = Runtime(database, Settings(), performs=False)
-        async with runtime.lifespan():
-            _, plan = await runtime.catalog.publish(LOCAL_TENANT, ASKING.encode())
-            run_id = uuid4()
-            start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
-            return (await runtime.starts.start(LOCAL_TENANT, plan, start)).run_id
-
-    return asyncio.run(work())
+    return asyncio.run(start_run(database, ASKING.encode()))
 
 
 @pytest.fixture
@@ -88,9 +73,8 @@ def test_other_deciders_and_stranded_runs_are_named_with_exit_code_1(run_id: UUI
 
 def test_counts_are_stored_with_keep_alone_and_for_the_files_workflow(run_id: UUID, file: Path, database: str) -> None:
     async def read() -> list[tuple[object, ...]]:
-        async with connecting(database) as connection:
-            query = "SELECT name, age, complete, runs, differences, counts, kept_by FROM rehearsals"
-            return [tuple(row) for row in await connection.fetch(query)]
+        query = "SELECT name, age, complete, runs, differences, counts, kept_by FROM rehearsals"
+        return [tuple(row) for row in await fetch(database, query)]
 
     assert (called(file).exit_code, asyncio.run(read())) == (0, [])
     assert called(file, "--keep", "--since", "2d").exit_code == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import commands
-from tests.support.postgres import connecting
+from tests.support.postgres import fetch_value
 
 WORKFLOW = """
 INSERT INTO cell_north.workflows (tenant, sha256, name, version, dev, source)
@@ -25,15 +25,10 @@ def run(settings: dict[str, str], *arguments: str, code: int = 0) -> subprocess.
     return ended
 
 
-async def _do(dsn: str, statement: str) -> object:
-    async with connecting(dsn) as connection:
-        return await connection.fetchval(statement)
-
-
 @pytest.fixture
 def here(database_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     yield {"HAI_FLOW_DATABASE_URL": database_url, "HAI_FLOW_CELLS": str(tmp_path / "cells.yaml")}
-    asyncio.run(_do(database_url, "DROP SCHEMA IF EXISTS cell_north CASCADE"))
+    asyncio.run(fetch_value(database_url, "DROP SCHEMA IF EXISTS cell_north CASCADE"))
 
 
 def test_a_tenant_lives_in_its_cell_once_it_has_something_lasting(here: dict[str, str]) -> None:
@@ -49,7 +44,7 @@ def test_a_tenant_lives_in_its_cell_once_it_has_something_lasting(here: dict[str
         ("north", 1, 1, None),
     ]
     assert "cell north" in run(here, "migrate").stdout
-    asyncio.run(_do(dsn, WORKFLOW))
+    asyncio.run(fetch_value(dsn, WORKFLOW))
     said = run(here, "tenants", "set", "far", "--cell", "home").stdout
     assert "what it has in north stays there" in said
     found = json.loads(run(here, "tenants", "list", "--json").stdout)["items"]
@@ -57,10 +52,12 @@ def test_a_tenant_lives_in_its_cell_once_it_has_something_lasting(here: dict[str
         "default": ([0], []),
         "far": ([1, 0], [0]),  # in some seconds, when all processes know of it, it is the other way round
     }
-    asyncio.run(_do(dsn, "UPDATE tenants SET opens_at = now() - interval '1 second' WHERE name = 'far'"))
+    asyncio.run(fetch_value(dsn, "UPDATE tenants SET opens_at = now() - interval '1 second' WHERE name = 'far'"))
     found = json.loads(run(here, "tenants", "list", "--json").stdout)["items"]
     assert {each["name"]: each["closed"] for each in found} == {"default": [], "far": [1]}
-    assert asyncio.run(_do(dsn, "SELECT count(*) FROM workflows WHERE name = 'paying'")) == 1, "home has it, too"
+    assert asyncio.run(fetch_value(dsn, "SELECT count(*) FROM workflows WHERE name = 'paying'")) == 1, (
+        "home has it, too"
+    )
 
 
 def test_a_cell_without_a_file_to_be_written_into_is_refused(database_url: str) -> None:

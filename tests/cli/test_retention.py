@@ -5,24 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from hai_flow.cli import app
-from hai_flow.engine import commands as c
-from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.settings import Settings
-from tests.support.postgres import connecting
+from tests.cli.conftest import start_run
+from tests.support.postgres import execute
+
+pytestmark = pytest.mark.usefixtures("database")
 
 HELLO = b"hai: flow/v1\nname: hello\nversion: 1\nsteps:\n  - say: Hello\n"
-
-
-@pytest.fixture(autouse=True)
-def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("HAI_FLOW_DATABASE_URL", database_url)
-    return database_url
 
 
 @pytest.fixture
@@ -37,15 +31,9 @@ def ended(dsn: str, days: int = 100) -> UUID:
     """A run that ended so many days ago."""
 
     async def work() -> UUID:
-        runtime = Runtime(dsn, Settings(), performs=False)
-        async with runtime.lifespan():
-            _, plan = await runtime.catalog.publish(LOCAL_TENANT, HELLO)
-            run_id = uuid4()
-            start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
-            await runtime.starts.start(LOCAL_TENANT, plan, start)
-        async with connecting(dsn) as connection:
-            query = "UPDATE runs SET ended_at = now() - $2 * interval '1 day' WHERE id = $1 AND status = 'finished'"
-            assert await connection.execute(query, run_id, days) == "UPDATE 1"
+        run_id = await start_run(dsn, HELLO)
+        query = "UPDATE runs SET ended_at = now() - $2 * interval '1 day' WHERE id = $1 AND status = 'finished'"
+        assert await execute(dsn, query, run_id, days) == "UPDATE 1"
         return run_id
 
     return asyncio.run(work())

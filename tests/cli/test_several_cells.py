@@ -22,7 +22,7 @@ from hai_flow.settings import Settings
 from hai_flow.store.cells.cells import Cell
 from hai_flow.store.postgres import migrations, revisions
 from tests.support.cells import cell, settle
-from tests.support.postgres import connecting
+from tests.support.postgres import fetch_value
 
 pytestmark = pytest.mark.costly
 
@@ -42,11 +42,6 @@ class Deployment:
     far: UUID
 
 
-async def do(dsn: str, statement: str, *given: object) -> Any:
-    async with connecting(dsn) as connection:
-        return await connection.fetchval(statement, *given)
-
-
 async def ended(runtime: Runtime, tenant: UUID) -> UUID:
     """A run that ended long ago."""
     async with runtime.lifespan():
@@ -54,13 +49,13 @@ async def ended(runtime: Runtime, tenant: UUID) -> UUID:
         run_id = place_id(uuid4(), runtime.cell)
         start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
         await runtime.starts.start(tenant, plan, start)
-    await do(runtime.dsn, "UPDATE runs SET ended_at = now() - interval '100 days' WHERE id = $1", run_id)
+    await fetch_value(runtime.dsn, "UPDATE runs SET ended_at = now() - interval '100 days' WHERE id = $1", run_id)
     return run_id
 
 
 async def made(dsn: str, file: Path) -> Deployment:
     north = cell(1, dsn, "cell_1")
-    await do(dsn, "CREATE SCHEMA cell_1")
+    await fetch_value(dsn, "CREATE SCHEMA cell_1")
     await migrations.upgrade(north.dsn)
     tenant = await settle(dsn, "far", [north])
     settings = Settings()
@@ -80,7 +75,7 @@ def here(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     try:
         yield asyncio.run(made(database_url, file))
     finally:
-        asyncio.run(do(database_url, "DROP SCHEMA IF EXISTS cell_1 CASCADE"))
+        asyncio.run(fetch_value(database_url, "DROP SCHEMA IF EXISTS cell_1 CASCADE"))
 
 
 def called(*arguments: str) -> Result:
@@ -95,7 +90,7 @@ def told(*arguments: str, code: int = 0) -> Any:
 
 def test_verify_finds_what_is_broken_in_a_further_cell(here: Deployment) -> None:
     assert told("verify")["runs"] == 2
-    asyncio.run(do(here.north.dsn, "UPDATE runs SET status = 'running' WHERE id = $1", here.far))
+    asyncio.run(fetch_value(here.north.dsn, "UPDATE runs SET status = 'running' WHERE id = $1", here.far))
     report = told("verify", code=1)
     assert (report["cells"]["home"]["broken"], report["cells"]["north"]["broken"], report["broken"]) == (0, 1, 1)
     shown = called("verify").output
@@ -150,7 +145,11 @@ def test_threads_of_all_cells_go_to_the_archive_and_return_to_their_own(here: De
     assert [each["archive"] for each in mixed] == [far, "absent.jsonl.gz", near]
     assert ["refused" in each for each in mixed] == [False, True, False]
     query = "SELECT count(*) FROM runs WHERE id = $1"
-    assert asyncio.run(do(here.north.dsn, query, here.far)) == asyncio.run(do(here.home, query, here.near)) == 1
+    assert (
+        asyncio.run(fetch_value(here.north.dsn, query, here.far))
+        == asyncio.run(fetch_value(here.home, query, here.near))
+        == 1
+    )
     assert told("verify")["runs"] == 2
 
 
@@ -167,7 +166,7 @@ def test_doctor_and_status_say_of_which_cell(here: Deployment) -> None:
 
 
 def test_a_further_cell_that_went_back_in_time_is_told_and_confirmed(here: Deployment) -> None:
-    asyncio.run(do(here.north.dsn, "UPDATE eras SET held_at = now(), held_why = 'restored from a dump'"))
+    asyncio.run(fetch_value(here.north.dsn, "UPDATE eras SET held_at = now(), held_why = 'restored from a dump'"))
     seen = told("recover", code=1)
     assert (seen["held"], seen["cells"]["north"]["held"]) == (None, "restored from a dump")
     assert "recover --confirm --cell north" in called("recover").output

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from hai_flow.cli import app
-from hai_flow.engine import commands as c
-from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.settings import Settings
+from tests.cli.conftest import start_run
 from tests.support.postgres import execute
+
+pytestmark = pytest.mark.usefixtures("database")
 
 ASKING = b"""
 hai: flow/v1
@@ -25,40 +25,20 @@ steps:
 """
 
 
-@pytest.fixture(autouse=True)
-def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("HAI_FLOW_DATABASE_URL", database_url)
-    return database_url
-
-
-def started(dsn: str) -> UUID:
-    """A run that waits for an answer."""
-
-    async def work() -> UUID:
-        runtime = Runtime(dsn, Settings(), performs=False)
-        async with runtime.lifespan():
-            _, plan = await runtime.catalog.publish(LOCAL_TENANT, ASKING)
-            run_id = uuid4()
-            start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
-            return (await runtime.starts.start(LOCAL_TENANT, plan, start)).run_id
-
-    return asyncio.run(work())
-
-
 def called(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["verify", *arguments])
 
 
 def test_a_database_in_which_everything_holds_is_told_in_one_line(database: str) -> None:
     assert called().output == "0 runs with 0 events: everything holds.\n"
-    run_id = started(database)
+    run_id = asyncio.run(start_run(database, ASKING))
     good = called()
     assert (good.exit_code, good.output.startswith("1 run with "), "everything holds" in good.output) == (0, True, True)
     assert called(str(run_id), "--pace", "1000", "--late", "3600", "--tenant", "default").exit_code == 0
 
 
 def test_what_is_broken_is_named_with_run_event_and_rule(database: str) -> None:
-    run_id, other = started(database), started(database)
+    run_id, other = (asyncio.run(start_run(database, ASKING)) for _ in range(2))
     asyncio.run(execute(database, "UPDATE runs SET status = 'running' WHERE id = $1", run_id))
     bad = called()
     assert bad.exit_code == 1
@@ -72,7 +52,7 @@ def test_what_is_broken_is_named_with_run_event_and_rule(database: str) -> None:
 
 
 def test_a_run_that_waits_too_long_for_a_worker_is_late(database: str) -> None:
-    run_id = started(database)
+    run_id = asyncio.run(start_run(database, ASKING))
     statement = "UPDATE runs SET wake_at = $2 WHERE id = $1"
     asyncio.run(execute(database, statement, run_id, datetime(2020, 1, 1, tzinfo=UTC)))
     assert called().exit_code == 0

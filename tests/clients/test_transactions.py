@@ -8,7 +8,8 @@ from typing import Final
 
 from tests.clients import rig
 from tests.clients.test_frameworks import PROJECT
-from tests.runtime.test_deposits import Shop, ask, shop
+from tests.runtime.test_deposits import Shop, shop
+from tests.support.postgres import fetch_value
 from tests.support.server import ROOT
 
 __all__ = ["shop"]
@@ -42,6 +43,6 @@ async def test_connections_of_psycopg_deposit_with_their_transaction_alone(shop:
     )
     assert done.returncode == 0, done.stderr
     stored = "SELECT array_agg(DISTINCT id::text) FROM deposits WHERE kind = 'start'"
-    assert sorted(await ask(shop.dsn, stored)) == sorted(done.stdout.split())
+    assert sorted(await fetch_value(shop.dsn, stored)) == sorted(done.stdout.split())
     kinds = "SELECT array_agg(kind ORDER BY kind) FROM deposits"
-    assert await ask(shop.dsn, kinds) == ["send", "start", "start"]
+    assert await fetch_value(shop.dsn, kinds) == ["send", "start", "start"]

@@ -29,7 +29,7 @@ from hai_flow.store.ops import database_history
 from hai_flow.store.postgres import migrations
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, start
 from tests.support.commands import environment, run
-from tests.support.postgres import Server, connecting, execute
+from tests.support.postgres import Server, connecting, execute, fetch_value
 from tests.support.waiting import until
 
 SURE: Final = "  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}\n"
@@ -178,8 +178,7 @@ async def test_beats_are_written_by_one_process_and_kept_for_a_day(make: Make, e
 
 
 async def recovered(dsn: str) -> bool:
-    async with connecting(dsn) as connection:
-        return not await connection.fetchval("SELECT pg_is_in_recovery()")
+    return not await fetch_value(dsn, "SELECT pg_is_in_recovery()")
 
 
 class Cluster:
@@ -303,11 +302,6 @@ async def test_recovery_from_a_base_backup_needs_the_last_beat(make: Make, tmp_p
             await make(dsn=dsn, witness=witness)
 
 
-async def asked(dsn: str, query: str) -> Any:
-    async with connecting(dsn) as connection:
-        return await connection.fetchval(query)
-
-
 @pytest.mark.costly
 @pytest.mark.timeout(300)
 async def test_recovery_from_the_log_stops_in_time_and_holds_later_effects(
@@ -322,13 +316,13 @@ async def test_recovery_from_the_log_stops_in_time_and_holds_later_effects(
         runtime = await make(performs=True, dsn=dsn)
         paid = await start(runtime, PAYS)
         await until(lambda: is_now(runtime, paid.run_id, "waiting"))
-        instant = await asked(dsn, "SELECT clock_timestamp()::text")
+        instant = await fetch_value(dsn, "SELECT clock_timestamp()::text")
         await agree(runtime, paid.run_id)
         await until(lambda: is_now(runtime, paid.run_id, "finished"))
         late = await start(runtime, PAYS)
         await runtime.stop()
         await lived(make, dsn, witness=witness)
-        last = await asked(dsn, "SELECT pg_walfile_name(pg_switch_wal())")
+        last = await fetch_value(dsn, "SELECT pg_walfile_name(pg_switch_wal())")
         await until(lambda: (cluster.archived / last).exists(), 60)
     cluster.bring_back(tmp_path / "saved", instant=instant)
     async with cluster.runs() as dsn:
@@ -341,7 +335,9 @@ async def test_recovery_from_the_log_stops_in_time_and_holds_later_effects(
         assert [each["id"] for each in done["paused"]] == [str(paid.run_id)]
         again = await make(performs=True, dsn=dsn, witness=witness)
         assert await is_now(again, paid.run_id, "paused"), "its question is open again, and it does not go on by itself"
-        assert await asked(dsn, f"SELECT count(*) FROM runs WHERE id = '{late.run_id}'") == 0, "it was begun behind it"
+        assert await fetch_value(dsn, f"SELECT count(*) FROM runs WHERE id = '{late.run_id}'") == 0, (
+            "it was begun behind it"
+        )
         assert await effects_of(eye, paid.run_id) == 1
         await again.stop()
 

@@ -17,7 +17,7 @@ from hai_flow_client import send_in, start_in
 from tests.store.conftest import as_role, role
 from tests.support.identities import KEYS, People
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
-from tests.support.postgres import Server, connecting
+from tests.support.postgres import Server, connecting, fetch_value
 from tests.support.server import YAML, serving
 from tests.support.waiting import until
 
@@ -60,13 +60,8 @@ async def shop(postgres_server: Server) -> AsyncIterator[Shop]:
         People(dsn).tenant("acme")
         People(dsn).tenant("globex")
         async with role(dsn) as name:
-            await ask(dsn, "SELECT hai_allow_deposits($1, 'acme', 'service:shop')", name)
+            await fetch_value(dsn, "SELECT hai_allow_deposits($1, 'acme', 'service:shop')", name)
             yield Shop(dsn, as_role(dsn, name), name)
-
-
-async def ask(dsn: str, query: str, *given: Any) -> Any:
-    async with connecting(dsn) as connection:
-        return await connection.fetchval(query, *given)
 
 
 def publish(url: str, dsn: str, *sources: str) -> dict[str, str]:
@@ -102,7 +97,7 @@ async def test_runs_begin_with_the_commit_and_never_without_it(shop: Shop) -> No
         assert httpx2.get(f"{server.url}/v1/runs/{never}", headers=viewer).status_code == 404
 
         async def are_removed() -> bool:  # behind the start: the row is there until its run is
-            return await ask(shop.dsn, "SELECT count(*) FROM deposits") == 0
+            return await fetch_value(shop.dsn, "SELECT count(*) FROM deposits") == 0
 
         await until(are_removed)
 
@@ -128,13 +123,13 @@ async def test_a_thousand_transactions_half_rolled_back_give_half_through_kills(
         count = "SELECT count(*) FROM runs WHERE status = 'finished'"
         await until(lambda: _is(shop.dsn, count, 500), 120)
         orders = "SELECT count(DISTINCT result) FROM runs"
-        assert await ask(shop.dsn, "SELECT count(*) FROM runs") == 500
-        assert await ask(shop.dsn, orders) == 500
+        assert await fetch_value(shop.dsn, "SELECT count(*) FROM runs") == 500
+        assert await fetch_value(shop.dsn, orders) == 500
         await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits", 0))
 
 
 async def _is(dsn: str, query: str, expected: int) -> bool:
-    return bool(await ask(dsn, query) == expected)
+    return bool(await fetch_value(dsn, query) == expected)
 
 
 async def test_same_key_is_one_run_and_with_another_body_an_error(shop: Shop) -> None:
@@ -149,15 +144,15 @@ async def test_same_key_is_one_run_and_with_another_body_an_error(shop: Shop) ->
             async with connection.transaction():
                 await begin(2)
     assert first == again
-    assert await ask(shop.dsn, "DELETE FROM deposits RETURNING id") == UUID(first)
+    assert await fetch_value(shop.dsn, "DELETE FROM deposits RETURNING id") == UUID(first)
     with serving(shop.dsn, environment=KEYS) as server:
         publish(server.url, shop.dsn, FLOW)
         for order in (1, 1, 2):  # the row of the one before has gone by then
             assert await begin(order) == first
             await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits WHERE due_at IS NOT NULL", 0))
-            assert await ask(shop.dsn, "SELECT count(*) FROM runs") == 1
+            assert await fetch_value(shop.dsn, "SELECT count(*) FROM runs") == 1
     await connection.close()
-    assert "command_id_reused" in await ask(shop.dsn, "SELECT refused FROM deposits")
+    assert "command_id_reused" in await fetch_value(shop.dsn, "SELECT refused FROM deposits")
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read", "serializable"])
@@ -170,7 +165,7 @@ async def test_a_savepoint_that_is_rolled_back_leaves_no_row_and_frees_its_key(s
         await savepoint.rollback()
         kept = await start_in(connection, "shipping", {"order": 2}, tenant="acme", key="order-1")
     await connection.close()
-    row = await ask(shop.dsn, "SELECT id::text || body FROM deposits")
+    row = await fetch_value(shop.dsn, "SELECT id::text || body FROM deposits")
     assert row == f'{kept}{{"workflow":"shipping","input":{{"order":2}}}}'
 
 
@@ -195,12 +190,12 @@ async def test_of_two_transactions_with_one_key_both_are_the_same_run(shop: Shop
             await theirs.rollback()
     await first.close()
     await second.close()
-    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 2
+    assert await fetch_value(shop.dsn, "SELECT count(*) FROM deposits") == 2
 
 
 async def test_a_key_whose_row_a_worker_takes_meanwhile_is_no_error(shop: Shop) -> None:
     """The row goes between the two statements of the function that meet it."""
-    await ask(
+    await fetch_value(
         shop.dsn,
         """
         CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -212,13 +207,13 @@ async def test_a_key_whose_row_a_worker_takes_meanwhile_is_no_error(shop: Shop) 
         END $$
         """,
     )
-    await ask(shop.dsn, "CREATE TRIGGER take AFTER INSERT ON deposits EXECUTE FUNCTION take()")
+    await fetch_value(shop.dsn, "CREATE TRIGGER take AFTER INSERT ON deposits EXECUTE FUNCTION take()")
     connection = await shop.connect()
     first = await start_in(connection, "shipping", {"order": 1}, tenant="acme", key="order-1")
     await connection.execute("SET hai.taken = 'no'")
     assert await start_in(connection, "shipping", {"order": 1}, tenant="acme", key="order-1") == first
     await connection.close()
-    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 1
+    assert await fetch_value(shop.dsn, "SELECT count(*) FROM deposits") == 1
 
 
 async def test_a_prepared_transaction_deposits_without_the_hint_once_committed(shop: Shop) -> None:
@@ -233,10 +228,10 @@ async def test_a_prepared_transaction_deposits_without_the_hint_once_committed(s
                 await prepare
             continue
         await prepare
-        assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 0
+        assert await fetch_value(shop.dsn, "SELECT count(*) FROM deposits") == 0
         await connection.execute(f"{end} PREPARED 'order-1'")
     await connection.close()
-    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 1
+    assert await fetch_value(shop.dsn, "SELECT count(*) FROM deposits") == 1
 
 
 @pytest.mark.costly
@@ -268,7 +263,9 @@ async def test_a_row_that_the_server_refuses_keeps_its_reason_and_blocks_none(sh
         await connection.close()
         await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 1))
         await until(lambda: _is(shop.dsn, "SELECT count(*) FROM deposits WHERE due_at IS NULL", 3))
-    reasons = await ask(shop.dsn, "SELECT array_agg(split_part(refused, ':', 1) ORDER BY refused) FROM deposits")
+    reasons = await fetch_value(
+        shop.dsn, "SELECT array_agg(split_part(refused, ':', 1) ORDER BY refused) FROM deposits"
+    )
     assert reasons == ["input.invalid", "request.invalid", "workflow_unknown"]
 
 
@@ -290,7 +287,9 @@ async def test_a_deposit_starts_no_more_than_a_request_of_a_requester(shop: Shop
         await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 3))
         await connection.close()
         assert httpx2.get(f"{server.url}/v1/threads/anns", headers=ann).status_code == 200
-    reasons = await ask(shop.dsn, "SELECT array_agg(split_part(refused, ':', 1) ORDER BY refused) FROM deposits")
+    reasons = await fetch_value(
+        shop.dsn, "SELECT array_agg(split_part(refused, ':', 1) ORDER BY refused) FROM deposits"
+    )
     assert reasons == ["thread_busy", "version_forbidden"]
 
 
@@ -318,7 +317,7 @@ async def test_a_deposit_brings_no_files_but_its_principals_own(shop: Shop) -> N
         await send_in(connection, "order.paid", {"sum": own}, run=run, tenant="acme")
         await until(lambda: _is(shop.dsn, "SELECT count(*) FROM runs WHERE status = 'finished'", 1))
         await connection.close()
-        assert await ask(shop.dsn, "SELECT count(*) FROM file_uses") == 2
+        assert await fetch_value(shop.dsn, "SELECT count(*) FROM file_uses") == 2
         assert httpx2.get(f"{server.url}/v1/files/{own}", headers=viewer).content == b"service:shop"
 
 
@@ -354,8 +353,8 @@ async def test_the_role_reads_nothing_and_deposits_for_no_other_tenant(shop: Sho
 
 async def test_a_session_that_sets_a_role_deposits_as_its_login_role(shop: Shop) -> None:
     async with role(shop.dsn) as other:
-        await ask(shop.dsn, "SELECT hai_allow_deposits($1, 'globex', 'service:other')", other)
-        await ask(shop.dsn, f"GRANT {other} TO {shop.role}")
+        await fetch_value(shop.dsn, "SELECT hai_allow_deposits($1, 'globex', 'service:other')", other)
+        await fetch_value(shop.dsn, f"GRANT {other} TO {shop.role}")
         connection = await shop.connect()
         await connection.execute(f"SET ROLE {other}")
         with pytest.raises(asyncpg.InsufficientPrivilegeError, match="may not deposit for the tenant"):
@@ -373,7 +372,7 @@ async def test_connections_of_sqlalchemy_deposit_too(shop: Shop) -> None:
     async with engine.connect() as connection:
         await start_in(connection, "shipping", {"order": 2}, tenant="acme")
         await connection.rollback()
-    assert UUID(id) == await ask(shop.dsn, "SELECT id FROM deposits")
+    assert UUID(id) == await fetch_value(shop.dsn, "SELECT id FROM deposits")
     async with AsyncSession(engine) as session, session.begin():
         await start_in(session, "shipping", {"order": 3}, tenant="acme")
     async with AsyncSession(engine) as session:
@@ -383,7 +382,7 @@ async def test_connections_of_sqlalchemy_deposit_too(shop: Shop) -> None:
         await session.commit()
     await engine.dispose()
     orders = "SELECT array_agg(body::json -> 'input' ->> 'order' ORDER BY deposited_at) FROM deposits"
-    assert await ask(shop.dsn, orders) == ["1", "3", "5"]
+    assert await fetch_value(shop.dsn, orders) == ["1", "3", "5"]
 
 
 async def test_a_pooler_in_transaction_mode_changes_nothing(shop: Shop, pgbouncer_program: str) -> None:
@@ -401,7 +400,7 @@ async def test_a_pooler_in_transaction_mode_changes_nothing(shop: Shop, pgbounce
             await connection.close()
 
         await asyncio.gather(*(deposit(range(first, first + 10)) for first in range(0, 80, 10)))
-    assert await ask(shop.dsn, "SELECT count(*) FROM deposits") == 40
+    assert await fetch_value(shop.dsn, "SELECT count(*) FROM deposits") == 40
 
 
 def test_a_connection_of_another_library_is_refused_in_words() -> None:

@@ -19,7 +19,7 @@ from hai_flow.api.app import create_app
 from hai_flow.engine.state.snapshot import ABI
 from hai_flow.runtime.ops.doctor import examine
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store.ops.replicas import History, Standby, _whole, probe
+from hai_flow.store.ops.replicas import History, Standby, _keep_if_gapless, probe
 from hai_flow.store.runs import logs, run_lists
 from hai_flow.store.runs.logs import LogRow
 from tests.runtime import test_doctor
@@ -247,7 +247,7 @@ def test_what_is_taken_for_whole_lacks_nothing(sizes: list[int], after: int, seq
     limit = data.draw(st.integers(1, 10))
     kept = [row for row in log if row.last_seq > after and data.draw(st.booleans())][:limit]
     there = {n for row in kept for n in range(row.first_seq, row.last_seq + 1)}
-    found = _whole(kept, after, seq, limit)
+    found = _keep_if_gapless(kept, after, seq, limit)
     last = kept[-1].last_seq if kept else 0
     end = last if len(kept) == limit else max(seq, last)  # a full page ends where it ends
     lacks_nothing = after >= seq or set(range(after + 1, end + 1)) <= there

@@ -18,7 +18,7 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import leases, logs
 from hai_flow.store.runs.logs import Loaded
 from tests.support import citus
-from tests.support.postgres import connecting
+from tests.support.postgres import fetch_value
 
 TENANT = UUID(int=1)
 STRANGER = UUID(int=2)
@@ -52,8 +52,7 @@ async def db(database_url: str) -> AsyncIterator[Database]:
 
 async def as_owner(db: Database, query: str, *given: Any) -> Any:
     """The first value of the query by who owns the tables, who sees and may do more than the role of the engine."""
-    async with connecting(db.dsn) as connection:
-        return await connection.fetchval(query, *given)
+    return await fetch_value(db.dsn, query, *given)
 
 
 async def somebody_waits(db: Database, statement: str = "%") -> bool:

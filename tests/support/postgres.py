@@ -254,6 +254,18 @@ async def execute(dsn: str, statement: str, *values: object) -> str:
         return await connection.execute(statement, *values)
 
 
+async def fetch_value(dsn: str, query: str, *values: object) -> Any:
+    """The first value of one query over a connection of its own."""
+    async with connecting(dsn) as connection:
+        return await connection.fetchval(query, *values)
+
+
+async def fetch(dsn: str, query: str, *values: object) -> list[Any]:
+    """The rows of one query over a connection of its own."""
+    async with connecting(dsn) as connection:
+        return list(await connection.fetch(query, *values))
+
+
 def run_apart(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` in a loop and a thread of its own: the test's loop and context variables stay untouched."""
     with concurrent.futures.ThreadPoolExecutor(1) as thread:

@@ -28,7 +28,7 @@ from tests.support.chats.platform import SECONDS_MAX
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
 from tests.support.mcp_lines import ROOT, Script, command
-from tests.support.postgres import Server, connecting, run_apart
+from tests.support.postgres import Server, fetch, run_apart
 from tests.support.server import PATH, YAML, ServerProcess, expect, serving
 from tests.support.waiting import wait_for
 
@@ -213,11 +213,7 @@ class Chat:
         return list(page.json()["items"])
 
     def fetch(self, query: str, *arguments: Any) -> list[Any]:
-        async def ask() -> list[Any]:
-            async with connecting(self.dsn) as connection:
-                return list(await connection.fetch(query, *arguments))
-
-        return run_apart(ask())
+        return run_apart(fetch(self.dsn, query, *arguments))
 
 
 class Asked:
