@@ -131,6 +131,27 @@ _PANELS: Final = (
 class _Commands(LazyGroup):
     entries = entries(_PANELS)
 
+    def respell(self, args: list[str]) -> tuple[str, list[str]] | None:
+        if args[:1] == ["restored"]:
+            return "recover", args[1:]
+        if args[:1] == ["migrate"]:
+            rest = _strip_data_dir(args[1:])
+            if any(not each.startswith("-") or each.partition("=")[0] in _OF_RUNS for each in rest):
+                return "runs migrate", rest
+        return None
+
+
+_OF_RUNS: Final = {"--from", "--to", "--run", "--map", "--dry-run", "--as"}  # options of `migrate NAME`
+
+
+def _strip_data_dir(args: list[str]) -> list[str]:
+    """`args` without the only option of `migrate` that takes a value; `migrate NAME` never read it."""
+    return [
+        each
+        for before, each in zip(["", *args], args, strict=False)
+        if each.partition("=")[0] != "--data-dir" and before != "--data-dir"
+    ]
+
 
 app = app_of(
     name="hai-flow",

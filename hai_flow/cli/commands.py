@@ -222,6 +222,10 @@ class LazyGroup(Group):
 
     entries: tuple[CommandEntry, ...] = ()
 
+    def respell(self, args: list[str]) -> tuple[str, list[str]] | None:
+        """The command that replaces an older spelling in `args`, and the arguments for it; None: they are current."""
+        return None
+
     def list_commands(self, ctx: Any) -> list[str]:
         return [entry.name for entry in self.entries]
 
@@ -249,6 +253,12 @@ class LazyGroup(Group):
             if len(args) == 1:
                 typer.echo(ctx.get_help())
                 ctx.exit(0)
+        replacement = self.respell(args)
+        if replacement is not None:
+            command, rest = replacement
+            if not ctx.resilient_parsing:
+                typer.echo(f"`{args[0]}` is an old spelling, for this release alone: {command}", err=True)
+            args = [*command.split(), *rest]
         return super().resolve_command(ctx, args)
 
     def suggest(self, ctx: Any, word: str, names: Sequence[str]) -> str:

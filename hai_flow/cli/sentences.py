@@ -13,8 +13,8 @@ MEANT: Final[Mapping[str, str]] = {
     "init": "new", "create": "new", "check": "validate", "lint": "validate", "format": "fmt", "draw": "graph",
     "deploy": "publish", "upload": "publish", "upgrade": "migrate", "server": "serve", "up": "dev", "login": "sign-in",
     "health": "doctor", "settings": "doctor", "config": "doctor", "workers": "worker --status",
-    "export": "archive", "import": "restore", "restored": "recover", "retention": "prune", "cleanup": "prune",
-    "delete": "prune", "erase": "forget", "users": "keys", "cron": "schedules", "event": "send",
+    "export": "archive", "import": "restore", "retention": "prune", "cleanup": "prune", "delete": "prune",
+    "erase": "forget", "users": "keys", "cron": "schedules", "event": "send",
 }  # fmt: skip
 """The command for a word that other programs use."""
 

@@ -80,6 +80,33 @@ def test_help_commands_says_a_sentence_of_each() -> None:
     assert "Bring archived threads back, as they were." in text
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["migrate", "refund", "--from", "1"], ["runs", "migrate", "refund", "--from", "1"]),
+        (["migrate", "--data-dir", "x", "refund", "--to", "2"], ["runs", "migrate", "refund", "--to", "2"]),
+        (["migrate", "--from=1"], ["runs", "migrate", "--from=1"]),
+        (["restored", "--confirm", "--nothing-lost"], ["recover", "--confirm", "--nothing-lost"]),
+    ],
+)
+def test_old_spelling_of_a_command_does_the_same_and_names_the_new_one(old: list[str], new: list[str]) -> None:
+    before, after = CliRunner().invoke(app, old), CliRunner().invoke(app, new)
+    notice, *rest = before.stderr.splitlines()
+    name = "recover" if new[0] == "recover" else "runs migrate"
+    assert notice == f"`{old[0]}` is an old spelling, for this release alone: {name}"
+    assert (before.exit_code, rest, before.stdout) == (2, after.stderr.splitlines(), after.stdout)
+
+
+@pytest.mark.parametrize("arguments", [["--data-dir", "x"], ["--data-dir=x"], ["-h"], []])
+def test_migrate_of_the_schema_is_no_old_spelling(arguments: list[str]) -> None:
+    assert typer.main.get_command(app).respell(["migrate", *arguments]) is None  # type: ignore[attr-defined]
+
+
+def test_old_spellings_are_in_no_list_of_commands() -> None:
+    assert "restored" not in COMMANDS
+    assert "recover" in COMMANDS
+
+
 def test_a_server_without_a_scheme_is_one_of_http() -> None:
     assert server_url("127.0.0.1:8570") == "http://127.0.0.1:8570"
     assert server_url("https://flow.example.com/") == "https://flow.example.com"

@@ -1,4 +1,4 @@
-"""The client is a package of its own: it is imported without the server."""
+"""The client is a package of its own: it is imported without the server, and under its old name for one release."""
 
 from __future__ import annotations
 
@@ -22,8 +22,25 @@ Client("http://127.0.0.1:1").close()
 """
 
 
+SAME = """
+import hai_flow.client, hai_flow.client.events
+import hai_flow_client as new
+from hai_flow.client import Client, events
+
+assert Client is new.Client
+assert events is new.events is hai_flow.client.events
+assert set(hai_flow.client.__all__) == set(new.__all__)
+assert all(hasattr(hai_flow.client, name) for name in new.__all__)
+"""
+
+
 def test_the_client_needs_nothing_of_the_server() -> None:
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_old_name_has_the_same_objects() -> None:
+    done = subprocess.run([sys.executable, "-c", SAME], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
