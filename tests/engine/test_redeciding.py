@@ -98,6 +98,51 @@ def test_two_answers_of_one_person_in_one_commit_may_be_two_commands() -> None:
     assert again.commands == ("Answer",) * 2
 
 
+FORM = "form: {properties: {n: {type: integer}}}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "by"),
+    [
+        ("role:clerk", c.Principal("user:cal", roles=("clerk",))),
+        ("role:clerk", c.Principal("user:cal", roles=("viewer", "clerk"), through=("role:owner",))),
+        ("[role:boss, group:finance]", c.Principal("user:cal", groups=("finance",))),
+        ("user:cal", c.Principal("user:cal")),
+        ("role:clerk", c.Principal("user:eve", on_behalf_of="user:cal", lent_roles=("clerk",), lent_groups=())),
+    ],
+)
+def test_the_form_that_a_role_or_group_has_filled_in_is_decided_again(asked: str, by: c.Principal) -> None:
+    play = Play(f"steps: [{{id: form, ask: {{title: How many?, from: {asked}, {FORM}}}}}]")
+    before, said = play.state, len(play.log)
+    play.answer("form", by=by, values={"n": 1})
+    again = decide_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    assert (again.left, again.commands) == (None, ("Answer",))
+
+
+def test_a_form_escalated_and_filled_in_within_one_commit_is_decided_again() -> None:
+    escalated = "deadline: 1h, on_deadline: [escalate: {from: 'role:boss', deadline: 1h}, fail]"
+    play = Play(f"steps: [{{id: form, ask: {{title: How many?, from: 'role:clerk', {escalated}, {FORM}}}}}]")
+    before, said = play.state, len(play.log)
+    play.now += 3_600_000
+    play.answer("form", by=c.Principal("user:cal", roles=("boss",)), values={"n": 1})
+    again = decide_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    assert again.left is None, again
+
+
+def test_a_form_and_a_vote_of_one_person_in_one_command_are_decided_again() -> None:
+    play = Play(f"""\
+        steps:
+          - parallel:
+              one: [{{id: form, ask: {{title: How many?, from: "role:clerk", {FORM}}}}}]
+              two: [{{id: gate, approve: {{title: Sure?, from: ["role:boss", "role:clerk"]}}}}]
+    """)
+    before, said = play.state, len(play.log)
+    answers = {"parallel#1/one/form": {"values": {"n": 1}}, "parallel#1/two/gate": {"decision": "approve"}}
+    play.answer_all(answers, by=c.Principal("user:cal", roles=("boss", "clerk")))
+    again = decide_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    assert (again.left, again.commands) == (None, ("Answer",))
+
+
 @pytest.mark.parametrize(
     "settled",
     [

@@ -337,7 +337,7 @@ def _guess_failure_commands(state: RunState, events: Sequence[Any]) -> Iterator[
     if attempt is None or event.path in state.children:
         return
     if getattr(event, "held", False):
-        yield c.StepLost(path=event.path, attempt=attempt, held=True)
+        yield c.StepLost(path=event.path, attempt=attempt, held=True, reason=error.message)
         return
     if getattr(event, "lost", False):
         yield c.StepLost(path=event.path, attempt=attempt)
@@ -425,6 +425,7 @@ def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comma
         return
     by_id: dict[str, c.PendingAnswer] = {}
     edits: dict[str, Any] = {}
+    selectors: dict[str, None] = {}  # that the person matches
     who: Any = None
     for event in events:
         if isinstance(event, e.PendingEdited):
@@ -434,6 +435,7 @@ def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comma
             who = who or event
             if event.by != who.by:
                 break
+            selectors |= dict.fromkeys((*event.matched, *event.barred))
             fields = {"values": event.values} if event.values is not None else {}
             if event.id in edits:
                 fields["edits"] = edits[event.id]
@@ -445,12 +447,13 @@ def _answer_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comma
             who = who or event
             if event.by != who.by:
                 break
+            # No event tells which of its selectors let somebody give an answer that needs no vote.
+            selectors |= dict.fromkeys(derive_rules(pending).selectors())
             by_id[event.id] = _build_plain_answer(event, pending.opened.kind)
     if who is None:
         return
     turn = next((each for each in events if isinstance(each, e.TurnStarted)), None)
     posted = next((each.messages for each in events if isinstance(each, e.MessagesChanged)), ())
-    selectors = (*getattr(who, "matched", ()), *getattr(who, "barred", ()))
     roles = tuple(each.removeprefix("role:") for each in selectors if each.startswith("role:"))
     groups = tuple(each.removeprefix("group:") for each in selectors if each.startswith("group:"))
     lent = (getattr(who, "aliases", ()), getattr(who, "lent_aliases", ()), getattr(who, "issuer", None))
