@@ -17,6 +17,7 @@ import contextlib
 import fnmatch
 import functools
 import hashlib
+import locale
 import os
 import pathlib
 import shutil
@@ -57,10 +58,14 @@ class InstallError(Exception):
 def main() -> None:
     """Make sure of the environment, then become the command that was asked for."""
     arguments = sys.argv[1:]
+    demand_utf8()
     try:
         environment = ensure_environment()
     except InstallError as error:
         sys.exit(f"hai-flow: {error}")
+    except KeyboardInterrupt:
+        say("stopped; the next start goes on with the environment")
+        sys.exit(130)
     python = str(environment / "bin" / "python")
     command = arguments[0] if arguments else ""
     if command == "install":
@@ -81,6 +86,14 @@ def main() -> None:
         become([python, "-m", "pytest", *tests, *map(from_root, arguments[1:])], ROOT)
     # -P: no file of the current directory may replace a module of ours or of Python's.
     become([python, "-P", "-m", "hai_flow.cli", *arguments], None)
+
+
+def demand_utf8() -> None:
+    """Make the locale one of UTF-8 where the path of the checkout needs it. Python up to 3.12 reads the paths that are
+    installed in an environment by the locale: `LC_ALL=C`, as of cron, would find no package below `/home/jörg`.
+    """
+    if not str(ROOT).isascii() and locale.getencoding().lower() not in ("utf-8", "utf8"):
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def become(command: list[str], directory: "pathlib.Path | None") -> None:
@@ -364,7 +377,17 @@ def build_environment() -> "dict[str, str]":
     told = environment.get("PIP_INDEX_URL") or pip_setting("global.index-url")
     if told:
         environment.setdefault("UV_DEFAULT_INDEX", told)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    if "UV_CACHE_DIR" not in environment and not is_makeable(pathlib.Path(cache) / "uv"):
+        environment["UV_NO_CACHE"] = "1"  # uv does nothing where it can't make its cache
     return environment
+
+
+def is_makeable(directory: pathlib.Path) -> bool:
+    """Whether `directory` is there for this user to write to, or they may make it."""
+    with contextlib.suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True)
+    return os.access(str(directory), os.W_OK | os.X_OK)
 
 
 def pip_setting(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -71,18 +72,18 @@ class Checkout:
         )
         return [sys.executable, "-c", bootstrap]
 
-    def start(self, *arguments: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, cwd: Path | None = None, **more: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             self.command(*arguments),
             cwd=cwd or self.directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(self.cache), "XDG_CACHE_HOME": str(self.cache)},
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.cache), "XDG_CACHE_HOME": str(self.cache), **more},
         )
 
-    def run(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
-        with self.start(*arguments, cwd=cwd) as process:
+    def run(self, *arguments: str, cwd: Path | None = None, **more: str) -> tuple[int, str, str]:
+        with self.start(*arguments, cwd=cwd, **more) as process:
             out, err = process.communicate()
             return process.returncode, out, err
 
@@ -114,6 +115,15 @@ def test_the_first_start_makes_the_environment_and_hands_over(checkout: Checkout
     assert out == f"hai_flow.cli ['run', 'a b', '--flag'] {elsewhere} {checkout.directory / '.venv'}\n"
     assert "making" in err
     assert "ready after" in err
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_path_with_letters_of_other_scripts_does_in_every_locale(tmp_path: Path, locale: str) -> None:
+    checkout = Checkout(tmp_path / "Jörgs 流程")
+    for _ in range(2):
+        code, out, err = checkout.run("dev", LC_ALL=locale)
+        assert code == 0, err
+        assert "hai_flow.cli ['dev']" in out
 
 
 def test_the_second_start_installs_nothing_and_says_nothing(checkout: Checkout) -> None:
@@ -270,6 +280,32 @@ def test_pips_index_is_passed_on_to_uv(bootstrap: ModuleType, monkeypatch: pytes
     bootstrap.build_environment.cache_clear()
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://other.example/simple")
     assert bootstrap.build_environment()["UV_DEFAULT_INDEX"] == "https://other.example/simple"
+
+
+def test_uv_works_without_a_cache_where_the_home_can_not_be_written(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("UV_NO_CACHE", raising=False)
+    monkeypatch.delenv("UV_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "new"))
+    assert "UV_NO_CACHE" not in bootstrap.build_environment()
+    bootstrap.build_environment.cache_clear()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/proc/nobody")  # not even root can make it
+    assert bootstrap.build_environment()["UV_NO_CACHE"] == "1"
+
+
+def test_a_start_that_is_interrupted_while_it_installs_says_so(checkout: Checkout) -> None:
+    uv = checkout.directory.parent / "stand-in" / "pip" / "__main__.py"
+    uv.write_text(f"import time\nopen({str(checkout.log)!r}, 'w').write('begun')\ntime.sleep(60)\n")
+    with checkout.start("dev") as process:
+        while not checkout.log.exists():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "stopped; the next start goes on" in err
 
 
 def test_no_registry_is_named_in_the_lock() -> None:
