@@ -177,8 +177,8 @@ class GateChecked(Command, frozen=True):
 class StepLost(Command, frozen=True):
     """The process that performed the attempt is gone, or its answer was lost; how far it came is unknown.
 
-    `reason` is a sentence on that; None: the process is gone. `held`: a freeze holds the attempt, and nothing of it has
-    happened."""
+    `reason` is a sentence on that; None: the process is gone. `held`: nothing of the attempt has happened, because a
+    freeze holds it, or because it waited for so long (`reason`) that too little of its time is left."""
 
     path: str
     attempt: int

@@ -14,7 +14,7 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs.replay import decide_again
-from hai_flow.engine.state.jobs import is_busy
+from hai_flow.engine.state.jobs import is_busy, lacks_time
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope, find_freeze_of_stop, holds_nothing
 from tests.engine.test_agents import TOOLS, answer, call, flow
@@ -92,6 +92,30 @@ def test_an_attempt_not_begun_is_given_back_neither_lost_nor_failed() -> None:
     assert it.play.open == {"a": 2}
     it.play.succeed("a")
     it.check_again()
+
+
+def test_an_attempt_that_waited_begins_again_with_its_whole_time() -> None:
+    it = Frozen("steps: [{id: a, call: t.f, timeout: 1m, retry: {max: 0}}]")
+    begun = it.play.state.timeouts["a"]
+    it.play.now += 2 * MINUTE
+    assert lacks_time(it.play.state, "a", it.play.now)
+    it.play.do(c.StepLost(path="a", attempt=1, held=True, reason="It waited."))
+    assert it.play.types() == ["step_retried", "attempt_started"]
+    assert (it.play.open, it.play.state.timeouts["a"]) == ({"a": 2}, begun + 2 * MINUTE)
+    assert (it.play.state.steps["a"].lost, it.play.state.steps["a"].failures) == (0, 0)
+    it.play.succeed("a")
+    assert it.play.status == "finished"
+    it.check_again()
+
+
+@pytest.mark.parametrize(
+    ("passed", "waited", "lacks"),
+    [(0, 0, False), (6_000, 6_000, False), (6_001, 6_001, True), (30_000, 0, False), (60_000, 0, True)],
+)
+def test_an_attempt_lacks_time_after_a_tenth_of_it_in_the_queue(passed: int, waited: int, lacks: bool) -> None:
+    it = Frozen("steps: [{id: a, call: t.f, timeout: 1m}]")
+    assert lacks_time(it.play.state, "a", it.play.now + passed, waited) is lacks
+    assert not lacks_time(it.play.state, "b", it.play.now + passed, waited), "what has no timeout has time"
 
 
 def test_a_call_that_may_happen_once_is_not_in_doubt_when_it_had_not_begun() -> None:

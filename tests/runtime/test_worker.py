@@ -16,7 +16,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.heartbeat import HeartbeatLoop
-from hai_flow.runtime.worker.worker import Worker
+from hai_flow.runtime.worker.worker import LATE, Worker
 from hai_flow.store.commit import commits
 from hai_flow.store.postgres.error_classes import CommitUnknown
 from hai_flow.store.runs import leases
@@ -79,6 +79,34 @@ async def test_attempts_held_by_a_doubtful_lease_begin_after_the_next_heartbeat(
     effects.gate.set()
     await until(lambda: is_now(runtime, run_id, "finished"))
     assert [attempt for _, _, attempt in effects.begun] == [1]
+
+
+BRIEF = TOOLS + "steps:\n  - {id: s, call: fx.gated, timeout: 1s, retry: {max: 0}}\n"
+
+
+async def test_a_steps_time_does_not_pass_before_a_worker_takes_the_run(make: Make, eye: Connection) -> None:
+    server = await make()
+    waited = [(await start(server, BRIEF)).run_id for _ in range(2)]
+    await asyncio.sleep(1.2)
+    effects.gate.set()
+    worker = await make(performs=True)
+    for run_id in waited:
+        await until(lambda run_id=run_id: is_now(worker, run_id, "finished"))
+        retried = [each for each in await log_of(eye, run_id) if isinstance(each, e.StepRetried)]
+        assert [(each.held, each.error.message) for each in retried] == [(True, LATE)]
+    assert sorted(effects.begun) == sorted((str(run_id), "s", 2) for run_id in waited), "each was performed once"
+
+
+async def test_a_steps_time_does_not_pass_while_it_waits_for_a_place(make: Make) -> None:
+    runtime = await make(performs=True, concurrency=1)
+    first = (await start(runtime, GATED)).run_id
+    await until(lambda: effects.begun)
+    second = (await start(runtime, BRIEF)).run_id
+    await asyncio.sleep(2.5)
+    effects.gate.set()
+    for run_id in (first, second):
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+    assert [run_id for run_id, _, _ in effects.begun] == [str(first), str(second)]
 
 
 async def test_an_attempt_placed_under_a_doubtful_lease_does_not_begin(

@@ -142,7 +142,7 @@ def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
         return None
     step = _attempt(draft, command.path, command.attempt)
     if command.held:
-        return _give_attempt_back(draft, step, command.attempt)
+        return _give_attempt_back(draft, step, command)
     budget.charge(draft, step)
     close_message(draft, step.path, aborted=True)
     alone = len(open_attempts(draft.state)) == 1
@@ -169,15 +169,16 @@ def _handle_step_lost(draft: Draft, command: c.StepLost) -> Json:
     return None
 
 
-def _give_attempt_back(draft: Draft, step: Step, attempt: int) -> Json:
-    """Nothing of the attempt has happened, so the step is ready as before: the run's log holds it, and not the memory
-    of a process that may die over it, and its timeout does not run meanwhile."""
+def _give_attempt_back(draft: Draft, step: Step, command: c.StepLost) -> Json:
+    """Nothing of the attempt has happened, so the step is ready as before. If a freeze holds it, the run's log does so,
+    and not the memory of a process that may die over it, and its timeout does not run meanwhile. Else it begins again
+    at once, with its whole time."""
     draft.cut = True
     if draft.state.status == "stopping" and not is_in_cleanup(step.path):
         stopping.stop_leaf(draft, step, "held")
     else:
-        error = draft.error("step.lost", _HELD, step.path, retriable=True)
-        draft.emit(e.StepRetried, path=step.path, attempt=attempt, error=error, lost=True, held=True)
+        error = draft.error("step.lost", command.reason or _HELD, step.path, retriable=True)
+        draft.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True, held=True)
     go_on(draft)
     return None
 

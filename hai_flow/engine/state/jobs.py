@@ -137,6 +137,19 @@ def is_due(state: RunState, until: int, *, attempts: bool = True) -> bool:
     return any(due <= worked for path, due in state.timeouts.items() if path not in state.attempts)
 
 
+LATE_PARTS: Final = 10  # of its time an attempt may spend one in the queue
+
+
+def lacks_time(state: RunState, path: str, now: int, waited: int = 0) -> bool:
+    """Whether the attempt has no time left before it begins, or has spent more than a tenth of its time in the queue,
+    in which it has `waited` (ms) for a worker."""
+    due = state.timeouts.get(path)
+    if due is None:
+        return False
+    remaining = due - state.compute_working_time(now)
+    return remaining <= 0 or LATE_PARTS * waited > waited + remaining
+
+
 def _find_first_timeout(state: RunState, attempts: bool) -> str | None:
     """The step whose time-out comes first; of several at once the outermost."""
     first, least = None, 0

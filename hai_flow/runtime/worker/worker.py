@@ -22,7 +22,7 @@ import hai_flow
 from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
-from hai_flow.engine.state.jobs import next_ready, open_attempts, order_of, wake_at
+from hai_flow.engine.state.jobs import lacks_time, next_ready, open_attempts, order_of, wake_at
 from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.queue_selection import NOTHING, QueueSelection
@@ -55,6 +55,8 @@ CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once th
 LOOK_SECONDS: Final = 1.0
 RESTING_MAX: Final = 10_000  # attempts without a place at once; more keep theirs
 HANDED_ON_MAX: Final = 1000  # runs that are handed on by one statement
+LATE: Final = "It waited for a worker before it had begun, and begins again with its whole time."
+SOON_MS: Final = 1000  # before the time of an attempt without a place is over, it is given back
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,10 +501,12 @@ class Worker(Service):
         if run.claim_unproven and self._claiming and run.id not in self._claims:
             self._undecided.add(run.id)  # the claim that is on its way will say whether it was a dead worker's
             return
+        waited = 0
         if suspect := run.claim_unproven:
             run.prove_claim()
         if self._claims and (claim := self._claims.pop(run.id, None)) is not None:
             suspect = claim.lost
+            waited = 0 if claim.due_at is None else (claim.db_now - claim.due_at) // timedelta(milliseconds=1)
             self._tell_of_place()
         if suspect and self._fail_lost(held):
             return
@@ -512,7 +516,7 @@ class Worker(Service):
         attempts = open_attempts(state)
         new = [path for path in attempts if path not in held.attempts]
         for path in new if len(new) < 2 else sorted(new, key=partial(order_of, state)):
-            self._begin(held, path, attempts[path])
+            self._begin(held, path, attempts[path], waited)
         if state.status == "stopping":
             self._cancel_what_is_stopped(held)
         goes_on = state.ready and state.status in ("running", "stopping") and not run.submissions
@@ -577,10 +581,19 @@ class Worker(Service):
         error = StepError("The run was stopped before the step had begun.", code=CANCELLED, retriable=False)
         self.committer.report(held.run, failure(path, attempt, error))
 
-    def _give_attempt_back(self, held: HeldRun, path: str, attempt: int) -> None:
-        """A freeze holds the attempt, which has not begun: the run's log holds the step from here on."""
+    def _give_attempt_back(self, held: HeldRun, path: str, attempt: int, reason: str | None = None) -> None:
+        """The attempt has not begun. A freeze holds it: the run's log holds the step from here on. Or it has waited for
+        too long (`reason`): it is opened again, with its whole time."""
         held.attempts[path] = RunningAttempt(self._stage, held.run, path, attempt)
-        self.committer.report(held.run, c.StepLost(path=path, attempt=attempt, held=True))
+        self.committer.report(held.run, c.StepLost(path=path, attempt=attempt, held=True, reason=reason))
+
+    def _give_late_back(self, held: HeldRun, now: int) -> None:
+        """Give back the attempts that have waited for a place here until their time is over."""
+        for path, performance in list(held.attempts.items()):
+            task = performance.task
+            if task is not None and not performance.begun and lacks_time(held.run.state, path, now + SOON_MS):
+                task.cancel()
+                self._give_attempt_back(held, path, performance.attempt, LATE)
 
     def _set_timer(self, run: CachedRun) -> None:
         if self._wakes.set(run.id, wake_at(run.state)):
@@ -595,6 +608,7 @@ class Worker(Service):
                 if held is not None and not any(
                     isinstance(each.command, c.TimerFired) for each in held.run.submissions
                 ):
+                    self._give_late_back(held, now)
                     self.committer.report(held.run, c.TimerFired(_describe_receipts(held, now)))
             self._woken.clear()
             first = self._wakes.first
@@ -608,7 +622,7 @@ class Worker(Service):
         """Nothing is begun by a process that stops, or whose lease may be over."""
         return not self._stage.closing and self._heart is not None and self._heart.safe
 
-    def _begin(self, held: HeldRun, path: str, attempt: int) -> None:
+    def _begin(self, held: HeldRun, path: str, attempt: int, waited: int = 0) -> None:
         run = held.run
         if run.state.status == "stopping" and not is_in_cleanup(path):
             self._drop_unbegun(held, path, attempt)
@@ -622,6 +636,9 @@ class Worker(Service):
                 self._give_attempt_back(held, path, attempt)
             else:
                 self._waiting.add(run.id)
+            return
+        if lacks_time(run.state, path, self.committer.now_ms(), waited):
+            self._give_attempt_back(held, path, attempt, LATE)
             return
         performance = held.attempts[path] = RunningAttempt(self._stage, run, path, attempt)
         task = performance.task = asyncio.get_running_loop().create_task(self._attempt(performance))
