@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 import hai_flow
 from hai_flow.cli import app
+from hai_flow.runtime.ops.status_problems import write_bounded
 from hai_flow.store.ops import health
+from hai_flow.store.ops.metrics_queries import COUNTED_MAX
 from hai_flow.store.postgres import migrations, revisions
 from tests.runtime.conftest import ASKING, ECHO, Connection, Make, eye, is_now, make, start
 from tests.support.commands import run, started
@@ -66,6 +68,21 @@ async def test_runs_that_wait_without_a_worker_want_a_person(make: Make, eye: Co
     faults = " ".join(told(database_url, code=1)["faults"])
     assert "1 runs need attention" in faults
     assert "overdue" in faults
+
+
+async def test_a_queue_that_no_worker_serves_is_named(make: Make, eye: Connection, database_url: str) -> None:
+    server, _ = await make(), await make(performs=True)
+    await start(server, "queue: gpu\n" + ECHO, input={"value": "x"})
+    await eye.execute("UPDATE runs SET wake_at = now() - interval '1 minute'")
+    faults = told(database_url, code=1)["faults"]
+    assert faults[0] == "runs wait in queues that no worker serves: gpu: start hai-flow worker --queue gpu"
+    assert not any("add workers" in fault for fault in faults)
+    await eye.execute("UPDATE runs SET queue = 'default', worker = NULL, abi = 999")  # no worker here takes it
+    assert told(database_url, code=1)["faults"][0].endswith(" s: add workers")
+
+
+def test_a_number_that_is_counted_up_to_a_bound_says_so() -> None:
+    assert [write_bounded(count) for count in (0, 9_999, COUNTED_MAX)] == ["0", "9999", "10000+"]
 
 
 async def test_a_missing_or_outdated_schema_is_reported_and_nothing_changes(empty_database_url: str) -> None:

@@ -86,6 +86,7 @@ const FOUND: Record<string, Said> = {
   "doctor.workers.queues.doubtful": (queues) => [`有运行在无人处理的队列中等待：${rest(queues)}。`, `请启动处理它的工作进程：hai-flow worker --queue ${queues[0]}。`],
   "status.no_worker": () => ["有运行在等待，但没有工作进程在线：请启动 hai-flow worker。"],
   "status.lag": ([seconds]) => [`有一个运行已到期 ${seconds} 秒仍未处理：请增加工作进程。`],
+  "status.unserved": ([names, first]) => [`有运行在无人处理的队列中等待：${names}：请启动 hai-flow worker --queue ${first}。`],
   "status.overdue": ([n]) => [`有 ${n} 个定时器、截止时间或已失联工作进程的运行逾期。`],
   "status.attention": ([n]) => [`有 ${n} 个运行需要关注：hai-flow runs --status needs_attention。`],
   "status.outbox": ([seconds]) => [`有一条运行间的消息已到期 ${seconds} 秒：对应的工作流还在吗？`],

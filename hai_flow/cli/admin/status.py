@@ -98,7 +98,7 @@ def _tell(report: dict[str, Any]) -> None:
 
 
 def _tell_standing(report: dict[str, Any]) -> None:
-    from hai_flow.runtime.ops.status_problems import SILENT_SECONDS
+    from hai_flow.runtime.ops.status_problems import SILENT_SECONDS, write_bounded
 
     waiting = report["waiting"]
     rows: list[Any] = []
@@ -120,17 +120,24 @@ def _tell_standing(report: dict[str, Any]) -> None:
     out().table(rows or [("servers, workers", "none", "", "")], heads=("", "name", "release", "state"))
     if beyond:
         say(f"and {beyond} more.")
-    open_runs = ", ".join(f"{count} {name}" for name, count in report["runs"].items() if count) or "none"
+    open_runs = ", ".join(f"{write_bounded(count)} {name}" for name, count in report["runs"].items() if count) or "none"
     out().table(
         [
             ("open runs", open_runs),
-            ("queue", f"{waiting['due']} due{_oldest(waiting['due_age'])}, {waiting['overdue']} overdue"),
-            ("questions", f"{waiting['pendings']} open{_oldest(waiting['pendings_age'])}"),
-            ("messages", f"{waiting['outbox']} on their way{_oldest(waiting['outbox_age'])}"),
+            ("queue", _write_queue(waiting)),
+            ("questions", f"{write_bounded(waiting['pendings'])} open{_oldest(waiting['pendings_age'])}"),
+            ("messages", f"{write_bounded(waiting['outbox'])} on their way{_oldest(waiting['outbox_age'])}"),
             ("audit", f"unsealed for {_time(waiting['unsealed_age'])}" if waiting["unsealed_age"] >= 1 else "sealed"),
         ],
         heads=("what", "now"),
     )
+
+
+def _write_queue(waiting: dict[str, Any]) -> str:
+    from hai_flow.runtime.ops.status_problems import write_bounded
+
+    due, overdue = write_bounded(waiting["due"]), write_bounded(waiting["overdue"])
+    return f"{due} due{_oldest(waiting['due_age'])}, {overdue} overdue"
 
 
 def _oldest(seconds: float) -> str:

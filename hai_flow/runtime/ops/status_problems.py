@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from hai_flow.store.ops.metrics_queries import COUNTED_MAX
 from hai_flow.store.ops.status import Standing
 
 SILENT_SECONDS: Final = 30.0  # a server that has given no sign of life for so long counts as gone
@@ -54,12 +55,12 @@ def faults_of(standing: Standing) -> Iterator[Fault]:
     dead = [each for each in standing.workers if each.lease <= 0]
     if not alive and (waiting.due or dead):
         yield Fault("status.no_worker", "runs wait, and no worker is alive: start hai-flow worker")
-    elif waiting.due_age > LAG_SECONDS_MAX:
-        seconds = f"{waiting.due_age:.0f}"
-        yield Fault("status.lag", f"a run has been due for {seconds} s: add workers", (seconds,))
-    if overdue := waiting.overdue:
+    else:
+        yield from _check_queues(standing)
+    if waiting.overdue:
+        overdue = write_bounded(waiting.overdue)
         message = f"{overdue} timers, deadlines or runs of dead workers are overdue"
-        yield Fault("status.overdue", message, (str(overdue),))
+        yield Fault("status.overdue", message, (overdue,))
     if attention := standing.runs.get("needs_attention", 0):
         message = f"{attention} runs need attention: hai-flow runs --status needs_attention"
         yield Fault("status.attention", message, (str(attention),))
@@ -74,3 +75,20 @@ def faults_of(standing: Standing) -> Iterator[Fault]:
         seconds = f"{waiting.unsealed_age:.0f}"
         message = f"a record of the audit has waited {seconds} s for its seal: workers seal"
         yield Fault("status.unsealed", message, (seconds,))
+
+
+def write_bounded(count: int) -> str:
+    """A number that is counted up to `COUNTED_MAX`, and may be greater from there on."""
+    return f"{count}+" if count >= COUNTED_MAX else str(count)
+
+
+def _check_queues(standing: Standing) -> Iterator[Fault]:
+    """Of queues that workers serve, the one that is furthest behind; and those that no worker serves."""
+    age = max((each.age for each in standing.queues if each.workers), default=0.0)
+    if age > LAG_SECONDS_MAX:
+        seconds = f"{age:.0f}"
+        yield Fault("status.lag", f"a run has been due for {seconds} s: add workers", (seconds,))
+    if unserved := [each.name for each in standing.queues if not each.workers]:
+        names = ", ".join(unserved)
+        message = f"runs wait in queues that no worker serves: {names}: start hai-flow worker --queue {unserved[0]}"
+        yield Fault("status.unserved", message, (names, unserved[0]))

@@ -94,7 +94,7 @@ async def look(connection: Connection, every: timedelta) -> bool:
         return False
     counts = msgspec.json.decode(stored, type=MetricsRound | None) or MetricsRound()
     counts.at, counts.waiting = await _waiting(connection)
-    counts.queues = [InQueue(*row) for row in await connection.fetch(_QUEUES, QUEUE_COUNTED_MAX, QUEUES_MAX)]
+    counts.queues = await list_queues(connection)
     await _count(connection, counts)
     await orphan_cleanup.leave(connection, NAME, counts)
     return True
@@ -150,6 +150,11 @@ WITH page AS MATERIALIZED (
 SELECT p.workflow_name, p.status, count(*)::int, l.n::int, l.created_at::text, l.id
 FROM page p CROSS JOIN last l GROUP BY p.workflow_name, p.status, l.n, l.created_at, l.id
 """
+
+
+async def list_queues(connection: Connection) -> list[InQueue]:
+    """The `QUEUES_MAX` queues whose first run has been due for longest."""
+    return [InQueue(*row) for row in await connection.fetch(_QUEUES, QUEUE_COUNTED_MAX, QUEUES_MAX)]
 
 
 async def waiting(connection: Connection) -> Waiting:

@@ -32,12 +32,13 @@ class WorkerRow(NamedTuple):
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of one cell. `runs`: how many have each open status, each counted up to `census.COUNTED_MAX` for a
-    tenant."""
+    tenant. `queues` are those in which runs are due."""
 
     servers: Sequence[ServerRow]
     workers: Sequence[WorkerRow]
     waiting: metrics_queries.Waiting
     runs: Mapping[str, int]
+    queues: Sequence[metrics_queries.InQueue] = ()
 
 
 class Hour(NamedTuple):
@@ -98,6 +99,7 @@ async def standing(connection: Connection) -> Standing:
         workers=[WorkerRow(*row) for row in await connection.fetch(_WORKERS, COUNTED_MAX)],
         waiting=await metrics_queries.waiting(connection),
         runs={status: counts.get(status, 0) for status in OPEN},
+        queues=await metrics_queries.list_queues(connection),
     )
 
 
