@@ -37,6 +37,7 @@ from hai_flow.runtime.messaging.pushes import Pushes
 from hai_flow.runtime.messaging.triggers import Triggers, TriggersConfig, Watched
 from hai_flow.runtime.ops.audit_seal import Sealer
 from hai_flow.runtime.ops.external_beat import Witness
+from hai_flow.runtime.ops.readiness import Refusals
 from hai_flow.runtime.ops.replicas import Replicas
 from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
 from hai_flow.runtime.people.chat_cards import ChatCards, Chats
@@ -190,6 +191,7 @@ class Runtime(Service):
             self.toolbox, self.registry = beside.toolbox, beside.registry
         self.served = queues_of(settings, every=project)
         self.rows = Rows()
+        self.refusals = Refusals()
         self.receipt_keys = ReceiptKeys(settings)
         self._channels = channels_of(settings)
         self.ids = read_ids(settings) if beside is None else beside.ids
@@ -269,6 +271,7 @@ class Runtime(Service):
             sources=self.registry.source_of,
             schemas=self.registry.find_schema,
         )
+        self.committer.listeners.refused.append(self.refusals.note)
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
         self.moments = Moments(self.database, self.catalog)
@@ -373,7 +376,7 @@ class Runtime(Service):
                 pulse.looks.append(cards.look)
                 self._services += [cards, self._build_notifier(self._channels, rosters, cards)]
         elif self._beside is None and not self._restoring:
-            self._services.append(Presence(self.database))
+            self._services.append(Presence(self.database, self.refusals.note))
         self._services.append(pulse)  # behind those that it wakes
         for observer in self._observers:
             self._services += observer.attach(self)

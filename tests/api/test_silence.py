@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
+from hai_flow.errors import Rejected
 from hai_flow.runtime.base.single_flight import SingleFlightCache
+from hai_flow.runtime.ops.readiness import NOT_STORED, Readiness, Refusals
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.postgres import revisions
@@ -94,6 +97,68 @@ async def test_however_many_ask_whether_it_is_ready_one_connection_is_opened(
         assert {response.status_code for response in await asyncio.gather(*asking)} == {200}
         assert (await client.get("/readyz")).status_code == 200
         assert looks == 1
+
+
+_READ_ONLY = """
+SET default_transaction_read_only = off;
+DO $$ BEGIN
+  EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = {}', current_database());
+  PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid();
+END $$
+"""
+
+
+@pytest.mark.parametrize("performs", [False, True], ids=["serve", "worker"])
+async def test_a_process_whose_database_stores_nothing_is_not_ready(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, performs: bool
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.ops.readiness.SPACE_SECONDS", -1.0)
+    monkeypatch.setattr("hai_flow.runtime.worker.registry.SAY_SECONDS", 0.2)
+    settings = Settings(heartbeat_seconds=0.5, lease_seconds=2.0, poll_seconds=0.2)
+    runtime = Runtime(database_url, settings, performs=performs)
+    eye = await asyncpg.connect(database_url)
+    try:
+        async with runtime.lifespan():
+            readiness = Readiness(runtime)
+            await readiness.demand_hands()
+            await eye.execute(_READ_ONLY.format("on"))
+
+            async def refuses() -> str | None:
+                try:
+                    await readiness.demand_hands()
+                except Rejected as rejected:
+                    return rejected.detail
+                return None
+
+            async def says_why() -> bool:
+                return await refuses() == NOT_STORED
+
+            async def is_ready() -> bool:
+                return await refuses() is None
+
+            await until(says_why)
+            await eye.execute(_READ_ONLY.format("off"))
+            await until(is_ready)
+    finally:
+        await eye.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_noted"),
+    [
+        (asyncpg.DiskFullError("could not extend file"), True),
+        (asyncpg.ReadOnlySQLTransactionError("cannot execute UPDATE"), True),
+        (asyncpg.PostgresIOError("could not write"), True),
+        (asyncpg.TooManyConnectionsError("sorry"), False),
+        (asyncpg.UniqueViolationError("twice"), False),
+        (OSError("it broke off"), False),
+    ],
+)
+def test_what_no_space_or_no_right_to_write_refuses_is_noted(error: Exception, is_noted: bool) -> None:
+    refusals = Refusals()
+    refusals.note(error)
+    assert (refusals.at is not None, refusals.is_recent()) == (is_noted, is_noted)
 
 
 async def test_an_old_answer_is_looked_up_again_and_a_failure_reaches_all() -> None:

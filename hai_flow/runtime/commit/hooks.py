@@ -23,6 +23,7 @@ OnUnusable: TypeAlias = Callable[[CachedRun, int | None, Exception], None]
 OnWritten: TypeAlias = "Callable[[Sequence[CommitEntry]], None]"
 OnSent: TypeAlias = "Callable[[Sequence[CommitEntry], int, float, float], None]"
 OnUnsent: TypeAlias = Callable[[ErrorClass], None]
+OnRefused: TypeAlias = Callable[[Exception], None]
 OnClaimed: TypeAlias = "Callable[[Sequence[Claimed]], None]"
 OnPerformed: TypeAlias = "Callable[[RunningAttempt, Report, float, float], None]"
 log = structlog.get_logger(__name__)
@@ -35,8 +36,9 @@ class Listeners:
 
     The others watch, and change nothing. `written` is called with the entries that this process has won by one commit:
     unlike `committed` with nothing that others wrote. `sent`: a commit was answered: its entries, how many of them won,
-    since when and when; `unsent`: it was refused or broke off. `claimed`: runs that a claim returned. `performed`: an
-    attempt has ended with this report; when it began, and when it ended. All times are monotonic."""
+    since when and when; `unsent`: it was refused or broke off. `refused`: a commit or a claim was, by this error.
+    `claimed`: runs that a claim returned. `performed`: an attempt has ended with this report; when it began, and when
+    it ended. All times are monotonic."""
 
     def __init__(self) -> None:
         self.committed: list[OnCommitted] = []
@@ -46,6 +48,7 @@ class Listeners:
         self.written: list[OnWritten] = []
         self.sent: list[OnSent] = []
         self.unsent: list[OnUnsent] = []
+        self.refused: list[OnRefused] = []
         self.claimed: list[OnClaimed] = []
         self.performed: list[OnPerformed] = []
 

@@ -149,6 +149,7 @@ class CommitPipeline:
             done = await commits.commit(connection, batch.rows, self._context.claims.worker_id, at)
         except Exception as error:
             tell(self._listeners.unsent, classify(error))
+            tell(self._listeners.refused, error)
             raise
         if done.freezes is not None:
             self._context.freezes.note_version(done.freezes)

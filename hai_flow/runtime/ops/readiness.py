@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.single_flight import SingleFlightCache
+from hai_flow.store.ops import health
 from hai_flow.store.postgres import revisions
+from hai_flow.store.postgres.error_classes import is_not_stored
 from hai_flow.store.runs import leases
 
 if TYPE_CHECKING:
@@ -21,12 +24,30 @@ log = structlog.get_logger(__name__)
 
 ATTENDANCE_SECONDS: Final = 1.0
 SCHEMA_SECONDS: Final = 1.0  # a look at the schema opens a connection: one look answers every request within this time
+BELIEVED_SECONDS: Final = 30.0  # a refusal counts for so long where nobody may try whether something is stored again
+SPACE_SECONDS: Final = 5.0  # a look at whether the database stores anything writes a megabyte
+
+
+class Refusals:
+    """When the database last refused to store something of this process, for want of space or of the right to write
+    (monotonic). None: it never did, or stores again."""
+
+    def __init__(self) -> None:
+        self.at: float | None = None
+
+    def note(self, error: Exception) -> None:
+        if is_not_stored(error):
+            self.at = time.monotonic()
+
+    def is_recent(self) -> bool:
+        return self.at is not None and time.monotonic() - self.at < BELIEVED_SECONDS
 
 
 class Readiness:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._behind = SingleFlightCache(lambda: revisions.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
+        self._fault_of_space = SingleFlightCache(self._find_space_fault, SPACE_SECONDS)
 
     async def demand(self) -> None:
         """The database answers, its schema is ours, and all that must run does. Raises `Rejected` 503 otherwise."""
@@ -51,6 +72,22 @@ class Readiness:
         if faults := runtime.faults():
             detail = f"this process does not work as it should: {', '.join(faults)}; see its log."
             raise Rejected(503, "impaired", detail)
+        if runtime.refusals.at is not None and await self._fault_of_space.get():
+            raise Rejected(503, "impaired", NOT_STORED)
+
+    async def _find_space_fault(self) -> bool:
+        """Whether the database still stores nothing, since it refused to store something of this process. What a role
+        may not try out is believed for a while."""
+        refusals = self._runtime.refusals
+        try:
+            async with self._runtime.database.api.acquire() as connection:
+                fault = await health.find_space_fault(connection)
+        except Exception as error:
+            log.warning("space_unknown", error=str(error) or type(error).__name__)
+            return True
+        if not fault and (fault is None or not refusals.is_recent()):
+            refusals.at = None
+        return refusals.at is not None
 
     async def demand_hands(self) -> None:
         """The same, and of a worker that it has a lease, without which it performs nothing."""
@@ -75,6 +112,9 @@ class Readiness:
             return None
 
 
+NOT_STORED: Final = (
+    "the database stores nothing, because its disk is full or it is read-only; this process's log says more."
+)
 MORE_FILES: Final = "raise this process's limit of open files (ulimit -n)"
 TOO_MANY_FILES: Final = (
     "this server has too many open files, so it can't reach its database; repeat the request with the same command id."

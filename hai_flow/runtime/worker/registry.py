@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -27,9 +28,10 @@ LEAVE_SECONDS_MAX: Final = 2.0
 class Presence(Service):
     """Writes the row of one server."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, refused: Callable[[Exception], None]) -> None:
+        """`refused` is called with each error by which the row could not be written."""
         super().__init__()
-        self._database = database
+        self._database, self._refused = database, refused
         self._id = uuid4()
 
     async def _start(self) -> None:
@@ -41,6 +43,7 @@ class Presence(Service):
                 await workers.renew_server(self._database.api, self._id, build_worker_name(), __version__)
             except Exception as error:
                 log.warning("presence_failed", error=str(error) or repr(error))
+                self._refused(error)
             await asyncio.sleep(SAY_SECONDS * random.uniform(0.9, 1.1))
 
     async def _stop(self) -> None:

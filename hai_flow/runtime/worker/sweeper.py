@@ -19,6 +19,7 @@ from hai_flow.runtime.base.pulse import Alarm
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.hooks import tell
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.worker.worker import Worker
@@ -101,6 +102,7 @@ class Sweeper(Service):
                 pause = await self._claim()
             except Exception as error:
                 log.warning("claim_failed", error=str(error))
+                tell(self.worker.committer.listeners.refused, error)
             await wait_at_most(self._hinted, None if pause is None else pause * random.uniform(0.8, 1.0))
             self._hinted.clear()
 

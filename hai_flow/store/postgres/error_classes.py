@@ -116,6 +116,14 @@ def is_away(error: BaseException) -> bool:
     return state.startswith(("08", "57P"))
 
 
+_NOT_STORED: Final = frozenset({"53100", "58030", "25006"})  # no space, a disk that fails, a standby
+
+
+def is_not_stored(error: BaseException) -> bool:
+    """Whether the database stores nothing at all, until somebody mends it."""
+    return sqlstate_of(error) in _NOT_STORED
+
+
 UNSTORABLE: Final = "a text holds a character that can't be stored, as NUL; remove it, for a repetition fails as well."
 _UNSTORABLE: Final = frozenset({"22021", "22P05"})  # a character that the database has no form for, as NUL
 
