@@ -10,7 +10,7 @@ export function shadowed(css) {
     .replace(/:root:not\(\[data-theme="light"\]\)/g, '.hai:not([data-theme="light"])')
     .replace(/:root \{/g, ".hai { --rem: var(--hai-font-size, 16px);")
     .replace(TOKEN, (whole, name, value) => (name === "rem" ? whole : `--${name}: var(--hai-${name}, ${value});`))
-    .replace(/^html \{ font: 16px\//m, ".hai { font: var(--rem)/")
+    .replace(/^html \{ font: 100%\//m, ".hai { font: var(--rem)/")
     .replace(/^body \{.*\}$/m, "");
   return blocks(plain)
     .map(({ prelude, body }) => (prelude.startsWith("@media") ? media(prelude, body) : `${lengths(prelude, absolute)} {${lengths(body, relative)}}`))

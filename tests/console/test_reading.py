@@ -216,3 +216,24 @@ def test_on_a_device_whose_clock_is_wrong_a_question_is_due_when_it_is(page: New
     shown.role("button", "Remind me tomorrow").click()
     until = shown.evaluate("Object.values(JSON.parse(localStorage.getItem('hai.snoozed'))).at(-1)") / 1000
     assert time.time() < until < time.time() + 2 * 86_400
+
+
+@pytest.mark.parametrize("path", ["inbox", "decide", "runs", "run", "workflows", "overview"])
+def test_letters_twice_as_large_fit_the_narrowest_phone(page: NewPage, asked: Asked, path: str) -> None:
+    pending = asked("payout", amount=180)
+    places = {"decide": f"decide/{pending['id']}", "run": f"runs/{pending['run_id']}"}
+    shown = page(viewport={"width": 320, "height": 800})
+    shown.protocol("Page.setFontSizes", fontSizes={"standard": 32, "fixed": 26})
+    shown.goto(f"/console/{places.get(path, path)}").role("heading").first().there()
+    shown.until("getComputedStyle(document.documentElement).fontSize === '32px'")
+    shown.until("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_what_is_pressed_is_not_printed(page: NewPage, asked: Asked) -> None:
+    pending = asked("note")
+    shown = page()
+    for path, button in ((f"decide/{pending['id']}", "Claim"), (f"runs/{pending['run_id']}", "Pause")):
+        shown.goto(f"/console/{path}").role("button", button).there()
+        shown.play(["emulateMedia", {"media": "print"}])
+        shown.role("button", button).gone()
+        shown.play(["emulateMedia", {"media": "screen"}])
