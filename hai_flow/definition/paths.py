@@ -154,8 +154,8 @@ def answer_of_call(path: str) -> str:
 def calls_around(calls: str) -> str:
     """The list of calls (`research[0]/call`) with the call that has begun the agent of the list `calls`; "" where no
     agent has called it."""
-    outer, bracket, _ = calls.rpartition("/call[")
-    return f"{outer}/call" if bracket and outer.endswith("]") else ""
+    outer = calls.rpartition("/call[")[0]
+    return f"{outer}/call" if outer.endswith("]") else ""
 
 
 def is_in_loop(path: str) -> bool:

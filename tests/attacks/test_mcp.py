@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 import httpx2
+import msgspec
 import pytest
+from mcp.server.request_state import InvalidRequestState
 
+from hai_flow.api.mcp.state_keys import StateKeys
 from hai_flow.store.identity import state_keys
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People
@@ -271,6 +275,22 @@ def test_states_outlive_a_rotation_of_the_key_but_not_its_retirement(house: Hous
         assert (error["code"], f"the key {retired}, which is retired since 20" in error["message"]) == (-32602, True)
         assert answer(callers[second], first)["error"]["code"] == -32602
     callers[1].call("answer", {"question_id": question["id"], "values": {"confirm": True}})
+
+
+async def test_a_key_that_retires_between_the_look_and_the_opening_opens_nothing() -> None:
+    key = state_keys.StateKey("k1", b"k" * 32, time.time() + 3600, is_first=False)
+    ring = [key]
+
+    async def read() -> tuple[state_keys.StateKey, ...]:
+        return tuple(ring)
+
+    keys = StateKeys(read)
+    await keys.refresh({})
+    sealed = keys.seal(b'{"iat": 0, "exp": 1e12}')
+    assert keys.unseal(sealed)
+    keys._keys = (msgspec.structs.replace(key, until=time.time() - 1),)
+    with pytest.raises(InvalidRequestState):
+        keys.unseal(sealed)
 
 
 def test_a_run_outlives_all_servers_for_each_shape_of_client(postgres_server: Server) -> None:

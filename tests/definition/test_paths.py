@@ -101,6 +101,12 @@ def test_a_reader_means_its_own_iterations_and_the_latest_of_others() -> None:
     assert paths.find_instance("x", "each[h]/y", latest) == "x"
 
 
+def test_only_an_answer_of_an_agent_has_calls_around_the_agents_in_it() -> None:
+    assert paths.calls_around("research[0]/call[x]/sub[1]/call") == "research[0]/call"
+    assert paths.calls_around("research[0]/call") == ""
+    assert paths.calls_around("each/call[x]/sub[1]/call") == "", "`call` is a loop of the author's"
+
+
 def test_a_renaming_takes_what_is_inside_with_it_and_keeps_the_keys() -> None:
     moved = {"each[]": "all[]", "each[]/a": "all[]/b"}
     assert paths.rename_path("each[k]/a/~undo", moved) == "all[k]/b/~undo"

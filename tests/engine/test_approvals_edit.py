@@ -13,7 +13,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.draft import Raised
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings import gates, open, unknown_outcome
-from hai_flow.engine.pendings.votes import expire_votes, ids_of_voter
+from hai_flow.engine.pendings.votes import expire_votes, ids_of_voter, voters
 from tests.support.people import (
     DAY,
     HOUR,
@@ -57,6 +57,9 @@ def test_a_question_says_only_what_it_has_of_what_is_seldom() -> None:
 def test_a_vote_counts_under_all_ids_and_the_key_that_vouched_for_it(issuer: str | None, ids: tuple[str, ...]) -> None:
     voter = msgspec.structs.replace(ANN, aliases=("user:annie",), issuer=issuer)
     assert ids_of_voter(voter) == (ANN.id, "user:annie", *ids)
+    ask = gate(quorum=2, from_=("anyone",))
+    ask.vote(voter)
+    assert voters(ask.pending.votes) == {ANN.id, "user:annie", *ids}
 
 
 def test_a_rejected_gate_raises_and_the_call_never_begins() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from hai_flow.engine.pendings import open
@@ -66,6 +68,28 @@ def test_a_pending_is_found_by_step_and_number_whatever_release_opened_it(
     assert found is not None
     assert found.opened.id == make(str(play.run_id), "a", 0)
     assert ids.pending_of(play.state, "a", 1) is None
+
+
+def test_the_first_question_of_a_call_has_the_id_that_its_model_has_shown() -> None:
+    play = Play(
+        "models: {smart: {use: smart}}\ntools: {web: {python: acme.web}}\n"
+        "steps: [{id: chat, agent: {model: smart, prompt: Go., tools: [web.f]}}]"
+    )
+    path = "chat[0]/call[x]/web"
+    id = ids.derive_model_call_id(str(play.run_id), "chat[0]/call[x]", 1)
+    assert ids.find_id_as_written(play.state, path) == id
+    assert ids.find_id_as_written(play.state, "other[0]/call[x]/web") is None
+    shown = msgspec.structs.replace(play.state, pendings=play.state.pendings.set(id, cast(Any, "the question")))
+    assert ids.pending_of(shown, path, 0) == "the question"
+    assert ids.pending_of(shown, path, 1) is None, "the next one is another"
+    hidden = play.state.pendings.set(ids.pending_id(str(play.run_id), path, 0), cast(Any, "the gate"))
+    assert ids.pending_of(msgspec.structs.replace(play.state, pendings=hidden), path, 0) == "the gate"
+
+
+def test_a_step_beside_one_that_is_called_model_is_shown_by_no_model() -> None:
+    play = Play("steps: [{id: a, try: [{id: model, call: t.f}, {id: b, try: [{id: s, call: t.f}]}]}]")
+    play.succeed("a/model", 1)
+    assert ids.find_id_as_written(play.state, "a/b/s") is None
 
 
 def test_each_part_of_what_an_id_names_makes_another_id() -> None:

@@ -173,6 +173,11 @@ def test_of_timeouts_due_at_once_the_outermost_blocks_is_first() -> None:
     assert next_due(msgspec.structs.replace(late, timers=(Timer(1021, "w", "wait"),))) == Due(1020, "a")
 
 
+def test_a_timeout_inside_goes_before_later_ones_further_out() -> None:
+    outer = dict.fromkeys("abcdefghijklmnopqrst", 40)
+    assert next_due(state(timeouts=Map({"a/b": 30, **outer}), running_since=1000, worked=10)) == Due(1020, "a/b")
+
+
 def test_the_timeouts_of_attempts_may_be_left_out() -> None:
     late = state(timeouts=Map({"a": 10, "b": 90}), attempts=Map({"a": 1}), running_since=1000)
     assert next_due(late) == Due(1010, "a")

@@ -175,3 +175,5 @@ def test_a_value_of_another_type_is_another_value(before: Any, after: Any) -> No
 def test_a_difference_of_too_many_operations_replaces_all() -> None:
     before, after = {"l": [0] * (OPERATIONS_MAX + 1)}, {"l": [1] * (OPERATIONS_MAX + 1)}
     assert difference(before, after) == [{"op": "replace", "path": "", "value": after}]
+    as_many = difference([0] * OPERATIONS_MAX, [1] * OPERATIONS_MAX)
+    assert [each["path"] for each in as_many] == [f"/{index}" for index in range(OPERATIONS_MAX)]

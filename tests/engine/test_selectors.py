@@ -95,6 +95,9 @@ def test_somebody_is_taken_for_somebody_with_roles_and_groups() -> None:
     assert acting_as("user:ann, role:controller,role:sre,group:finance,for=user:bob") == Principal(
         "user:ann", ("controller", "sre"), ("finance",), "user:bob"
     )
+    composed, decomposed = "user:zo\u00e9", "user:zoe\u0301"
+    assert acting_as(f"{composed},for=user:bob").aliases == (decomposed,)
+    assert acting_as(f"user:ann,for={composed}").lent_aliases == (decomposed,)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,14 @@ def test_everybody_who_is_asked_can_be_named_without_the_run() -> None:
     assert expand_selectors(selectors, WORLD) == (
         "user:req", "user:joe", "group:finance", "user:ann", "user:bob", "role:boss", "group:x", "anyone",
     )  # fmt: skip
+
+
+def test_of_roles_that_only_look_alike_the_one_as_written_is_meant() -> None:
+    composed, decomposed = "\u00e9quipe", "e\u0301quipe"
+    world = World("user:req", {composed: ("user:ann",), decomposed: ("user:bob",)})
+    assert list_people([f"role:{composed}"], world) == ("user:ann",)
+    assert list_people([f"role:{decomposed}"], world) == ("user:bob",)
+    assert list_people([f"role:{decomposed}"], World("user:req", {composed: ("user:ann",)})) == ("user:ann",)
 
 
 def test_a_group_or_a_person_with_the_name_of_a_role_is_not_the_role() -> None:

@@ -383,6 +383,12 @@ async def test_what_a_server_answers_instead_has_a_code_and_a_time(
     assert asking.spent == []
 
 
+async def test_what_a_server_has_counted_before_it_broke_off_is_spent() -> None:
+    _, asking = await failure(Said({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 0}}))
+    ((_, turn),) = asking.spent
+    assert turn.usage == Usage(7, 0)
+
+
 async def test_a_model_that_falls_silent_is_hung_up_on() -> None:
     async with FakeModels([chunk({"content": "I"}), STALL]) as fake:
         asking = Asking(keep=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import socket
 import ssl
 import zlib
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import httpcore2
 import pytest
@@ -23,6 +25,7 @@ from hai_flow.models.event_stream import StreamReader
 from hai_flow.models.http import HEAD_BYTES_MAX
 from hai_flow.models.vocabulary import Alive, Finish, Text
 from tests.support.certificates import make_identity
+from tests.support.waiting import until
 
 BODY = (
     b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
@@ -153,12 +156,22 @@ async def test_an_error_whose_body_does_not_come_is_that_of_its_status(monkeypat
             await ask(Connections(), url)
 
 
-async def test_a_request_on_a_kept_connection_that_ends_is_sent_again_once() -> None:
+async def test_of_a_large_error_the_beginning_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hai_flow.models.connections.FAULT_BYTES_MAX", 100)
+    monkeypatch.setattr("hai_flow.models.connections.FAULT_SECONDS", 60)
+    answer = b"HTTP/1.1 500 x\r\ncontent-length: 999\r\n\r\nno room " + 100 * b"y"
+    async with serving(answer, closes=not CLOSES) as (url, _, _), asyncio.timeout(20):
+        with pytest.raises(StepError, match="answered 500: no room y"):
+            await ask(Connections(), url)
+
+
+@pytest.mark.parametrize(("begun", "times"), [(b"", 2), (OK[:9], 1)], ids=["before an answer", "within it"])
+async def test_a_request_on_a_kept_connection_that_ends_unanswered_is_repeated(begun: bytes, times: int) -> None:
     opened: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         opened.append(writer)
-        for answer in [OK + LENGTH + BODY, b""] if len(opened) == 1 else [b""]:
+        for answer in [OK + LENGTH + BODY, begun] if len(opened) == 1 else [b""]:
             head = await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
             writer.write(answer)
@@ -171,7 +184,87 @@ async def test_a_request_on_a_kept_connection_that_ends_is_sent_again_once() -> 
         with pytest.raises(StepError, match="has closed the connection"):
             await ask(connections, url)
         await connections.close()
-    assert len(opened) == 2
+    assert len(opened) == times
+
+
+async def test_what_a_server_says_on_an_idle_connection_answers_no_request() -> None:
+    """As the 408 of a proxy that has waited for too long: it is there, and nobody has read it yet."""
+    idle: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        idle.append(writer)
+        await reader.readuntil(b"}")
+        writer.write(OK + LENGTH + BODY)
+
+    connections = Connections()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        assert await ask(connections, url) == [Text("Hi"), Finish("stop")]
+        os.write(idle[0].get_extra_info("socket").fileno(), b"HTTP/1.1 408 x\r\ncontent-length: 0\r\n\r\n")
+        assert await ask(connections, url) == [Text("Hi"), Finish("stop")]
+        await connections.close()
+        for writer in idle:
+            writer.close()
+    assert len(idle) == 2
+
+
+async def test_of_many_connections_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "KEPT_MAX", 2)
+    connections = Connections()
+    async with serving(OK + LENGTH + BODY, closes=not CLOSES) as served:
+        await asyncio.gather(*(ask(connections, served.url) for _ in range(4)))
+        assert len(served.opened) == 4
+        await asyncio.gather(*(ask(connections, served.url) for _ in range(4)))
+        assert len(served.opened) == 6
+        await connections.close()
+
+
+@asynccontextmanager
+async def asked(url: str) -> AsyncIterator[tuple[Any, http.HttpAnswer]]:
+    """A request by the pool itself: its connection and its answer."""
+    parts, pool = urlsplit(url), http.HttpPool(ssl.create_default_context)
+    origin = http.ServerOrigin(str(parts.hostname), parts.port or 80, secure=False)
+    connection, answer = await pool.ask(origin, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+    yield connection, answer
+    pool.give_back(connection)
+    pool.close()
+
+
+async def test_a_header_that_stands_twice_has_both_values() -> None:
+    async with (
+        serving(OK + b"X-A: 1\r\nx-a: 2\r\n" + LENGTH + BODY, closes=not CLOSES) as served,
+        asked(served.url) as (_, answer),
+    ):
+        assert answer.headers["x-a"] == "1, 2"
+        assert b"".join([each async for each in answer.chunks]) == BODY
+
+
+async def test_a_body_that_nobody_reads_yet_is_not_taken_in() -> None:
+    large = b"y" * 8 * 1024**2
+    answer = OK + b"content-length: %d\r\n\r\n" % len(large) + large
+    async with serving(answer, closes=not CLOSES) as served, asked(served.url) as (connection, response):
+        await until(lambda: connection._is_paused)
+        assert connection._buffered < len(large) / 4
+        assert b"".join([each async for each in response.chunks]) == large
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [("/v1", b"/v1/chat"), ("/v1/", b"/v1/chat"), ("", b"/chat"), ("/a%2Fb?v=1", b"/a%2Fb/chat?v=1")],
+)
+async def test_a_request_goes_below_the_path_of_its_server(written: str, path: bytes) -> None:
+    async with serving(OK + LENGTH + BODY, closes=CLOSES) as served:
+        await ask(connections := Connections(), served.url.removesuffix("/v1") + written)
+        await connections.close()
+    assert served.heads[0].split()[1] == path
+
+
+async def test_a_name_and_a_password_in_the_address_are_sent_as_such() -> None:
+    async with serving(OK + LENGTH + BODY, closes=CLOSES) as served:
+        await ask(connections := Connections(), served.url.replace("//", "//user:secret@"))
+        await connections.close()
+    assert b"authorization: Basic dXNlcjpzZWNyZXQ=\r\n" in served.heads[0]
+    assert b"Bearer" not in served.heads[0]
 
 
 @pytest.mark.parametrize(

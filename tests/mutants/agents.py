@@ -169,7 +169,9 @@ people.bug("an agent acts for people for whom its key does not speak").edit(
 ).by(f"{_ATTACKS}::test_nobody_acts_for_people_for_whom_their_key_does_not_speak")
 _ROTATION: Final = f"{_ATTACKS}::test_states_outlive_a_rotation_of_the_key_but_not_its_retirement"
 rings = Room("hai_flow/api/mcp/state_keys.py", _ROTATION)
-rings.bug("the state of a retired key is opened").edit("if key is None or not self._opens(key):", "if key is None:")
+rings.bug("the state of a retired key is opened").edit("if key is None or not self._opens(key):", "if key is None:").by(
+    f"{_ATTACKS}::test_a_key_that_retires_between_the_look_and_the_opening_opens_nothing"
+)
 rings.bug("a process learns of a key late").edit("if is_known else _UNKNOWN_SECONDS", "if is_known else 1e9")
 rings.bug("a session outlives the retirement").edit(" if self._opens(each)]", "]")
 rotations = Room("hai_flow/store/identity/state_keys.py", _ROTATION)
@@ -213,6 +215,30 @@ errands.bug("the task that the agent answers with is followed, whichever it is")
 errands.bug("people are shown a form that nobody can fill in").edit(
     "if fault is not None:", "if fault and not fault:"
 ).by("tests/attacks/test_a2a_peer.py")
+_ERRAND: Final = "tests/steps/test_a2a_errand.py"
+errands.bug("a lost errand is given again to an agent that takes no contexts").edit(
+    'if self._attempt.lost:\n                    raise self._make_outcome_lost("it takes no',
+    'if False:\n                    raise self._make_outcome_lost("it takes no',
+).by(f"{_ERRAND}::test_only_a_refused_context_is_left_out_of_a_second_message")
+errands.bug("the task of another call of ours is followed").edit(
+    'if (context := str(task.get("contextId"))) != own and context.startswith(_CONTEXT):', "if False:"
+).by(f"{_ERRAND}::test_an_agent_that_answers_with_the_task_of_another_call_is_in_doubt")
+errands.bug("a task that has failed is the failure of each retry").edit(
+    "tasks[0] if len(tasks) > self._attempt.failures else None", "tasks[0] if tasks else None"
+).by(f"{_ERRAND}::test_a_failed_task_counts_once")
+errands.bug("tasks that are over are cancelled").edit(
+    'if peer.state_of(task) not in peer.ENDS:\n                    await self._agent.ask("CancelTask"',
+    'if True:\n                    await self._agent.ask("CancelTask"',
+).by(f"{_ERRAND}::test_only_what_is_alive_of_a_steps_tasks_is_cancelled")
+errands.bug("an agent that is busy is asked as soon as ever").edit("max(pause, min(after or 0.0, 300.0))", "pause").by(
+    f"{_ERRAND}::test_an_agent_that_is_busy_is_asked_again_when_it_says"
+)
+errands.bug("an agent that wants a token has refused the task").edit(
+    "status in (401, 403, 408, 425, 429) or status >= 500", "status >= 500"
+).by(f"{_ERRAND}::test_a_status_that_is_none_of_the_task_is_no_refusal")
+peers.bug("data has the names of the protocol").edit('frozenset({"data", "metadata"})', "frozenset()").by(
+    f"{_PEER}::test_names_of_the_protocol_are_read_in_both_forms_those_of_data_stay"
+)
 leaving = Room("hai_flow/engine/steps/remote_tasks.py", "tests/engine/test_inquiries.py")
 leaving.bug("the task that a fork goes on with is cancelled").edit(
     " or _is_left_to_heir(state, step.path, step_state):", ":"

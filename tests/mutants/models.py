@@ -231,6 +231,30 @@ http.bug("a connection in the middle of its answer takes the next request").edit
 http.bug("a pool that is closed keeps connections").edit("self._is_closed = True", "pass").by(
     f"{_HTTP}::test_a_closed_pool_keeps_no_connection"
 )
+http.bug("a request is sent again of which the server has begun to answer").edit(
+    "connection is not kept or connection.has_begun_to_answer or", "connection is not kept or"
+).by(f"{_HTTP}::test_a_request_on_a_kept_connection_that_ends_unanswered_is_repeated")
+http.bug("what a server has said on an idle connection answers the next request").edit(
+    'return not _is_readable(transport.get_extra_info("socket").fileno())', "return True"
+).by(f"{_HTTP}::test_what_a_server_says_on_an_idle_connection_answers_no_request")
+http.bug("a header that stands twice has its last value").edit(
+    'text if before is None else f"{before}, {text}"', "text"
+).by(f"{_HTTP}::test_a_header_that_stands_twice_has_both_values")
+http.bug("a body that nobody reads is taken in as it comes").edit(
+    "if self._buffered > _BUFFER_BYTES_MAX and not", "if False and not"
+).by(f"{_HTTP}::test_a_body_that_nobody_reads_yet_is_not_taken_in")
+http.bug("any number of connections is kept").edit(">= KEPT_MAX:", "< 0:").by(
+    f"{_HTTP}::test_of_many_connections_some_are_kept"
+)
+connections.bug("the path of a server that ends in a slash has two").edit('own.rstrip(b"/") + path', "own + path").by(
+    f"{_HTTP}::test_a_request_goes_below_the_path_of_its_server"
+)
+connections.bug("a password in an address is left out").edit("if url.username or url.password:", "if False:").by(
+    f"{_HTTP}::test_a_name_and_a_password_in_the_address_are_sent_as_such"
+)
+connections.bug("a fault is read to its end").edit("if len(body) > FAULT_BYTES_MAX:", "if False:").by(
+    f"{_HTTP}::test_of_a_large_error_the_beginning_is_read"
+)
 http.bug("the end of an answer may be endless").edit(
     "if not self._is_complete and self._framing_bytes", "if not self._status and self._framing_bytes"
 ).by(f"{_HTTP}::test_what_is_no_answer_is_a_fault")

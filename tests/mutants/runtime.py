@@ -575,7 +575,7 @@ worker.bug("what is in flight at a stop is handed back as if it had not begun").
 ).by("tests/runtime/test_service.py::test_a_graceful_stop_declares_attempts_lost_and_another_goes_on")
 worker.bug("a stop hands nothing back").edit(
     "            await leases.release_runs(connection, worker, [run.id for run in held], self.committer.now())\n", ""
-).by("tests/runtime/test_service.py::test_what_has_not_begun_at_a_stop_begins_elsewhere_as_the_first")
+).by("tests/runtime/test_service.py::test_what_a_stop_could_not_hand_on_it_hands_back_at_its_end")
 
 heart = Room("hai_flow/runtime/worker/heartbeat.py", _WORKER)
 heart.bug("a heart beats for a stuck loop").edit(

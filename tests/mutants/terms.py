@@ -55,10 +55,11 @@ roster.bug("a further id of somebody who was let go is asked").edit(
     "has_left(key_holders, all_ids(id))", "has_left(key_holders, [id])"
 )
 
-accounts = Room("hai_flow/api/rest/inbound/chat.py", "tests/api/test_chat.py")
-accounts.bug("who was let go closes an account to the others of it").edit(
-    "                    continue  # the keys of its person were revoked", "                    return None  #"
-)
+accounts = Room("hai_flow/api/rest/inbound/chat.py")
+accounts.bug("an account whose person was let go is an error of its app").edit(
+    "if rejected.status != 401:\n                        raise\n                    continue",
+    "if True:\n                        raise\n                    continue",
+).by("tests/api/test_chat.py::test_a_connected_account_decides_as_its_person_and_ends_with_their_key")
 
 _TIMES: Final = (
     "tests/api/test_tokens_of_issuers.py::test_a_token_holds_from_its_beginning_to_its_end_and_for_the_leeway"

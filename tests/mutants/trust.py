@@ -539,6 +539,10 @@ sealed.bug("a database that is away when the first tool comes is the tool's faul
     "        try:\n            connection",
     "        self._pool = pool = await self._database.tools()\n        try:\n            connection",
 )
+sealed.bug("a connection that is cut before its transaction begins is the tool's fault").edit(
+    "            fault = self._explain_end(error)\n            await self._roll_back()",
+    "            fault = None\n            await self._roll_back()",
+).by("tests/runtime/test_tool_sessions.py::test_a_connection_that_is_cut_before_its_transaction_begins_is_lost")
 _OF_TOOLS: Final = "tests/runtime/test_transactions.py"
 _TOLD: Final = f"{_OF_TOOLS}::test_an_author_is_told_why_a_transaction_can_not_be_committed"
 cut = Room("hai_flow/store/postgres/database.py", _TOLD)

@@ -6,7 +6,8 @@ import asyncio
 import random
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
+from uuid import UUID
 
 import pytest
 
@@ -192,18 +193,42 @@ async def test_a_graceful_stop_declares_attempts_lost_and_another_goes_on(make: 
     await log_of(eye, run_id)
 
 
-async def test_what_has_not_begun_at_a_stop_begins_elsewhere_as_the_first(make: Make) -> None:
-    a = await make(performs=True, concurrency=1, lease_seconds=600.0, heartbeat_seconds=5.0, shutdown_seconds=0.1)
-    await start(a, TWO_AT_ONCE)
-    await until(lambda: effects.begun)
-    await make(performs=True, lease_seconds=600.0, heartbeat_seconds=5.0)
-    await a.stop()
+async def until_both_have_begun_elsewhere() -> None:
+    """The attempt that had begun was lost, and the one that waited for a place begins as the first."""
     await until(lambda: len(effects.begun) == 3)
     ((_, begun, _), *_) = effects.begun
     waited = next(path for _, path, _ in effects.begun if path != begun)
     assert sorted((path, attempt) for _, path, attempt in effects.begun) == sorted(
         [(begun, 1), (begun, 2), (waited, 1)]
     )
+
+
+async def test_what_has_not_begun_at_a_stop_begins_elsewhere_as_the_first(make: Make) -> None:
+    a = await make(performs=True, concurrency=1, lease_seconds=600.0, heartbeat_seconds=5.0, shutdown_seconds=0.1)
+    await start(a, TWO_AT_ONCE)
+    await until(lambda: effects.begun)
+    await make(performs=True, lease_seconds=600.0, heartbeat_seconds=5.0)
+    await a.stop()
+    await until_both_have_begun_elsewhere()
+
+
+async def test_what_a_stop_could_not_hand_on_it_hands_back_at_its_end(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = await make(performs=True, concurrency=1, lease_seconds=600.0, heartbeat_seconds=5.0, shutdown_seconds=0.1)
+    await start(a, TWO_AT_ONCE)
+    await until(lambda: effects.begun)
+    await make(performs=True, lease_seconds=600.0, heartbeat_seconds=5.0)
+    release = leases.release_runs
+
+    async def release_at_the_end(*given: Any) -> list[UUID]:
+        if a.worker is not None and a.worker.id is not None:
+            raise ConnectionResetError("the line was cut")
+        return await release(*given)
+
+    monkeypatch.setattr(leases, "release_runs", release_at_the_end)
+    await a.stop()
+    await until_both_have_begun_elsewhere()
 
 
 async def test_a_result_that_comes_during_the_stop_is_recorded(make: Make, eye: Connection) -> None:

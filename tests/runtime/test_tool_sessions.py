@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from hai_flow.errors import OutcomeLost, StepError
-from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.database import Database, SessionTransaction
 from hai_flow.store.postgres.tool_transactions import Transaction
 from tests.runtime.conftest import Connection
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
@@ -236,6 +236,34 @@ async def test_a_connection_that_was_cut_is_an_outcome_that_was_lost(database: D
     with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
         await transaction.seal()
     assert not transaction.is_open
+
+
+async def test_no_free_connection_is_a_failure_and_no_loss(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hai_flow.store.postgres.tool_transactions.ACQUIRE_SECONDS", 0.05)
+    pool = await database.tools()
+    async with pool.acquire():
+        with pytest.raises(StepError, match="came free within") as raised:
+            await found(database)
+    assert (type(raised.value), raised.value.code) == (StepError, "tool.unavailable")
+
+
+async def test_a_connection_that_is_cut_before_its_transaction_begins_is_lost(
+    database: Database, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database.behind_pooler:
+        pytest.skip("the pooler begins it in another session")
+    begin = SessionTransaction.start
+
+    async def cut_and_begin(self: SessionTransaction) -> None:
+        await eye.execute("SELECT pg_terminate_backend($1, 5000)", self._connection.get_server_pid())
+        await until(self._connection.is_closed)
+        await begin(self)
+
+    monkeypatch.setattr(SessionTransaction, "start", cut_and_begin)
+    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
+        await found(database)
+    monkeypatch.undo()
+    assert await found(database)
 
 
 async def test_a_statement_in_the_very_moment_of_the_cut_is_lost(database: Database) -> None:

@@ -165,6 +165,10 @@ async def test_only_a_refused_context_is_left_out_of_a_second_message(words: str
     with pytest.raises(Refused):
         await errand(agent, number=1).begin({"text": "go"})
     assert len(agent.sent) == sends
+    behind_a_loss = Refusing([])
+    with pytest.raises(OutcomeLost if sends == 2 else Refused):
+        await errand(behind_a_loss, lost=1).begin({"text": "go"})
+    assert len(behind_a_loss.sent) == 1, "without a context no attempt before it could have been found"
 
 
 class Listing(ScriptedAgent):
@@ -200,3 +204,91 @@ async def test_a_question_noted_with_its_time_by_an_older_release_is_answered() 
     own._attempt = msgspec.structs.replace(own._attempt, answer=Answer("accept", {"answer": "red"}, state, ()))
     assert peer.state_of(await own.begin({})) == "completed"
     assert agent.sent == [[{"text": "red"}]]
+
+
+@pytest.mark.parametrize(("context", "is_other"), [("hai-of another call", True), ("the agent's own", False)])
+async def test_an_agent_that_answers_with_the_task_of_another_call_is_in_doubt(context: str, is_other: bool) -> None:
+    class Confused(ScriptedAgent):
+        async def send(self, parts: Any, id: str, **more: Any) -> Any:
+            return {"id": "x", "contextId": context, "status": {"state": "completed"}}
+
+    begun = errand(Confused(), number=1).begin({"text": "go"})
+    if is_other:
+        with pytest.raises(OutcomeLost, match="the task of another call"):
+            await begun
+    else:
+        assert (await begun)["id"] == "x"
+
+
+@pytest.mark.parametrize(("failures", "id"), [(0, "f"), (1, "new")], ids=["not reported", "reported"])
+async def test_a_failed_task_counts_once(failures: int, id: str) -> None:
+    context = errand(ScriptedAgent())._context
+    failed = {"id": "f", "contextId": context, "status": {"state": "failed"}}
+    agent = ScriptedAgent([failed])
+    agent.tasks["f"] = failed
+    own = errand(agent)
+    own._attempt = msgspec.structs.replace(own._attempt, failures=failures)
+    assert (await own.begin({"text": "go"}))["id"] == id
+
+
+async def test_only_what_is_alive_of_a_steps_tasks_is_cancelled() -> None:
+    cancelled: list[str] = []
+
+    class Leaving(ScriptedAgent):
+        async def ask(self, method: str, params: Mapping[str, Any], key: str | None = None) -> Any:
+            if method != "CancelTask":
+                return await super().ask(method, params)
+            cancelled.append(params["id"])
+            return {}
+
+    agent = Leaving()
+    own = errand(agent)
+    agent.tasks |= {
+        state: {"id": state, "contextId": own._context, "status": {"state": state}}
+        for state in ("working", "completed", "failed", "canceled")
+    }
+    agent.lists = [each for each in agent.tasks.values() if "contextId" in each]
+    await own.leave(json.dumps({"task": "t"}))
+    assert cancelled == ["t", "working"]
+
+
+@pytest.mark.parametrize(("wanted", "seconds"), [(None, 0.001), (7.0, 7.0), (10**6, 300.0)])
+async def test_an_agent_that_is_busy_is_asked_again_when_it_says(wanted: float | None, seconds: float) -> None:
+    rests: list[float] = []
+
+    async def rest(each: float) -> None:
+        rests.append(each)
+
+    busy = StepError("busy", code="http.status", retriable=True, data={"status": 429}, retry_after=wanted)
+
+    class Busy(ScriptedAgent):
+        async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+            if not rests:
+                raise busy
+            return await super().ask(method, params)
+
+    own = errand(Busy([]))
+    own._attempt = msgspec.structs.replace(own._attempt, rest=rest)
+    assert await own._patiently(own._list) == []
+    assert rests == [seconds]
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [(400, -32602), (404, -32001), (405, -32601), (401, None), (403, None), (429, None), (500, None)],
+)
+async def test_a_status_that_is_none_of_the_task_is_no_refusal(status: int, refused: int | None) -> None:
+    """Of a token that is missing, or of an agent that is busy, nothing follows for the task."""
+
+    async def answer(*given: Any) -> Any:
+        raise StepError(f"it answers {status}", code="http.status", data={"status": status, "text": ""})
+
+    agent = Agent(cast(Any, None), cast(Any, None), cast(Any, None), peer.Interface("http://a/", False, True))
+    agent._exchange = answer  # type: ignore[method-assign]
+    if refused is None:
+        with pytest.raises(StepError, match=f"it answers {status}"):
+            await agent.ask("GetTask", {"id": "t"})
+    else:
+        with pytest.raises(Refused) as raised:
+            await agent.ask("GetTask", {"id": "t"})
+        assert raised.value.code == refused

@@ -215,3 +215,10 @@ def test_an_interface_without_an_address_is_none() -> None:
 def test_words_of_ours_are_no_answer_however_their_role_is_called() -> None:
     for role in ("user", "ROLE_USER", 1):
         assert peer.output_of({**DONE, "history": [{"role": role, "parts": [{"text": "go"}]}]})["text"] == ""
+
+
+def test_names_of_the_protocol_are_read_in_both_forms_those_of_data_stay() -> None:
+    own = {"order_id": 1, "lines": [{"unit_price": 2}]}
+    given = {"task_id": "t", "metadata": own, "parts": [{"data": own}], "context_id": 1, "contextId": 2}
+    named = {"taskId": "t", "metadata": own, "parts": [{"data": own}], "context_id": 1, "contextId": 2}
+    assert peer.use_protocol_names(given) == named

@@ -134,6 +134,7 @@ async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Dat
             asyncpg.InternalServerError("could not commit transaction for shard 102008 on at least one active node"),
             ErrorClass.UNKNOWN,
         ),
+        (asyncpg.RaiseError("could not commit transaction, says a trigger of the installation"), ErrorClass.DATA),
         (asyncpg.DataError("a lone surrogate"), ErrorClass.DATA),
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), ErrorClass.DATA),
         (OverflowError("int too big to convert"), ErrorClass.DATA),

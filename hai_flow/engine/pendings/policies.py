@@ -108,7 +108,7 @@ def _with_people(stage: Rules, world: World) -> Rules:
     if barred is not None:
         matches = {id: [] for id in listed if id not in barred and id not in behind}
     for selector in stage.selectors():
-        whom = None if selector == ANYONE else list_people([selector], world)
+        whom = list_people([selector], world)
         for id in matches if whom is None else whom:  # of others it is unknown before they vote
             if id in matches:
                 matches[id].append(selector)

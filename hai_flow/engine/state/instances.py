@@ -35,15 +35,11 @@ def _resolve(plan: Plan, path: str) -> Step:
         "next": with_keys_or_none(step.next, keys),
         "parent": with_keys_or_none(step.parent, keys),
         "verb": _resolve_verb(step.verb, keys),
+        "catch": tuple(CatchClause(clause.errors, with_keys(clause.first, keys)) for clause in step.catch),
+        "handlers": {option: with_keys(first, keys) for option, first in step.handlers.items()},
+        "finally_": with_keys_or_none(step.finally_, keys),
+        "undo": with_keys_or_none(step.undo, keys),
     }
-    if step.catch:
-        changes["catch"] = tuple(CatchClause(clause.errors, with_keys(clause.first, keys)) for clause in step.catch)
-    if step.handlers:
-        changes["handlers"] = {option: with_keys(first, keys) for option, first in step.handlers.items()}
-    if step.finally_ is not None:
-        changes["finally_"] = with_keys(step.finally_, keys)
-    if step.undo is not None:
-        changes["undo"] = with_keys(step.undo, keys)
     return msgspec.structs.replace(step, **changes)
 
 

@@ -63,11 +63,7 @@ def is_same_json(left: Json, right: Json) -> bool:
         return left.keys() == right.keys() and all(is_same_json(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(is_same_json, left, right))
-    return left == right and (type(left) is type(right) or _both_numbers(left, right))
-
-
-def _both_numbers(left: Json, right: Json) -> bool:
-    return isinstance(left, (int, float)) and isinstance(right, (int, float))
+    return left == right
 
 
 def _index(part: str, length: int, *, insert: bool) -> int:
