@@ -347,3 +347,16 @@ ways_over_http = Room("hai_flow/steps/mcp/http.py", "tests/foreign/test_mcp_stat
 ways_over_http.bug("a call whose result comes with 404 is made again in another session").edit(
     "if call is not None and status >= 400 and", "if False and"
 )
+_BEHIND_STATUSES: Final = "tests/steps/test_mcp_http.py"
+ways_over_http.bug("a call behind any redirect may have arrived").edit("reached=status == 303)", "reached=True)").by(
+    f"{_BEHIND_STATUSES}::test_of_redirects_to_nowhere_one_may_come_behind_the_call"
+)
+ways_over_http.bug("a server that is busy is asked again at once").edit(
+    "after=retry_after(dict(response.headers))", "after=None"
+).by(f"{_BEHIND_STATUSES}::test_a_server_that_is_busy_says_when_to_ask_again")
+ways_over_http.bug("an answer may be of any size").edit("if len(content) > self._config.bytes_max:", "if False:").by(
+    f"{_BEHIND_STATUSES}::test_an_answer_that_is_too_large_is_final"
+)
+ways_over_http.bug("a stream of small events has no end").edit(
+    " or (self._left is not None and self._left < 0):", ":"
+).by(f"{_BEHIND_STATUSES}::test_a_stream_of_small_events_has_an_end")

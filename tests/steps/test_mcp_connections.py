@@ -7,13 +7,18 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
+import mcp_types as types
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from hai_flow.definition.plan import McpServer
+from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp import connections as mcp_connections
 from hai_flow.steps.mcp import runner as mcp
+from hai_flow.steps.mcp.asking import Sitting
 from hai_flow.steps.mcp.connections import Connection
+from hai_flow.steps.mcp.receipts import CallReceipt
 from hai_flow.steps.mcp.runner import McpRunner, Reached
 from hai_flow.steps.mcp.taps import RAW
 from hai_flow.steps.secrets import Secrets
@@ -21,11 +26,12 @@ from tests.support.waiting import until
 
 
 class Servers:
-    """Servers at any address, whose open sessions are counted."""
+    """Servers at any address, whose open sessions and calls are counted."""
 
     def __init__(self) -> None:
-        self.open = 0
+        self.open = self.calls = 0
         self.tools: list[dict[str, Any]] = []
+        self.errors: list[MCPError] = []  # of the calls, one after the other
 
     def at(self, *_: Any, **__: Any) -> Any:
         @asynccontextmanager
@@ -34,9 +40,14 @@ class Servers:
                 tools = [SimpleNamespace(name=each["name"]) for each in self.tools]
                 return SimpleNamespace(tools=tools, next_cursor=None, meta={RAW: self.tools})
 
+            async def send_request(*_: Any, **__: Any) -> Any:
+                self.calls += 1
+                raise self.errors.pop(0)
+
             self.open += 1
+            session = SimpleNamespace(list_tools=list_tools, send_request=send_request, protocol_version="2025-11-25")
             try:
-                yield SimpleNamespace(session=SimpleNamespace(list_tools=list_tools, protocol_version="2025-11-25"))
+                yield SimpleNamespace(session=session)
             finally:
                 self.open -= 1
 
@@ -128,4 +139,102 @@ async def test_a_function_that_reads_like_instructions_is_left_out(servers: Serv
     assert set(session.tools) == ({"add", "odd0", "odd1"} if trusted else {"add"})
     assert set(session.left_out) == (set() if trusted else {"odd0", "odd1"})
     assert trusted or session.left_out["odd1"].startswith("its description has an order to ignore instructions")
+    await made.close()
+
+
+async def unheard(progress: float, total: float | None, message: str | None) -> None: ...
+
+
+async def call(made: Connection, *, begun: bool = False, repeatable: bool = False, state: str | None = None) -> Any:
+    sitting = Sitting((), CallReceipt())
+    sitting.receipt.is_begun = begun
+    session = await made.session()
+    return await made.call(session, "add", {}, unheard, repeatable=repeatable, state=state, sitting=sitting)
+
+
+FORGOTTEN = MCPError(types.INVALID_REQUEST, "Session not found")
+
+
+@pytest.mark.parametrize(
+    ("begun", "repeatable", "error", "calls"),
+    [(False, False, StepError, 2), (True, True, StepError, 2), (True, False, OutcomeLost, 1)],
+)
+async def test_a_call_that_a_server_has_begun_is_made_in_no_other_session(
+    servers: Servers, begun: bool, repeatable: bool, error: type[StepError], calls: int
+) -> None:
+    servers.tools, servers.errors = [{"name": "add"}], [FORGOTTEN, FORGOTTEN]
+    made = runner()
+    with pytest.raises(error) as raised:
+        await call(await connection(made, 1), begun=begun, repeatable=repeatable)
+    assert (type(raised.value), servers.calls) == (error, calls)
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "again"), [("s", "tool.failed", True), (None, "tool.invalid_arguments", False)]
+)
+async def test_an_answer_that_a_server_does_not_take_is_asked_for_again(
+    servers: Servers, state: str | None, code: str, again: bool
+) -> None:
+    servers.tools, servers.errors = [{"name": "add"}], [MCPError(types.INVALID_PARAMS, "this state is too old")]
+    made = runner()
+    with pytest.raises(StepError, match="this state is too old") as raised:
+        await call(await connection(made, 1), state=state)
+    assert (raised.value.code, raised.value.retriable) == (code, again)
+    await made.close()
+
+
+async def test_a_question_that_may_be_of_one_call_or_another_is_put_to_nobody(servers: Servers) -> None:
+    made = runner()
+    one = await connection(made, 1)
+    sittings = [Sitting((), CallReceipt()), Sitting((), CallReceipt())]
+    one._sittings.extend(sittings)
+    for each in sittings:
+        each.left.set()
+    refusal = await one._answer_question(types.ElicitRequestFormParams(message="Which?", requested_schema={}))
+    assert isinstance(refusal, types.ErrorData)
+    assert "there are 2" in refusal.message
+    assert [each.question for each in sittings] == [None, None]
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "words"),
+    [("TOOLS_MAX", 3, "offers more than 3 functions"), ("TOOLS_BYTES_MAX", 99, "says more than 99 bytes")],
+)
+async def test_a_server_may_have_so_many_functions(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, words: str
+) -> None:
+    monkeypatch.setattr(mcp_connections, bound, most)
+    servers.tools = [{"name": f"add{number}", "description": "Adds two numbers."} for number in range(4)]
+    made = runner()
+    with pytest.raises(StepError, match=words) as raised:
+        await (await connection(made, 1)).session()
+    assert raised.value.code == "mcp.unavailable"
+    await made.close()
+
+
+async def test_a_server_that_speaks_too_old_a_version_is_not_called(servers: Servers) -> None:
+    one = Connection("x", servers.at(), version_min="2026-01-01")
+    with pytest.raises(StepError, match="takes none below 2026-01-01") as raised:
+        await one.session()
+    assert not raised.value.retriable
+    await one.close()
+    assert servers.open == 0
+
+
+async def test_a_call_longer_than_a_connection_may_be_idle_is_not_cut_off(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_connections, "IDLE_SECONDS", 0.01)
+    made = runner()
+    busy = await connection(made, 1)
+    opening = asyncio.create_task(busy.session())
+    busy._calls += 1  # as while a call is under way
+    await opening
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+        assert servers.open == 1
+    busy._calls -= 1
+    await until(lambda: not servers.open)
     await made.close()
