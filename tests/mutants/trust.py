@@ -406,6 +406,15 @@ _DEPOSITS: Final = "tests/runtime/test_deposits.py"
 
 deposits = Room("hai_flow/runtime/messaging/deposits.py", _DEPOSITS)
 deposits.bug("deposits are all the same run").edit("place_id(deposit.id,", "place_id(UUID(int=1),")
+deposits.bug("a deposit over a limit is refused for good").edit(
+    "status in (408, 429, 503) or status >= 500", "status >= 500"
+).by(f"{_DEPOSITS}::test_a_deposit_that_is_refused_for_now_is_tried_again")
+deposits.bug("a deposit starts the server's own canaries").edit("        demand_unreserved(plan.name)\n", "").by(
+    f"{_DEPOSITS}::test_a_deposit_starts_no_canary"
+)
+deposits.bug("a deposited run is nobody's").edit("owners=(deposit.principal,),", "owners=(),").by(
+    f"{_DEPOSITS}::test_a_deposited_run_is_of_its_depositor"
+)
 deposits.bug("a refused deposit is tried for ever").edit("if not passing:", "if False:")
 _OWN_FILES: Final = f"{_DEPOSITS}::test_a_deposit_brings_no_files_but_its_principals_own"
 deposits.bug("a deposit begins with anybody's file").edit(

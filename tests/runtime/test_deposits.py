@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
-from uuid import UUID
+from unittest.mock import AsyncMock
+from uuid import UUID, uuid4
 
 import asyncpg
 import httpx2
@@ -14,6 +18,11 @@ import pytest
 import sqlalchemy as sa
 from hai_flow_client import send_in, start_in
 
+from hai_flow.engine.canaries import CANARY
+from hai_flow.errors import Rejected
+from hai_flow.runtime.messaging.deposits import Deposits
+from hai_flow.store.messaging import deposits as stored_deposits
+from hai_flow.store.messaging.deposits import Deposit
 from tests.store.conftest import as_role, role
 from tests.support.identities import KEYS, People
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
@@ -406,3 +415,49 @@ async def test_a_pooler_in_transaction_mode_changes_nothing(shop: Shop, pgbounce
 def test_a_connection_of_another_library_is_refused_in_words() -> None:
     with pytest.raises(TypeError, match=r"asyncpg, psycopg or SQLAlchemy, found dict"):
         start_in({}, "shipping")
+
+
+def deposit_of(workflow: str) -> Deposit:
+    body = json.dumps({"workflow": workflow})
+    return Deposit(uuid4(), uuid4(), "start", body, "service:shop", 1, datetime.now(UTC))
+
+
+async def begin(workflow: str, refusal: Rejected | None = None) -> dict[str, Any]:
+    """What becomes of a deposit: the options of its start; `refused` and `removed` where its row is."""
+    told: dict[str, Any] = {}
+
+    async def resolve(*given: Any, **more: Any) -> Any:
+        return None, SimpleNamespace(name=workflow)
+
+    async def start(*given: Any, **more: Any) -> None:
+        if refusal is not None:
+            raise refusal
+        told.update(more)
+
+    async def note(name: str, *given: Any) -> None:
+        told[name] = given[2:]
+
+    catalog, starts = SimpleNamespace(resolve_startable=resolve), SimpleNamespace(start=start, cell=0)
+    files = SimpleNamespace(use_all=AsyncMock())
+    parts: Any = SimpleNamespace(api=None), catalog, files, starts, None, None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored_deposits, "refuse", partial(note, "refused"))
+        patch.setattr(stored_deposits, "remove", partial(note, "removed"))
+        await Deposits(*parts)._deal_with(deposit_of(workflow))
+    return told
+
+
+@pytest.mark.parametrize(("status", "stays"), [(408, True), (429, True), (503, True), (500, True), (404, False)])
+async def test_a_deposit_that_is_refused_for_now_is_tried_again(status: int, stays: bool) -> None:
+    told = await begin("shipping", Rejected(status, "no", "not now."))
+    assert told == ({} if stays else {"refused": ("no: not now.",)})
+
+
+async def test_a_deposited_run_is_of_its_depositor() -> None:
+    told = await begin("shipping")
+    assert told["owners"] == ("service:shop",)
+    assert told["removed"] == ()
+
+
+async def test_a_deposit_starts_no_canary() -> None:
+    assert list(await begin(CANARY)) == ["refused"]

@@ -221,3 +221,14 @@ def test_what_a_fork_has_copied_is_the_other_runs_to_be_asked_and_answered() -> 
     assert [(row.wire_run_id, row.body_sha) for row in rows["turns"]] == [(None, None)] * len(rows["turns"])
     assert [(row.pending_id, row.principal) for row in rows["votes"]] == [(fork.pending("gate"), "user:y")]
     assert [row.id for row in rows["pendings"]] == [fork.pending("gate")]
+
+
+def test_a_call_that_a_run_below_shows_has_its_row_there() -> None:
+    play = Play("steps: [{id: a, call: t.f, expose: true}]")
+    play.succeed("a", 1)
+    (own,) = play.state.tool_calls
+    below = pending_id("01900000-0000-7000-8000-00000000ffff", "a", 0)
+    calls = play.state.tool_calls.set(below, play.state.tool_calls[own])
+    state = msgspec.structs.replace(play.state, tool_calls=calls)
+    assert rows_of([e.ToolCallEnded(at=0, tool_call_id=below)], state)["messages"] == []
+    assert len(rows_of([e.ToolCallEnded(at=0, tool_call_id=own)], state)["messages"]) == 1
