@@ -530,6 +530,19 @@ told = Room("hai_flow/runtime/messaging/pushes.py", "tests/api/test_approval_web
 told.bug("a key without the role holds the address of somebody else's run").edit(
     "((), ()) if is_own else (caller.roles, caller.groups)", "((), ())"
 )
+_TOLD_TO: Final = "tests/runtime/test_pushes.py"
+told.bug("a fork of a run is its requester's own").edit(
+    "in ids_of(caller) and not state.forked", "in ids_of(caller)"
+).by(f"{_TOLD_TO}::test_the_address_of_a_key_needs_its_roles_for_what_is_not_its_own")
+told.bug("an approval that has failed is told of no more").edit(
+    'state.ended and status != "failed")', "state.ended)"
+).by(f"{_TOLD_TO}::test_an_approval_that_has_failed_may_be_told_of_again")
+told.bug("an approval that is asked for again has the id of the one before").edit(
+    'mark = f"{status} {len(state.pendings)}"', 'mark = f"{status}"'
+).by(f"{_TOLD_TO}::test_an_approval_that_has_failed_may_be_told_of_again")
+told.bug("an address without the right to answer is told to").edit(
+    "push.may and item.obstacle is None", "item.obstacle is None"
+).by(f"{_TOLD_TO}::test_a_question_is_the_callers_own_only_if_they_may_answer_it")
 sealing = Room("hai_flow/api/mcp/state_keys.py", "tests/attacks/test_mcp.py")
 sealing.bug("a state ends by the machine's clock").edit(
     "return _move_times(payload, self._clock_ahead())", "return payload"
