@@ -17,7 +17,9 @@ import structlog
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.cli.errors import UsageError
+from hai_flow.cli.admin.recover import recover
+from hai_flow.cli.client.rest import Server
+from hai_flow.cli.errors import Problem, UsageError
 from hai_flow.cli.serve import logs
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.engine.state.tracing import place_of
@@ -181,3 +183,26 @@ def test_warnings_of_several_threads_at_once_raise_nothing() -> None:
     finally:
         sys.setswitchinterval(before)
     assert len(told) == 16 * logs._KEPT_MAX
+
+
+def test_a_value_in_the_log_begins_no_line_and_controls_no_terminal() -> None:
+    entry = logs._escape_values(None, "warning", {"event": "said", "text": "a\x1b[2J\nroot: all is well", "n": 5})
+    assert (entry["event"], entry["n"]) == ("said", 5)
+    assert not set(entry["text"]) & {"\x1b", "\n"}
+
+
+async def test_the_beginning_of_the_ids_of_several_runs_means_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def items(*given: object) -> list[dict[str, str]]:
+        return [{"id": f"0190{number}"} for number in range(7)]
+
+    server = Server("http://127.0.0.1:9")
+    monkeypatch.setattr(server, "items", items)
+    assert await server.run_id("01903") == "01903"
+    with pytest.raises(Problem, match=r"begins 7 runs: 01900, .*, …") as raised:
+        await server.run_id("0190")
+    assert raised.value.code == "run_ambiguous"
+
+
+def test_a_database_that_was_restored_was_not_only_moved() -> None:
+    with pytest.raises(UsageError, match="one of --confirm and --nothing-lost"):
+        recover(confirm=True, nothing_lost=True)

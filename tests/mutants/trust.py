@@ -581,3 +581,12 @@ carried.bug("a tool has failed whose result was lost on its way to the database"
     "    if classify(error) is ErrorClass.UNKNOWN:\n        return c.StepLost(",
     "    if False:\n        return c.StepLost(",
 ).by(f"{_OF_TOOLS}::test_a_connection_that_breaks_leaves_one_payment")
+_LOGS: Final = "tests/cli/test_logs.py"
+on_terminals = Room("hai_flow/cli/serve/logs.py", _LOGS)
+on_terminals.bug("a value in the log controls the terminal").edit(
+    "join_lines(value) if isinstance(value, str) else value", "value"
+).by(f"{_LOGS}::test_a_value_in_the_log_begins_no_line_and_controls_no_terminal")
+named = Room("hai_flow/cli/client/rest.py", _LOGS)
+named.bug("the beginning of several ids means the newest run").edit("if len(matches) == 1:", "if matches:").by(
+    f"{_LOGS}::test_the_beginning_of_the_ids_of_several_runs_means_none_of_them"
+)
