@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import hai_flow_client as client
 import pytest
 from hai_flow_client import HaiFlowError, blocking
 
-from hai_flow import client
 from tests.support.server import ServerProcess
 
 PAGES = {name: (Path(__file__).parents[2] / "docs" / name).read_text() for name in ("client.md", "approvals.md")}
