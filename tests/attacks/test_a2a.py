@@ -371,3 +371,17 @@ def test_two_people_whose_messages_have_the_same_id_have_two_votes(house: House,
         assert "result" in answer.json(), answer.text
     query = "SELECT array_agg(v.decision ORDER BY v.decision) FROM votes v WHERE v.run_id = $1::uuid"
     assert house.people.do(lambda connection: connection.fetchval(query, task["id"])) == sorted(["approve", second])
+
+
+def test_an_id_that_goes_on_in_the_id_of_the_message_is_nobody_elses_vote(house: House) -> None:
+    """The ids of people and of messages may have colons: `user:a`, `b:2` is not `user:a:b`, `2`."""
+    one = f"user:{unique('boss')}"
+    roles = ["requester", "decider", "boss"]
+    voters = ((house.people.person(one, roles=roles), "b:2"), (house.people.person(f"{one}:b", roles=roles), "2"))
+    task = begin(house.http, house.who["bob"], "two_say_yes", {})
+    for boss, id in voters:
+        params = message({"data": {"decision": "approve"}}, taskId=task["id"], messageId=id)
+        answer = post(house.http, boss, "SendMessage", {**params, "configuration": {"returnImmediately": True}})
+        assert "result" in answer.json(), answer.text
+    query = "SELECT count(*) FROM votes v WHERE v.run_id = $1::uuid"
+    assert house.people.do(lambda connection: connection.fetchval(query, task["id"])) == 2

@@ -34,7 +34,10 @@ operations.bug("the agent of one workflow shows the tasks of others").edit(
     "if self._name is not None and task.state.workflow != self._name:", "if False:"
 ).by(f"{_A2A}::test_answers_to_other_tasks_and_contexts_are_refused")
 operations.bug("the vote of somebody whose message has the id of another's is lost").edit(
-    'key = f"a2a:{access.principal.id}:{message.id}"', 'key = f"a2a:{message.id}"'
+    'key = f"a2a:{access.principal.id} {message.id}"', 'key = f"a2a:{message.id}"'
+).by("tests/attacks/test_a2a.py")
+operations.bug("the vote of somebody whose id goes on in another's message is lost").edit(
+    "{access.principal.id} {message.id}", "{access.principal.id}:{message.id}"
 ).by("tests/attacks/test_a2a.py")
 operations.bug("an answer to the question of another task is given").edit(
     "if question not in {each.pending.opened.id for each in task.questions}:", "if False:"

@@ -89,7 +89,7 @@ class CalledAgent:
         if question not in {each.pending.opened.id for each in task.questions}:
             raise a2a.invalid(f"data/{a2a.PENDING}/id: this task has no such open question.")
         with anyio.CancelScope(shield=True):
-            key = f"a2a:{access.principal.id}:{message.id}"  # another one's message may have the same id
+            key = f"a2a:{access.principal.id} {message.id}"  # another's may have its id; no principal has a space
             await mcp_runs.answer(access, question, fields, key, way="a2a")
         return await self.look(task_id)
 
