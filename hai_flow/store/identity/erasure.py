@@ -58,8 +58,7 @@ async def forget(connection: Connection, tenant: UUID, principal: str, *, by: st
             await connection.execute(query, tenant, principal)
         await connection.execute(_TOLD, tenant, principal, pseudonym)
         await connection.execute(_OF_RULES, tenant, principal, pseudonym)
-        salt = os.urandom(16)
-        await connection.execute(_ERASED_PEOPLE, tenant, salt, _digest(salt, principal), principal)
+        await connection.execute(_ERASED_PEOPLE, tenant, os.urandom(16), principal)
         runs = await connection.fetchval(_RUNS, tenant, principal)
         if records == 0 and (opinions or keys or files):
             body = {"pseudonym": pseudonym, "erased": {}}
@@ -130,12 +129,18 @@ UPDATE rules SET ended_at = coalesce(ended_at, now()), ended_why = coalesce(ende
 WHERE tenant = $1 AND ($2 = ANY (proposer_ids) OR $2 = ANY (excluded_ids) OR $2 = ANY (people) OR ended_by = $2)
 """
 _TOLD: Final = "UPDATE notifications SET person = $3, whom = '' WHERE tenant = $1 AND person = $2"
-# For archives and files of channels, which may still name them.
+# For archives and files of channels, which may still name them. The salts of a tenant begin alike and go on with a
+# digest of the person, so `proofs.find_key_holders` finds them by index. Salts of older rows have 16 bytes.
 _ERASED_PEOPLE: Final = """
-WITH again AS (
-  UPDATE erased_people SET at = now() WHERE tenant = $1 AND sha256 = sha256(salt || convert_to($4, 'UTF8')) RETURNING 1
+WITH begins AS (
+  SELECT coalesce((
+    SELECT substring(salt FOR 16) FROM erased_people WHERE tenant = $1 AND length(salt) = 32 LIMIT 1
+  ), $2) AS salt
+), salts AS (
+  SELECT salt || substring(sha256(salt || convert_to($3, 'UTF8')) FOR 16) AS salt FROM begins
 )
-INSERT INTO erased_people (tenant, salt, sha256) SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM again)
+INSERT INTO erased_people (tenant, salt, sha256) SELECT $1, salt, sha256(salt || convert_to($3, 'UTF8')) FROM salts
+ON CONFLICT (tenant, salt) DO UPDATE SET at = now()
 """
 _RUNS: Final = """
 SELECT count(*) FROM (

@@ -50,12 +50,21 @@ SELECT sha256, principal FROM sessions
 WHERE tenant = $1 AND sha256 = ANY ($2::bytea[]) AND expires_at > now() AND (good_until IS NULL OR good_until > now())
 """
 _HOLDERS: Final = f"""
+WITH RECURSIVE begins AS (  -- what the salts of `erasure` begin with: few, however many were erased
+  (SELECT substring(first.salt FOR 16) AS salt FROM erased_people first WHERE tenant = $1 ORDER BY first.salt LIMIT 1)
+  UNION ALL
+  SELECT (
+    SELECT substring(next.salt FOR 16) FROM erased_people next
+    WHERE tenant = $1 AND next.salt > begins.salt || decode(repeat('ff', 17), 'hex') ORDER BY next.salt LIMIT 1
+  ) FROM begins WHERE salt IS NOT NULL
+)
 SELECT principal, bool_or(is_good) FROM (
   SELECT principal, $3 AND revoked_at IS NOT NULL AS was_let_go, {IS_GOOD} AS is_good FROM keys
   WHERE tenant = $1 AND principal = ANY ($2::text[])
   UNION ALL
-  SELECT id, true, false FROM unnest($2::text[]) AS id
-  JOIN erased_people ON tenant = $1 AND sha256 = sha256(salt || convert_to(id, 'UTF8'))
+  SELECT id, true, false FROM begins CROSS JOIN unnest($2::text[]) AS id CROSS JOIN convert_to(id, 'UTF8') AS name
+  CROSS JOIN unnest(ARRAY[begins.salt, begins.salt || substring(sha256(begins.salt || name) FOR 16)]) AS own
+  WHERE sha256(own || name) = (SELECT sha256 FROM erased_people WHERE tenant = $1 AND salt = own)
 ) AS each GROUP BY principal HAVING bool_or(is_good OR was_let_go)
 """
 _OF_PEOPLE: Final = f"""
