@@ -16,7 +16,7 @@ from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import Earlier, read_workflow
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.known_names import Types
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Plan, Run, WebhookTrigger
 from hai_flow.definition.yaml.document import BYTES_MAX, Document, parse_once

@@ -22,11 +22,10 @@ from hai_flow.definition.checks.unraised import check_document_catch
 from hai_flow.definition.checks.yaml_pitfalls import check_plain_values
 from hai_flow.definition.children import Children, find_no_child
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.declarations import build_state_schema, read_declarations
+from hai_flow.definition.declarations import read_declarations
 from hai_flow.definition.futile import check_declared_deadlines, check_limits, check_schema
-from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import Types
-from hai_flow.definition.names.scope import END, Visibility, build_names
+from hai_flow.definition.names.known_names import Names, NoSteps, Types
+from hai_flow.definition.names.scope import END, Visibility
 from hai_flow.definition.outline import outline
 from hai_flow.definition.people.notify import notify
 from hai_flow.definition.personal.pii_checks import refuse_disclosures
@@ -169,14 +168,14 @@ def _plan(
     if before:
         types.reuse(before[1])
     note(context, types)
-    top = build_names(types, Visibility(drafts, (), 0))
+    top = Names(types, steps=Visibility(drafts, (), 0))
     default_notify = notify(context, fields.get("defaults", {}), ("defaults",), top)
-    behind = context.compile(drafts.steps, top)
+    behind = compile_list(context, drafts.steps, top)
     catch = compile_catch(context, drafts.catch, top)
-    context.compile(drafts.finally_, top)
+    compile_list(context, drafts.finally_, top)
     output = None
     if "output" in fields:
-        end = build_names(types, Visibility(drafts, (), END))
+        end = Names(types, steps=Visibility(drafts, (), END))
         if all(is_end_certain(clause.steps) for clause in drafts.catch):  # else it may have skipped what gives names
             end = end.with_roots_of(behind)
         output = context.template(fields["output"], ("output",), end)
@@ -195,7 +194,7 @@ def _plan(
         return None
     compiled = _make_plan(source, fields, context, catch, output, default_notify, summary)
     report_queues(compiled, reader)
-    refuse_disclosures(context, reader, compiled, [draft for each in lists for draft in each])
+    refuse_disclosures(context, reader, compiled)
     return compiled
 
 
@@ -218,7 +217,7 @@ def _make_plan(
         description=fields.get("description", ""),
         input=declarations.input,
         state={name: variable for name, variable in declarations.state.items() if variable is not None},
-        state_schema=_compile_schema_or_any(build_state_schema(declarations.state)),
+        state_schema=_compile_schema_or_any(declarations.state_schema),
         tools={name: tool for name, tool in declarations.tools.items() if tool is not None},
         steps=context.sort_steps(),
         ids={name: draft.path for name, draft in drafts.ids.items()},
@@ -261,8 +260,9 @@ def _summary(context: StepContext, fields: Mapping[str, Json], names: Names) -> 
     """The line that lists show. It is filled at any time of a run, so it reads nothing that is only sometimes there."""
     if "summary" not in fields:
         return None
+    unseen = NoSteps(_explain_summary, names.steps.explain_let)
     template = context.template(
-        fields["summary"], ("summary",), msgspec.structs.replace(names, explain=_explain_summary), text=True
+        fields["summary"], ("summary",), msgspec.structs.replace(names, steps=unseen), text=True
     )
     others = sorted(template.roots - _OF_SUMMARY)
     if others:
@@ -278,9 +278,8 @@ def _summary(context: StepContext, fields: Mapping[str, Json], names: Names) -> 
 
 def _collect_lets(drafts: Outline) -> dict[str, tuple[str, ...]]:
     """The paths of the steps that give each name of a `let`."""
-    tops = [*drafts.steps, *(step for clause in drafts.catch for step in clause.steps), *drafts.finally_]
     lets: dict[str, tuple[str, ...]] = {}
-    for draft in (each for top in tops for each in (top, *top.inside()) if each.verb == "let"):
+    for draft in (each for each in drafts.every if each.verb == "let"):
         for name in draft.fields.get("let", ()):
             lets[name] = (*lets.get(name, ()), draft.path)
     return lets

@@ -47,9 +47,6 @@ class StepContext(Parts):
         """The names at another place than the step's own, with the same roots and guards."""
         return move_names(names, Visibility(self.outline, chain, order, **more))
 
-    def line(self, draft: StepDraft) -> int:
-        return self.reader.document.position(draft.at)[0]
-
     def add(self, step: plan.Step, order: int) -> None:
         """Add a step to the plan. Steps stand in it by `order`."""
         self.steps[step.path] = step

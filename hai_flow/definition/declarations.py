@@ -14,14 +14,13 @@ import msgspec
 from hai_flow.definition import plan
 from hai_flow.definition.fields import DEADLINE_DEFAULT, Constant, Parts, texts
 from hai_flow.definition.names.durations import spell
-from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.names.names import NameKind, check_name
-from hai_flow.definition.names.scope import Visibility, build_names
+from hai_flow.definition.names.scope import Visibility
 from hai_flow.definition.names.secret_names import SecretBearing
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import Outline
-from hai_flow.definition.schemas.schemas import JsonSchema, close_schema
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.tools.a2a_agents import AGENT_MS
 from hai_flow.definition.tools.auth import check_auth
 from hai_flow.definition.tools.mcp_servers import read_server
@@ -69,6 +68,7 @@ class Declared(msgspec.Struct, frozen=True):
     version: Json
     input: JsonSchema
     state: Mapping[str, plan.StateVariable | None]
+    state_schema: Json
     models: Mapping[str, plan.Model | None]
     tools: Mapping[str, plan.Tool | None]
     roles: Mapping[str, tuple[str, ...] | None]
@@ -122,7 +122,8 @@ class Declarations(Parts):
         """Every section of the document and of the files that it uses."""
         self.read_state(fields.get("state", {}))
         input_schema = self.read_input(fields.get("input", {}))
-        names = build_names(Types(input_schema.raw, build_state_schema(self.state)), place)
+        state_schema = _build_state_schema(self.state)
+        names = Names(Types(input_schema.raw, state_schema), steps=place)
         documents = [*used.documents, (self.reader, fields)]
         self.used = used
         for reader, sections in documents:
@@ -140,6 +141,7 @@ class Declarations(Parts):
             version=fields.get("version"),
             input=input_schema,
             state=self.state,
+            state_schema=state_schema,
             models=self.models,
             tools=self.tools,
             roles=self.roles,
@@ -179,8 +181,7 @@ class Declarations(Parts):
             self.reader.error(("input",), "input.type", message)
             if "properties" not in raw and "type" not in raw:
                 return JsonSchema({})
-        compiled = self.schema(raw, ("input",))
-        return JsonSchema(close_schema(compiled.raw)) if compiled else JsonSchema({})
+        return self.schema(raw, ("input",), closed=True) or JsonSchema({})
 
     def read_state(self, value: Mapping[str, Json]) -> None:
         for name, raw in value.items():
@@ -680,7 +681,7 @@ def check_model(reader: Reader, models: Mapping[str, Any], name: str, at: Path) 
     return False
 
 
-def build_state_schema(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:
+def _build_state_schema(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:
     """The schema of all of `state`. A variable without default starts null, so null is among its types."""
     properties: dict[str, Json] = {}
     required: list[str] = []

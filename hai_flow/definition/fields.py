@@ -14,12 +14,13 @@ from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
 from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import (
     CompiledExpression,
+    CompiledTemplate,
     compile_expression,
     compile_source,
+    compile_template,
     list_choices,
     list_values,
 )
-from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
 from hai_flow.definition.names.holes import WrittenHole, split_holes
 from hai_flow.definition.names.known_names import Names
@@ -333,23 +334,23 @@ class Parts:
             message = f"nobody can send this event: a type has up to {_EVENT_CHARS_MAX} characters that can be seen"
             self.reader.refuse(at, "event.never", message)
 
-    def schema(self, raw: Json, at: Path) -> JsonSchema | None:
-        """`raw` compiled; None after findings. Holes are findings."""
+    def schema(self, raw: Json, at: Path, *, closed: bool = False) -> JsonSchema | None:
+        """`raw` compiled, `closed` to properties that it does not have; None after findings. Holes are findings."""
         clean = True
         for path, text in texts(raw, at):
             if "${{" in text.replace("$${{", ""):
                 clean = False
                 self.reader.error(path, "schema.hole", "a schema is literal: holes `${{ }}` are not filled here")
-        compiled = self.compile_schema(raw, at)
+        compiled = self.compile_schema(raw, at, closed=closed)
         return compiled if clean else None
 
-    def compile_schema(self, raw: Json, at: Path) -> JsonSchema | None:
+    def compile_schema(self, raw: Json, at: Path, *, closed: bool = False) -> JsonSchema | None:
         """`raw` compiled; None after findings."""
 
         def report(path: Path, code: str, message: str) -> None:
             self.reader.error((*at, *path), code, message, key=code == "schema.unknown_keyword")
 
-        return compile_schema(raw, report)
+        return compile_schema(raw, report, closed=closed)
 
 
 def _is_expression(text: str, names: Names) -> bool:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from hai_flow.definition.names.names import SEEDED, check_name, suggest_name
-from hai_flow.definition.names.wording import article, as_yaml, describe_odd_sign, kind_of, shorten, suggestion
+from hai_flow.definition.names.wording import as_yaml, describe_odd_sign, kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
@@ -63,10 +63,10 @@ class _Outliner:
             inside = {verb: VERB_KEYS[verb]}
             if isinstance(raw, dict) and "approval" in raw:
                 inside["approval"] = frozenset(SHAPES["approval"].words)
-            fields = self.reader.fields(shape, raw, at, f"{article(verb)} step", elsewhere=STEP_KEYS, inside=inside)
+            fields = self.reader.fields(shape, raw, at, shape.title, elsewhere=STEP_KEYS, inside=inside)
         usable = imitated is None and isinstance(raw_id, str) and check_name(raw_id) is None
         own = imitated or (raw_id if usable and isinstance(raw_id, str) else f"{word}#{counts[word]}")
-        draft = StepDraft(verb, fields, at, f"{prefix}{own}", own, chain, self._next_order())
+        draft = self._add(verb, fields, at, f"{prefix}{own}", own, chain)
         if usable:
             self._declare(draft, at)
         elif isinstance(raw_id, str):
@@ -80,9 +80,13 @@ class _Outliner:
             self.found.tolerated.update(_collect_ids(raw))
         return draft
 
-    def _next_order(self) -> int:
+    def _add(self, verb: str, fields: dict[str, Json], at: Path, path: str, own_id: str, chain: Chain) -> StepDraft:
+        """A step in the outline, the next one in document order."""
         self.order += 1
-        return self.order
+        line, _ = self.reader.document.position(at)
+        draft = StepDraft(verb, fields, at, path, own_id, chain, self.order, line)
+        self.found.every.append(draft)
+        return draft
 
     def _declare(self, draft: StepDraft, at: Path) -> None:
         first = self.found.ids.setdefault(draft.id, draft)
@@ -212,7 +216,7 @@ class _Outliner:
                 self.reader.error((*at, verbs[1]) if verbs else at, "undo.kind", message, key=True)
             return None
         chain = (*draft.chain, Enclosure(draft, "~undo", draft.path))
-        return StepDraft(verbs[0], fields, at, f"{draft.path}/~undo", "~undo", chain, self._next_order())
+        return self._add(verbs[0], fields, at, f"{draft.path}/~undo", "~undo", chain)
 
 
 _SAID: Final = re.compile(r"(?P<verb>[a-z_]+)(\s*:\s*|\s+|$)(?P<rest>.*)", re.DOTALL)

@@ -56,6 +56,7 @@ class StepDraft:
     id: str
     chain: Chain
     order: int
+    line: int = 0  # in the document
     body_end: int = 0
     next: str | None = None
     params: dict[str, Json] = field(default_factory=dict)  # of for_each and repeat: the mapping under the verb
@@ -168,13 +169,15 @@ def ends(step: StepDraft) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Outline:
-    """All steps of a document. `ids` has every step that the author named, `tolerated` the ids inside of unreadable
-    steps: no reference to those is reported. `fail_codes` are the codes of the document's own `fail` steps."""
+    """All steps of a document: `every` one, in its order. `ids` has every step that the author named, `tolerated` the
+    ids inside of unreadable steps: no reference to those is reported. `fail_codes` are the codes of the document's own
+    `fail` steps."""
 
     document: Document
     steps: list[StepDraft] = field(default_factory=list)
     catch: list[Clause] = field(default_factory=list)
     finally_: list[StepDraft] = field(default_factory=list)
+    every: list[StepDraft] = field(default_factory=list)
     ids: dict[str, StepDraft] = field(default_factory=dict)
     tolerated: set[str] = field(default_factory=set)
     fail_codes: set[str] = field(default_factory=set)

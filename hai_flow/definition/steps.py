@@ -10,10 +10,9 @@ import msgspec
 from hai_flow.definition import plan
 from hai_flow.definition.checks.facts import with_facts
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.declarations import build_state_schema
 from hai_flow.definition.fields import KNOWN_CODES, RESERVED_PREFIXES
-from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, NULL, REMEDY, Types
+from hai_flow.definition.names.known_names import Guards, Names, Types
+from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, NULL, REMEDY
 from hai_flow.definition.names.scope import Visibility, move_names
 from hai_flow.definition.paths import catch
 from hai_flow.definition.people.deadlines import find_outcome
@@ -41,8 +40,7 @@ def compile_list(context: StepContext, drafts: Sequence[StepDraft], names: Names
         denials |= _collect_cases_not_taken(draft)
         names = with_facts(names, denials) if denials else names
         if draft.verb == "let":
-            place = Visibility(context.outline, draft.chain, draft.order, draft)
-            schemas = let_schemas(draft, move_names(names, place))
+            schemas = let_schemas(draft, msgspec.structs.replace(here, guarded=names.guarded))
             names = names.with_roots(schemas=schemas) if schemas else names
     return names
 
@@ -74,12 +72,12 @@ def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guard
     if fields.get("continue_on_error") is True and draft.verb in fields:
         clauses = (*clauses, _build_clause_ignoring_errors(context, draft, names))
     if draft.finally_:
-        context.compile(draft.finally_, names)
+        compile_list(context, draft.finally_, names)
     undo = _compile_undo(context, draft.undo, names) if draft.undo is not None else None
     title = context.text(fields, "title", at, names)
+    key = draft.key = context.text(fields, "idempotency_key", at, names)
     retry = context.retry(fields, at, names)
     timeout = _compile_timeout(context, draft, verb, names)
-    key = draft.key = context.text(fields, "idempotency_key", at, names)
     denials = condition.denials if condition is not None and not draft.catch and ends(draft) else frozenset()
     if verb is None:
         return denials
@@ -102,7 +100,7 @@ def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guard
         catch=clauses,
         finally_=draft.finally_[0].path if draft.finally_ else None,
         expose=fields.get("expose", False),
-        line=context.line(draft),
+        line=draft.line,
     )
     context.add(step, 2 * draft.order)
     if isinstance(verb, plan.Agent) and retry is not None:  # it is tried again answer by answer
@@ -117,7 +115,7 @@ def _build_clause_ignoring_errors(context: StepContext, draft: StepDraft, names:
     body = catch(len(draft.catch))
     path = f"{draft.path}/{body}/let#1"
     nothing = plan.Let(context.template({}, (*draft.at, "continue_on_error"), names))
-    step = plan.Step(path=path, id="let#1", verb=nothing, parent=draft.path, body=body, line=context.line(draft))
+    step = plan.Step(path=path, id="let#1", verb=nothing, parent=draft.path, body=body, line=draft.line)
     context.add(step, 2 * draft.order + 1)
     return plan.CatchClause((), path)
 
@@ -129,7 +127,7 @@ def _compile_timeout(
     if "timeout" in draft.fields:
         return context.duration(draft.fields, "timeout", draft.at, names)
     kind = VERBS.get(draft.verb)
-    if kind is None or not kind.is_effect:
+    if kind is None or "retry" not in kind.keys:  # effects alone are tried again
         return None
     if isinstance(verb, plan.Call):
         if isinstance(verb.tool, plan.FrontendTool):
@@ -152,7 +150,7 @@ def _gate(context: StepContext, draft: StepDraft, verb: plan.Verb | None, names:
 def _compile_handlers(context: StepContext, draft: StepDraft, names: Names) -> dict[str, str]:
     for option, steps in draft.handlers.items():
         inside = _know_no_vote(draft, names) if option == "reject" else _know_reason(draft, option, names)
-        context.compile(steps, inside)
+        compile_list(context, steps, inside)
     return {option: steps[0].path for option, steps in draft.handlers.items() if steps}
 
 
@@ -180,7 +178,7 @@ def compile_catch(context: StepContext, clauses: Sequence[Clause], names: Names)
     compiled: list[plan.CatchClause] = []
     for clause in clauses:
         errors = clause.fields.get("errors", ())
-        context.compile(clause.steps, names.with_roots("error").knowing(_find_certain_members(errors)))
+        compile_list(context, clause.steps, names.with_roots("error").knowing(_find_certain_members(errors)))
         context.patterns(errors, (*clause.at, "errors"))
         if clause.steps:
             compiled.append(plan.CatchClause(tuple(errors), clause.steps[0].path))
@@ -204,7 +202,7 @@ def _find_certain_members(patterns: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _compile_undo(context: StepContext, draft: StepDraft, names: Names) -> str | None:
-    context.compile([draft], names)
+    compile_list(context, [draft], names)
     return draft.path if draft.path in context.steps else None
 
 
@@ -235,8 +233,18 @@ def collect_types(context: StepContext) -> Types:
         elif draft.verb:
             ungated.add(name)
     declared = context.declared
-    state = build_state_schema(declared.state)
-    return Types(declared.input.raw, state, outputs, approvals, {}, ungated, rarely_gated, mindless, silent, results)
+    return Types(
+        declared.input.raw,
+        declared.state_schema,
+        outputs,
+        approvals,
+        {},
+        ungated,
+        rarely_gated,
+        mindless,
+        silent,
+        results,
+    )
 
 
 def _derive_output_type(context: StepContext, draft: StepDraft) -> Json:

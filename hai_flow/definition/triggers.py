@@ -14,7 +14,7 @@ from hai_flow.definition.expressions.expression_error import Faults
 from hai_flow.definition.fields import Parts, is_literal, texts
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.names.holes import split_holes
-from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_names import Names, NoSteps
 from hai_flow.definition.names.known_types import INSTANT, REQUEST
 from hai_flow.definition.names.names import WEBHOOK_PATH
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
@@ -312,7 +312,7 @@ def read_concurrency(parts: Parts, value: Json, names: Names) -> plan.Concurrenc
     """How many runs of one key there may be; None where the document does not say, or after a finding."""
     at = ("concurrency",)
     fields = parts.reader.fields(DOCUMENT_SHAPES["concurrency"], value, at, "`concurrency`")
-    here = Names(names.types, frozenset(("input", "run", "thread")), explain=names.explain)
+    here = Names(names.types, frozenset(("input", "run", "thread")), NoSteps(names.steps.explain))
     key = parts.text(fields, "key", at, here)
     if key is None:
         return None
@@ -345,7 +345,7 @@ def _doubt_key(text: str, key: plan.Template, names: Names) -> str | None:
 
 def _build_event_names(names: Names) -> Names:
     """The names of a trigger's expressions: there is no run yet."""
-    return Names(names.types, frozenset(("event", "now")), explain=names.explain)
+    return Names(names.types, frozenset(("event", "now")), NoSteps(names.steps.explain))
 
 
 def _check_cron(text: str) -> str | None:

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.known_names import Guards, Names, Types
 from hai_flow.definition.raw_steps import StepDraft
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
@@ -88,7 +87,7 @@ class UnchangedSteps:
         )
 
     def _reuse(self, context: StepContext, earlier: CompiledDraft, draft: StepDraft) -> None:
-        moved = context.line(draft) - earlier.line
+        moved = draft.line - earlier.line
         for step, behind in earlier.steps:
             here = replace(step, line=step.line + moved) if moved else step
             context.add(here, 2 * draft.order + behind)
@@ -121,7 +120,7 @@ class UnchangedSteps:
             added = list(context.steps.values())[steps:]
             self.compiled[draft.path] = CompiledDraft(
                 draft,
-                context.line(draft),
+                draft.line,
                 text,
                 words,
                 self._place(words, draft, names),

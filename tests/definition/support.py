@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.expressions.expressions import compile_expression
-from hai_flow.definition.expressions.templates import compile_template
-from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.expressions.expressions import compile_expression, compile_template
+from hai_flow.definition.names.known_names import Guards, Names, Types
 from hai_flow.definition.plan import Plan
 
 HEAD = "hai: flow/v1\nname: sample\nversion: 1\n"
@@ -52,9 +52,29 @@ SCOPE: dict[str, Any] = {
 }
 
 
-def names(**more: Any) -> Names:
-    """Everything of SCOPE may be named; steps `a` and `b` are visible, `b` has not begun."""
-    return Names(Types(INPUT, STATE), visible=frozenset(("a", "b")), **more)
+@dataclass(frozen=True)
+class Steps:
+    """The steps `a` and `b` are visible; `absent` says why one may have nothing."""
+
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def __contains__(self, name: object) -> bool:
+        return name in ("a", "b")
+
+    def explain(self, name: str) -> tuple[str, str]:
+        return "expression.unknown_step", f"there is no step `{name}`"
+
+    def explain_absence(self, name: str, member: str, guards: Guards) -> str | None:
+        return self.absent.get(name)
+
+    def explain_let(self, name: str) -> str:
+        return ""
+
+
+def names(**absent: str) -> Names:
+    """Everything of SCOPE may be named; steps `a` and `b` are visible, `b` has not begun. `absent`: why a step may have
+    nothing."""
+    return Names(Types(INPUT, STATE), steps=Steps(absent))
 
 
 def value_of(source: str, **scope: Any) -> Any:

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
-from hai_flow.definition.expressions.expressions import compile_expression
-from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.definition.expressions.expressions import compile_expression, compile_template
 from hai_flow.primitives import beside_loop
 from hai_flow.primitives.beside_loop import TooLongForLoop, run_with_allowance
 from tests.support.examples import examples
@@ -127,7 +126,7 @@ EXPRESSIONS: Final = st.recursive(_LEAVES, _grown, max_leaves=12)
 def test_a_grammatical_expression_compiles_or_has_faults_inside_its_source(source: str) -> None:
     found: tuple[ExpressionFault, ...] = ()
     try:
-        found = compile_expression(source, names(absent={"b": "the step has an `if`"})).doubts
+        found = compile_expression(source, names(b="the step has an `if`")).doubts
     except Faults as faults:
         found = faults.faults
     else:

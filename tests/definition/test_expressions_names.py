@@ -7,12 +7,11 @@ from typing import Any, Final
 import pytest
 
 from hai_flow.definition.expressions.expression_error import Faults
-from hai_flow.definition.expressions.expressions import compile_expression
-from hai_flow.definition.expressions.templates import compile_template
-from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import ENVELOPE, Types
+from hai_flow.definition.expressions.expressions import compile_expression, compile_template
+from hai_flow.definition.names.known_names import Names, Types
+from hai_flow.definition.names.known_types import ENVELOPE
 
-from .support import INPUT, SCOPE, STATE, names
+from .support import INPUT, SCOPE, STATE, Steps, names
 
 SERVICE: Final[dict[str, Any]] = {
     "type": "object",
@@ -32,7 +31,7 @@ SERVICE: Final[dict[str, Any]] = {
         }
     },
 }
-LOOP: Final = names(absent={"b": "it has an `if`"}).with_roots("index", schemas={"svc": SERVICE, "i": {}})
+LOOP: Final = names(b="it has an `if`").with_roots("index", schemas={"svc": SERVICE, "i": {}})
 
 
 def doubts(source: str, place: Names = LOOP) -> list[str]:
@@ -151,7 +150,7 @@ def test_the_items_of_a_list_give_the_type_of_the_variable() -> None:
 def test_the_approval_of_a_step_is_typed_apart_from_its_output() -> None:
     values = {"type": "object", "properties": {"code": {"type": "string"}}, "additionalProperties": False}
     envelope = {**ENVELOPE, "properties": {**ENVELOPE["properties"], "values": values}}
-    place = Names(Types(INPUT, STATE, {"a": values}, {"a": envelope}), visible={"a": 1, "b": 2})
+    place = Names(Types(INPUT, STATE, {"a": values}, {"a": envelope}), steps=Steps())
     for source in ("steps.a.output.cod", "steps.a.approval.values.cod", "steps.b.approval.reson"):
         with pytest.raises(Faults, match="did you mean"):
             compile_expression(source, place)

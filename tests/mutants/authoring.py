@@ -62,7 +62,7 @@ unchanged.bug("a step is used again although a step that it names was changed").
     "            and earlier.place == self._place(earlier.words, draft, names)\n", ""
 ).by(f"{_UNCHANGED}::test_after_random_edits_all_is_as_if_it_were_read_anew")
 unchanged.bug("a step that has moved keeps the line on which it was").edit(
-    "moved = context.line(draft) - earlier.line", "moved = 0"
+    "moved = draft.line - earlier.line", "moved = 0"
 ).by(f"{_UNCHANGED}::test_after_random_edits_all_is_as_if_it_were_read_anew")
 futile = Room("hai_flow/definition/futile.py", _MISTAKES)
 futile.bug("a wait beyond the limit of its run is not found").edit(
@@ -129,7 +129,7 @@ annotations.bug("a field with a default counts as one that must be given").edit(
 ).by(_MISTAKES)
 known = Room("hai_flow/definition/names/known_names.py", _MISTAKES)
 known.bug("what a function says of its result is not held against expressions").edit(
-    "wrong = self.types.look_to_judge(path).wrong", "wrong = self.types.look(path).wrong"
+    "wrong = self.types.look_to_judge(chain.full_path).wrong", "wrong = self.types.look(chain.full_path).wrong"
 ).by(_MISTAKES)
 grammar = Room("hai_flow/authoring/grammar.py", "tests/authoring/test_grammar_lines.py")
 grammar.bug("the page tells to write what the checker refuses").edit(

@@ -1,15 +1,20 @@
-"""Facts: the outcomes of conditions that hold at a place of a document, by which a step is known to have run.
+"""What conditions show: the paths that are there where one is true, or false, and facts.
 
-A fact is a condition in one spelling, and whether it was true. It stands among the guards of a place (`Guards`), where
-its first element, None, tells it from a path. Facts are kept only of values that stay as they are once they are there:
-the input, the outputs of steps that have ended, the variable of the loop around."""
+A fact is a condition in one spelling, and whether it was true; by facts a step is known to have run. It stands among
+the guards of a place (`Guards`), where its first element, None, tells it from a path. Facts are kept only of values
+that stay as they are once they are there: the input, the outputs of steps that have ended, the variable of the loop
+around."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Select, Tree
+from hai_flow.definition.checks.certainty import DENIED, TURNED
+from hai_flow.definition.checks.value_types import is_filter
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree
+from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
+from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import ROOTS, Guards, Names
 from hai_flow.definition.names.known_types import INFERRED
 
@@ -28,6 +33,130 @@ def fact(tree: Tree, outcome: bool) -> Guards:
             return fact(Call(tree.offset, tree.function, None, (read, value)), outcome)
     text = _render_condition(tree)
     return frozenset() if text is None else frozenset([(None, "true", text, "", outcome)])
+
+
+def collect_guards(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    """The paths that are certainly there when `tree` is `outcome`, and the facts that hold then."""
+    return _collect_paths(tree, chains, outcome) | _collect_facts(tree, outcome)
+
+
+def _collect_facts(tree: Tree, outcome: bool) -> Guards:
+    match tree:
+        case Call(function="!_", arguments=(operand,)):
+            return _collect_facts(operand, not outcome)
+        case Call(function="_&&_" | "_||_", arguments=(left, right)) if outcome == (tree.function == "_&&_"):
+            return _collect_facts(left, outcome) | _collect_facts(right, outcome)
+        case Call(function="@in", arguments=(read, Listing(elements=values))) if not outcome:
+            denied = (fact(Call(tree.offset, "_==_", None, (read, value)), False) for value in values)
+            return fact(tree, outcome).union(*denied)
+        case _:
+            return fact(tree, outcome)
+
+
+def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    items = _collect_items(tree, chains, outcome)
+    if items:
+        return items
+    match tree:
+        case Select(test=True):
+            chain = chains.get(id(tree.operand))
+            if chain is None and outcome and (path := _find_item_path(tree.operand)):
+                return frozenset([(*path, tree.name)])
+            return frozenset([(*chain.path, tree.name)]) if outcome and chain and chain.field else frozenset()
+        case Call(function="hasValue", target=Call(function="_?._", arguments=(operand, Const()))):
+            chain = chains.get(id(operand))
+            return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
+        case Call(function="hasValue", target=Call(function="_[?_]", arguments=(operand, Const(value=name)))):
+            chain = chains.get(id(operand))
+            is_name = outcome and chain is not None and chain.field is None and isinstance(name, str | int)
+            return frozenset([(*chain.path, name)]) if chain is not None and is_name else frozenset()
+        case Call(function="@in", arguments=(Const(value=str() as name), operand)):
+            chain = chains.get(id(operand))
+            if chain is None and outcome and (path := _find_item_path(operand)):
+                return frozenset([(*path, name)])
+            return frozenset([(*chain.path, name)]) if outcome and chain and chain.field is None else frozenset()
+        case Call(function="!_", arguments=(operand,)):
+            return _collect_paths(operand, chains, not outcome)
+        case Call(function="_&&_" | "_||_", arguments=(left, right)):
+            one, other = _collect_paths(left, chains, outcome), _collect_paths(right, chains, outcome)
+            return one | other if outcome == (tree.function == "_&&_") else one & other
+        case Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
+            return _collect_status_guards(left, right, chains) or _collect_status_guards(right, left, chains)
+        case Call(function="_==_" | "_!=_", arguments=(left, Const(value=None))):
+            chain = chains.get(id(left))
+            return (
+                frozenset([chain.path]) if chain is not None and outcome == (tree.function == "_!=_") else frozenset()
+            )
+        case _:
+            return frozenset()
+
+
+def _find_item_path(tree: Tree) -> tuple[Segment, ...]:
+    """The path inside of a loop's item that the tree is; empty for any other tree."""
+    path = parse_static_path(tree)
+    return () if path is None else (path[0].name, *path[1])
+
+
+def collect_kept(over: Tree, variable: str, chains: Mapping[int, Chain]) -> Guards:
+    """What the filters of a list show of each of its items, as `variable`."""
+    match over:
+        case Comprehension(step=Call(arguments=(condition, *_))) if is_filter(over):
+            guards = collect_guards(condition, chains, True)
+            mine: Guards = frozenset((variable, *path[1:]) for path in guards if path[0] == over.variable)
+            return mine | collect_kept(over.range, variable, chains)
+        case Call(function=function, target=Comprehension() as pairs) if function == SORTED:
+            return collect_kept(pairs.range, variable, chains)
+        case _:
+            return frozenset()
+
+
+def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    """The items that a list certainly has, by a comparison of its size, or with `[]`, and by `exists`."""
+    match tree:
+        case Comprehension(step=Call(function="_||_"), range=over) if outcome:
+            return _list_items(over, chains, 1)
+        case Call(function="_==_" | "_!=_", arguments=(over, Listing(elements=()))):
+            return _list_items(over, chains, 1) if outcome == (tree.function == "_!=_") else frozenset()
+        case Call(function=relation, arguments=(Const(), Call(function="size"))) if relation in TURNED:
+            one, other = tree.arguments
+            return _collect_items(Call(tree.offset, TURNED[relation], None, (other, one)), chains, outcome)
+        case Call(function=relation, arguments=(Call(function="size", parts=(over,)), Const(value=int() as number))):
+            least = _find_least(relation if outcome else DENIED.get(relation, ""), number)
+            return _list_items(over, chains, least)
+    return frozenset()
+
+
+def _find_least(relation: str, number: int) -> int:
+    """The smallest size that has this relation to the number."""
+    if relation == "_!=_":
+        return 1 if number == 0 else 0
+    return {"_>_": number + 1, "_>=_": number, "_==_": number}.get(relation, 0)
+
+
+def _list_items(over: Tree, chains: Mapping[int, Chain], count: int) -> Guards:
+    chain = chains.get(id(over))
+    if chain is None or chain.field is not None:
+        return frozenset([(None, "items", spell_tree(over), count)]) if chain is None and count else frozenset()
+    return frozenset((*chain.path, index) for index in range(min(count, _ITEMS_MAX)))
+
+
+def spell_tree(tree: Tree) -> str:
+    """The tree in one spelling, wherever it stands."""
+    own = {name: getattr(tree, name) for name in ("value", "name", "function", "variable") if hasattr(tree, name)}
+    return f"{type(tree).__name__}{own}({','.join(map(spell_tree, tree.parts))})"
+
+
+_ITEMS_MAX: Final = 20  # of one list, that a condition shows
+_SHOWN_BY_STATUS: Final = {"finished": ("output", "usage", "parts"), "failed": ("error",)}
+
+
+def _collect_status_guards(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
+    chain = chains.get(id(one))
+    if chain is None or not isinstance(other, Const) or not isinstance(other.value, str):
+        return frozenset()
+    if chain.path[0] != "steps" or chain.path[2:] != ("status",):
+        return frozenset()
+    return frozenset((*chain.path[:2], member) for member in _SHOWN_BY_STATUS.get(other.value, ()))
 
 
 def sufficient(tree: Tree, outcome: bool) -> Guards | None:

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hai_flow.definition.expressions.expressions import infer_type, list_choices, list_values
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.expressions import CompiledTemplate, infer_type, list_choices, list_values
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.schemas.schema_paths import resolve
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
 from hai_flow.primitives.json_pointers import find_key, unescape

@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.definition.checks.certainty import DENIED, TURNED
-from hai_flow.definition.checks.facts import fact
+from hai_flow.definition.checks.facts import collect_guards, collect_kept, fact, spell_tree
 from hai_flow.definition.checks.value_types import ValueTypes, find_element, find_mapped, is_filter
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, walk
 from hai_flow.definition.expressions.ast_paths import (
@@ -25,8 +24,9 @@ from hai_flow.definition.expressions.cel_macros import GROUPED, SORTED
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import INFERRED, Look, list_alternatives, look_inside
+from hai_flow.definition.names.known_types import INFERRED
 from hai_flow.definition.names.wording import suggestion
+from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, look_inside
 from hai_flow.values import Json
 
 # Codes of doubts: warnings, not errors.
@@ -35,130 +35,6 @@ DOUBTS: Final = frozenset(("condition.certain", "expression.unguarded", "express
 REFUSALS: Final = frozenset((
     "expression.enum", "expression.literal", "expression.mismatch", "expression.no_object", "expression.secret",
 ))  # fmt: skip
-
-
-def collect_guards(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
-    """The paths that are certainly there when `tree` is `outcome`, and the facts that hold then (`facts`)."""
-    return _collect_paths(tree, chains, outcome) | _collect_facts(tree, outcome)
-
-
-def _collect_facts(tree: Tree, outcome: bool) -> Guards:
-    match tree:
-        case Call(function="!_", arguments=(operand,)):
-            return _collect_facts(operand, not outcome)
-        case Call(function="_&&_" | "_||_", arguments=(left, right)) if outcome == (tree.function == "_&&_"):
-            return _collect_facts(left, outcome) | _collect_facts(right, outcome)
-        case Call(function="@in", arguments=(read, Listing(elements=values))) if not outcome:
-            denied = (fact(Call(tree.offset, "_==_", None, (read, value)), False) for value in values)
-            return fact(tree, outcome).union(*denied)
-        case _:
-            return fact(tree, outcome)
-
-
-def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
-    items = _collect_items(tree, chains, outcome)
-    if items:
-        return items
-    match tree:
-        case Select(test=True):
-            chain = chains.get(id(tree.operand))
-            if chain is None and outcome and (path := _find_item_path(tree.operand)):
-                return frozenset([(*path, tree.name)])
-            return frozenset([(*chain.path, tree.name)]) if outcome and chain and chain.field else frozenset()
-        case Call(function="hasValue", target=Call(function="_?._", arguments=(operand, Const()))):
-            chain = chains.get(id(operand))
-            return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
-        case Call(function="hasValue", target=Call(function="_[?_]", arguments=(operand, Const(value=name)))):
-            chain = chains.get(id(operand))
-            is_name = outcome and chain is not None and chain.field is None and isinstance(name, str | int)
-            return frozenset([(*chain.path, name)]) if chain is not None and is_name else frozenset()
-        case Call(function="@in", arguments=(Const(value=str() as name), operand)):
-            chain = chains.get(id(operand))
-            if chain is None and outcome and (path := _find_item_path(operand)):
-                return frozenset([(*path, name)])
-            return frozenset([(*chain.path, name)]) if outcome and chain and chain.field is None else frozenset()
-        case Call(function="!_", arguments=(operand,)):
-            return _collect_paths(operand, chains, not outcome)
-        case Call(function="_&&_" | "_||_", arguments=(left, right)):
-            one, other = _collect_paths(left, chains, outcome), _collect_paths(right, chains, outcome)
-            return one | other if outcome == (tree.function == "_&&_") else one & other
-        case Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
-            return _collect_status_guards(left, right, chains) or _collect_status_guards(right, left, chains)
-        case Call(function="_==_" | "_!=_", arguments=(left, Const(value=None))):
-            chain = chains.get(id(left))
-            return (
-                frozenset([chain.path]) if chain is not None and outcome == (tree.function == "_!=_") else frozenset()
-            )
-        case _:
-            return frozenset()
-
-
-def _find_item_path(tree: Tree) -> tuple[Segment, ...]:
-    """The path inside of a loop's item that the tree is; empty for any other tree."""
-    path = parse_static_path(tree)
-    return () if path is None else (path[0].name, *path[1])
-
-
-def _collect_kept(over: Tree, variable: str, chains: Mapping[int, Chain]) -> Guards:
-    """What the filters of a list show of each of its items, as `variable`."""
-    match over:
-        case Comprehension(step=Call(arguments=(condition, *_))) if is_filter(over):
-            guards = collect_guards(condition, chains, True)
-            mine: Guards = frozenset((variable, *path[1:]) for path in guards if path[0] == over.variable)
-            return mine | _collect_kept(over.range, variable, chains)
-        case Call(function=function, target=Comprehension() as pairs) if function == SORTED:
-            return _collect_kept(pairs.range, variable, chains)
-        case _:
-            return frozenset()
-
-
-def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
-    """The items that a list certainly has, by a comparison of its size, or with `[]`, and by `exists`."""
-    match tree:
-        case Comprehension(step=Call(function="_||_"), range=over) if outcome:
-            return _list_items(over, chains, 1)
-        case Call(function="_==_" | "_!=_", arguments=(over, Listing(elements=()))):
-            return _list_items(over, chains, 1) if outcome == (tree.function == "_!=_") else frozenset()
-        case Call(function=relation, arguments=(Const(), Call(function="size"))) if relation in TURNED:
-            one, other = tree.arguments
-            return _collect_items(Call(tree.offset, TURNED[relation], None, (other, one)), chains, outcome)
-        case Call(function=relation, arguments=(Call(function="size", parts=(over,)), Const(value=int() as number))):
-            least = _find_least(relation if outcome else DENIED.get(relation, ""), number)
-            return _list_items(over, chains, least)
-    return frozenset()
-
-
-def _find_least(relation: str, number: int) -> int:
-    """The smallest size that has this relation to the number."""
-    if relation == "_!=_":
-        return 1 if number == 0 else 0
-    return {"_>_": number + 1, "_>=_": number, "_==_": number}.get(relation, 0)
-
-
-def _list_items(over: Tree, chains: Mapping[int, Chain], count: int) -> Guards:
-    chain = chains.get(id(over))
-    if chain is None or chain.field is not None:
-        return frozenset([(None, "items", _spell_tree(over), count)]) if chain is None and count else frozenset()
-    return frozenset((*chain.path, index) for index in range(min(count, _ITEMS_MAX)))
-
-
-def _spell_tree(tree: Tree) -> str:
-    """The tree in one spelling, wherever it stands."""
-    own = {name: getattr(tree, name) for name in ("value", "name", "function", "variable") if hasattr(tree, name)}
-    return f"{type(tree).__name__}{own}({','.join(map(_spell_tree, tree.parts))})"
-
-
-_ITEMS_MAX: Final = 20  # of one list, that a condition shows
-_SHOWN_BY_STATUS: Final = {"finished": ("output", "usage", "parts"), "failed": ("error",)}
-
-
-def _collect_status_guards(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
-    chain = chains.get(id(one))
-    if chain is None or not isinstance(other, Const) or not isinstance(other.value, str):
-        return frozenset()
-    if chain.path[0] != "steps" or chain.path[2:] != ("status",):
-        return frozenset()
-    return frozenset((*chain.path[:2], member) for member in _SHOWN_BY_STATUS.get(other.value, ()))
 
 
 class Doubts:
@@ -218,7 +94,7 @@ class Doubts:
         """Doubt operands that may be null, of what fails for null."""
         for operand in operands:
             chain = self.chains.get(id(operand))
-            doubt = None if chain is None else self.names.doubt_null(chain, known, (len(chain.path),))
+            doubt = None if chain is None else self.names.doubt_null(chain, known, whole=True)
             self.doubts += [doubt] if doubt else []
 
     def _loop(self, loop: Comprehension, known: Guards, items: Mapping[str, Look]) -> None:
@@ -230,7 +106,7 @@ class Doubts:
         self._check_nulls((loop.range,), known)
         self._visit(loop.range, known, items)
         self._visit(loop.start, known, items)
-        guards = known | _collect_kept(loop.range, loop.variable, self.chains)
+        guards = known | collect_kept(loop.range, loop.variable, self.chains)
         for part in (loop.condition, loop.step, loop.result):
             self._visit(part, guards, inner)
 
@@ -299,7 +175,7 @@ class Doubts:
         chain = self.chains.get(id(tree))
         if chain is not None:
             return 0 if chain.field is not None else self.names.count_tested_items(chain.path, known)
-        spelling = _spell_tree(tree)
+        spelling = spell_tree(tree)
         return max((each[3] for each in known | self.names.guarded if each[:3] == (None, "items", spelling)), default=0)
 
     def _compute_least_size(self, tree: Tree, known: Guards) -> float:
@@ -393,7 +269,8 @@ class Doubts:
         if path is None or path[0].name not in items:
             return False
         item_path = (path[0].name, *path[1], *last)
-        wrong = look_inside(items[path[0].name], item_path).wrong
+        look = look_inside(items[path[0].name], item_path)
+        wrong = look.wrong
         if wrong is not None:
             start = path[0].offset
             chain = Chain(tree, item_path, start, start + len(path[0].name), None)
@@ -402,7 +279,6 @@ class Doubts:
                 self.doubts.append(ExpressionFault(offset, "expression.no_object", wrong[1]))
             else:
                 self.faults.append(ExpressionFault(offset, "expression.unknown_property", wrong[1]))
-        look = look_inside(items[path[0].name], item_path)
         if look.barren is not None:
             self.doubts.append(ExpressionFault(path[0].offset, "expression.no_object", look.barren[1]))
         if path[0].name not in self._computed:

@@ -9,8 +9,8 @@ from hai_flow.definition.expressions.ast import Call, Comprehension, Const, List
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import FILTERED, NULL, Look, list_alternatives, look_inside
-from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.names.known_types import FILTERED, NULL
+from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, look_inside, resolve
 from hai_flow.values import Json
 
 _TEXT: Final[dict[str, Json]] = {"type": "string"}

@@ -1,2 +1,1 @@
-"""Expressions in CEL and templates: parsed, typed, evaluated within bounds. Begin with `expressions`, then
-`templates`."""
+"""Expressions in CEL and templates: parsed, typed, evaluated within bounds. Begin with `expressions`."""

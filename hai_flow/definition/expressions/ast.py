@@ -1,4 +1,5 @@
-"""The syntax tree of a CEL expression, read back from the protobuf bytes that the library serializes.
+"""The syntax tree of a CEL expression, read back from the protobuf bytes that the library serializes, and written as a
+source.
 
 The library shows its tree in no other way, and does not bring protobuf's Python classes; cel.expr.ParsedExpr is small
 enough to be read by hand. Offsets count characters from the beginning of the source."""
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from hai_flow import values
 from hai_flow.primitives import protobuf
 from hai_flow.values import Json
 
@@ -253,3 +255,45 @@ def walk(tree: Tree) -> Iterator[Tree]:
         node = waiting.pop()
         yield node
         waiting.extend(reversed(node.parts))
+
+
+def write(tree: Tree) -> str | None:
+    """The source of a tree without names and loops; None for any other."""
+    if isinstance(tree, Comprehension):
+        return None
+    parts = [write(part) for part in tree.parts]
+    texts = [part for part in parts if part is not None]
+    if len(texts) < len(parts):
+        return None
+    match tree:
+        case Const(value=None | bool() | int() | float() | str() as value):
+            return values.dumps(value).decode() + "u" * tree.unsigned
+        case Listing(optional=optional) if not optional:
+            return f"[{', '.join(texts)}]"
+        case Mapped(type_name="", optional=optional) if not optional:
+            pairs = zip(texts[::2], texts[1::2], strict=True)
+            return "{" + ", ".join(f"{key}: {value}" for key, value in pairs) + "}"
+        case Select():
+            member = f"{texts[0]}.{tree.name}"
+            return f"has({member})" if tree.test else member
+        case Call(function=function) if function.startswith(("_", "-", "!", "@")):
+            return _write_operator(function, texts)
+        case Call(function=function) if function.isidentifier():
+            first, arguments = (f"{texts[0]}.", texts[1:]) if tree.target is not None else ("", texts)
+            return f"{first}{function}({', '.join(arguments)})"
+        case _:
+            return None
+
+
+def _write_operator(function: str, texts: list[str]) -> str | None:
+    match texts:
+        case [operand] if function in ("!_", "-_"):
+            return f"({function[0]}{operand})"
+        case [left, right] if function in ("_[_]", "@in"):
+            return f"{left}[{right}]" if function == "_[_]" else f"({left} in {right})"
+        case [left, right] if function[0] == function[-1] == "_" and "?" not in function:
+            return f"({left} {function.strip('_')} {right})"
+        case [condition, left, right] if function == "_?_:_":
+            return f"({condition} ? {left} : {right})"
+        case _:
+            return None

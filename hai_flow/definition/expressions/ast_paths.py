@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Mapped, Name, Select, Tree
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault
@@ -31,6 +32,10 @@ class Chain(msgspec.Struct, frozen=True):
     start: int
     end: int
     field: str | None  # the one property that `has()` or `.?` asks of it
+    full_path: tuple[Segment, ...] = ()  # the path with that property
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "full_path", self.path if self.field is None else (*self.path, self.field))
 
 
 _ACCESSOR = re.compile(

@@ -1,5 +1,5 @@
-"""What is wrong with a source that CEL does not take, in our words: the library's messages, and the operators of other
-languages, which it has no word for."""
+"""What is wrong with a source that CEL does not take, in our words: the library's messages, and the operators and names
+of other languages, which it has no word for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from hai_flow.definition.expressions.expression_error import ExpressionFault
-from hai_flow.definition.names.wording import name_sign
+from hai_flow.definition.names.wording import name_sign, shorten
 
 # By operator of another language: the CEL for it, or a sentence.
 _HABITS: Final = {
@@ -287,3 +287,38 @@ def describe_overload(function: str, types: str) -> str:
     elif operator == "sum":
         hint = "; it adds the numbers of a list: rows.map(r, r.amount).sum()"
     return f"`{operator}` can't be applied to ({operands}){hint}"
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+_OTHER_CONSTANTS: Final = {"True": "true", "False": "false", "None": "null", "nil": "null", "undefined": "null"}
+OTHER_NAMES: Final = {
+    "env": "; name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
+    "vars": "; values of a run are `input`, `state`, and what `let` names",
+    "each": "; the item of a loop is `item`, or what `as` says",
+    "it": "; the item of a loop is `item`, or what `as` says",
+    **dict.fromkeys(
+        ("needs", "jobs", "tasks", "nodes", "outputs", "xcom", "results"), "; what a step gives is `steps.ID.output`"
+    ),
+    **dict.fromkeys(("body", "payload", "request", "data"), "; what an event or a request brings is `event.data`"),
+    **dict.fromkeys(
+        ("today", "yesterday", "tomorrow", "timestamp_now"),
+        "; the time is `now`, its day now.format_time('%Y-%m-%d'), others now + duration(\"24h\")",
+    ),
+    "headers": "; those of a webhook are `event.headers`, those of an answer `response.headers`",
+    "Math": "; functions of numbers are `math.round`, `math.floor`, `math.ceil`, `math.abs`, `math.greatest`",
+    **dict.fromkeys(("Date", "datetime", "moment", "time"), "; the time is `now`, one in a text `timestamp(x)`"),
+    "JSON": "; values keep their types in holes, and become JSON in a text",
+    **dict.fromkeys(
+        ("args", "params", "parameters", "inputs", "variables"), "; values of a run are `input` and `state`"
+    ),
+    "github": "; what started a run is its `input`",
+    "trigger": "; what started a run is its `input`",
+}
+
+
+def suggest_name(name: str, *, alone: bool) -> str:
+    """A word on a name that is nearly none of ours; `alone`: nothing of it is asked for."""
+    if name in _OTHER_CONSTANTS:
+        return f"; did you mean `{_OTHER_CONSTANTS[name]}`?"
+    return OTHER_NAMES.get(name) or (f'; text stands in quotes: "{shorten(name)}"' if alone else "")

@@ -1,34 +1,54 @@
-"""Expressions: the texts in `if`, `when` and between `${{` and `}}`, checked against the names of their place, and
-compiled (docs/language.md#expressions). The CEL itself is in cel.py."""
+"""Expressions and templates (docs/language.md#expressions). Expressions are the texts in `if`, `when` and between
+`${{` and `}}`; templates are values with holes in their texts. Both are checked against the names of their place and
+compiled.
+
+The CEL itself is in cel.py. A hole that is only a path never gets to CEL: the value is copied, so integers, nulls and
+large values pass unchanged."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from hai_flow.definition.checks.certainty import Certainty, evaluate_literal, report_certain_condition
-from hai_flow.definition.checks.facts import sufficient
-from hai_flow.definition.checks.nullability import Doubts, collect_guards
+from hai_flow.definition.checks.facts import collect_guards, sufficient
+from hai_flow.definition.checks.nullability import Doubts
 from hai_flow.definition.checks.value_types import ValueTypes, find_common
 from hai_flow.definition.expressions import cel
-from hai_flow.definition.expressions.ast import Call, Const, Listing, Name, Tree, walk
-from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
+from hai_flow.definition.expressions.ast import Name, Tree
+from hai_flow.definition.expressions.ast_paths import (
+    MISSING,
+    Chain,
+    Scan,
+    Segment,
+    absent,
+    find_segment_offset,
+    look_up,
+    scan,
+    spell,
+)
 from hai_flow.definition.expressions.cel import Program
-from hai_flow.definition.expressions.cel_values import Kind
-from hai_flow.definition.expressions.constants import find_failing_constants
+from hai_flow.definition.expressions.cel_growth import GROWTH_MAX, WORK_MAX
+from hai_flow.definition.expressions.cel_messages import OTHER_NAMES, suggest_name
+from hai_flow.definition.expressions.cel_values import Kind, format_instant
+from hai_flow.definition.expressions.constants import check_literals, doubt_literals, find_failing_constants
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
-from hai_flow.definition.expressions.functions import check_foreign_pattern, check_pattern, check_zone
-from hai_flow.definition.names.durations import guess_duration
-from hai_flow.definition.names.holes import end_of_hole, find_only_hole, split_holes
+from hai_flow.definition.expressions.value_text import as_text
+from hai_flow.definition.names.holes import WrittenHole, end_of_hole, find_only_hole, split_holes
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import NULL, Look, list_alternatives, list_properties
-from hai_flow.definition.names.wording import kind_of, shorten, suggestion
-from hai_flow.definition.names.zones import check_sign, guess_zone
+from hai_flow.definition.names.known_types import NULL
+from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.plan import Hole
+from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, list_properties
+from hai_flow.definition.yaml.document import Path
+from hai_flow.primitives.beside_loop import WORK, is_large, spend
 from hai_flow.values import Json
+
+# -- expressions -------------------------------------------------------------------------------------------------------
 
 
 class CompiledExpression:
@@ -227,117 +247,6 @@ _OF_LISTS: Final = re.compile(
 """Lists are joined whatever their elements are, and those of numbers may be equal."""
 
 
-def _check_literals(tree: Tree) -> Iterator[ExpressionFault]:
-    """Literal durations, instants, patterns, zones and numbers that are none: they would fail a step when it is
-    computed, maybe after a week of approvals."""
-    for node in walk(tree):
-        if isinstance(node, Const) and isinstance(node.value, str) and "\0" in node.value:
-            yield ExpressionFault(
-                node.offset, "expression.literal", "expected text, found a NUL in it, which can't be stored; remove it"
-            )
-        expected = _LITERALS.get(node.function) if isinstance(node, Call) else None
-        if expected is None or not isinstance(node, Call) or len(node.parts) <= expected.position:
-            continue
-        text = _join_literals(node.parts[expected.position])
-        fault = None if text is None else cel.check_literal(expected.tried, text)
-        if text is not None and fault is not None:
-            hint = expected.hint(text) or (f": {fault}" if expected.tried == "matches" else "")
-            message = f"`{node.function}` expects {expected.what}, found {text[:80]!r}{hint}"
-            yield ExpressionFault(node.parts[expected.position].offset, "expression.literal", message)
-
-
-def _join_literals(tree: Tree) -> str | None:
-    """The text that a literal or a sum of literals gives; None: it depends on more."""
-    if isinstance(tree, Const):
-        return tree.value if isinstance(tree.value, str) else None
-    if not isinstance(tree, Call) or tree.function != "_+_":
-        return None
-    texts = [_join_literals(each) for each in tree.parts]
-    return None if None in texts else "".join(text for text in texts if text is not None)
-
-
-_DIRECTIVE: Final = re.compile(r"%(?:%|(?:\.\d+)?[A-Za-z])")
-
-
-def _format_faults(tree: Tree) -> Iterator[ExpressionFault]:
-    """Literal texts of `format` whose places are not as many as the values behind them."""
-    for node in walk(tree):
-        if not isinstance(node, Call) or node.function != "format" or len(node.parts) != 2:
-            continue
-        text, values = node.parts
-        if not isinstance(text, Const) or not isinstance(text.value, str) or not isinstance(values, Listing):
-            continue
-        places = sum(each != "%%" for each in _DIRECTIVE.findall(text.value))
-        if places > len(values.elements):
-            message = (
-                f"`format` has {places} places and {len(values.elements)} values; add a value, or write `%%` for a "
-                "percent sign"
-            )
-            yield ExpressionFault(text.offset, "expression.literal", message)
-
-
-class _LiteralArgument(NamedTuple):
-    what: str
-    tried: str
-    position: int = 0
-    hint: Callable[[str], str] = lambda text: ""
-
-
-def _duration_hint(text: str) -> str:
-    meant = guess_duration(text)
-    return f"; write {meant}" if meant else ""
-
-
-def _suggest_instant(text: str) -> str:
-    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        return f"; write {text}T00:00:00Z, or another hour and offset"
-    spaced = text.strip().replace(" ", "T")
-    for meant in (spaced, f"{spaced}Z", re.sub(r"(T\d\d:\d\d)(?=Z|[+-]|$)", r"\1:00", spaced)):
-        if meant != text and cel.check_literal("timestamp", meant) is None:
-            return f"; write {meant}"
-    return ""
-
-
-_LITERALS: Final = {
-    "duration": _LiteralArgument("a duration such as 90s, 1h30m or 2d", "duration", hint=_duration_hint),
-    "timestamp": _LiteralArgument("an instant such as 2026-03-29T08:00:00Z", "timestamp", hint=_suggest_instant),
-    "matches": _LiteralArgument("a pattern (RE2)", "matches", 1),
-    "int": _LiteralArgument("a whole number", "int"),
-    "double": _LiteralArgument("a number", "double"),
-    "bool": _LiteralArgument("true or false", "bool"),
-    **{
-        f"get{part}": _LiteralArgument("a time zone such as Europe/Berlin", "getHours", 1, hint=guess_zone)
-        for part in ("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours", "Minutes", "Seconds")
-    },
-}
-
-
-def _check_times(tree: Tree) -> Iterator[ExpressionFault]:
-    """Literal patterns and time zones of `format_time` that are none."""
-    for node in walk(tree):
-        if isinstance(node, Call) and node.function == "format_time" and len(node.parts) > 1:
-            for operand, fault_of in zip(node.parts[1:], (check_pattern, check_zone), strict=False):
-                literal = operand.value if isinstance(operand, Const) else None
-                fault = fault_of(literal) if isinstance(literal, str) else None
-                if fault is not None:
-                    yield ExpressionFault(operand.offset, "expression.format_time", fault)
-            pattern = node.parts[1].value if isinstance(node.parts[1], Const) else None
-            foreign = check_foreign_pattern(pattern) if isinstance(pattern, str) else None
-            if foreign is not None:  # releases before took it
-                yield ExpressionFault(node.parts[1].offset, "expression.literal", foreign)
-
-
-def _doubt_zones(tree: Tree) -> Iterator[ExpressionFault]:
-    """Literal time zones that hardly mean what their names say (`check_sign`)."""
-    for node in walk(tree):
-        position = _ZONES.get(node.function) if isinstance(node, Call) else None
-        if isinstance(node, Call) and position is not None and len(node.parts) > position:
-            text = _join_literals(node.parts[position])
-            if text is not None and (doubt := check_sign(text)) is not None:
-                yield ExpressionFault(node.parts[position].offset, "expression.zone", doubt)
-
-
-_ZONES: Final = {"format_time": 2, **{name: each.position for name, each in _LITERALS.items() if name[:3] == "get"}}
 _HYPHENED = re.compile(r"(?:-[A-Za-z0-9_]+)+")
 
 
@@ -362,7 +271,7 @@ def _check_free(source: str, name: Name, names: Names) -> ExpressionFault:
     for root, schema in (("input", names.types.input), ("state", names.types.state)):
         if isinstance(schema, Mapping) and name.name in schema.get("properties", ()) and root in names.roots:
             hint = f"; did you mean `{root}.{name.name}`?"
-    if name.name in names.visible:
+    if name.name in names.steps:
         hint = f"; did you mean `steps.{name.name}.output`?"
     alone = not source[name.offset + len(name.name) :].lstrip().startswith((".", "[", "("))
     macro = re.search(r"\.(filter|map|all|exists|exists_one|sort_by|group_by)\($", source[: name.offset].rstrip())
@@ -370,42 +279,9 @@ def _check_free(source: str, name: Name, names: Names) -> ExpressionFault:
         call = f"{macro[1]}({name.name}, ...)"
         message = f"there is no name `{name.name}`; name the item first, and compute with it behind a comma: {call}"
         return ExpressionFault(name.offset, "expression.unknown_name", message)
-    foreign = _ELSEWHERE_CALLED.get(name.name, "") if name.name[:1].isupper() else ""
-    hint = names.explain_let(name.name) or foreign or hint or _suggest_name(name.name, alone=alone)
+    foreign = OTHER_NAMES.get(name.name, "") if name.name[:1].isupper() else ""
+    hint = names.steps.explain_let(name.name) or foreign or hint or suggest_name(name.name, alone=alone)
     return ExpressionFault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")
-
-
-_CONSTANTS: Final = {"True": "true", "False": "false", "None": "null", "nil": "null", "undefined": "null"}
-_ELSEWHERE_CALLED: Final = {
-    "env": "; name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
-    "vars": "; values of a run are `input`, `state`, and what `let` names",
-    "each": "; the item of a loop is `item`, or what `as` says",
-    "it": "; the item of a loop is `item`, or what `as` says",
-    **dict.fromkeys(
-        ("needs", "jobs", "tasks", "nodes", "outputs", "xcom", "results"), "; what a step gives is `steps.ID.output`"
-    ),
-    **dict.fromkeys(("body", "payload", "request", "data"), "; what an event or a request brings is `event.data`"),
-    **dict.fromkeys(
-        ("today", "yesterday", "tomorrow", "timestamp_now"),
-        "; the time is `now`, its day now.format_time('%Y-%m-%d'), others now + duration(\"24h\")",
-    ),
-    "headers": "; those of a webhook are `event.headers`, those of an answer `response.headers`",
-    "Math": "; functions of numbers are `math.round`, `math.floor`, `math.ceil`, `math.abs`, `math.greatest`",
-    **dict.fromkeys(("Date", "datetime", "moment", "time"), "; the time is `now`, one in a text `timestamp(x)`"),
-    "JSON": "; values keep their types in holes, and become JSON in a text",
-    **dict.fromkeys(
-        ("args", "params", "parameters", "inputs", "variables"), "; values of a run are `input` and `state`"
-    ),
-    "github": "; what started a run is its `input`",
-    "trigger": "; what started a run is its `input`",
-}
-
-
-def _suggest_name(name: str, *, alone: bool) -> str:
-    """A word on a name that is nearly none of ours; `alone`: nothing of it is asked for."""
-    if name in _CONSTANTS:
-        return f"; did you mean `{_CONSTANTS[name]}`?"
-    return _ELSEWHERE_CALLED.get(name) or (f'; text stands in quotes: "{shorten(name)}"' if alone else "")
 
 
 @lru_cache(maxsize=4096)
@@ -421,8 +297,8 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
         tree,
         scan_result,
         by_node,
-        (*faults, *_check_times(tree)),
-        (*_check_literals(tree), *_format_faults(tree), *_doubt_zones(tree)),
+        (*faults, *check_literals(tree)),
+        doubt_literals(tree),
     )
 
 
@@ -495,3 +371,259 @@ def _suggest_quotes(source: str) -> str:
     if len(text) < 2 or text[0] not in "\"'" or text[-1] != text[0] or text[0] in text[1:-1]:
         return ""
     return f"; without the quotes it is an expression: {text[1:-1]}"
+
+
+# -- templates ---------------------------------------------------------------------------------------------------------
+
+_FEW_HOLES: Final = 16  # a value with so many has a bound by that
+
+
+class _Part(Protocol):
+    def render(self, scope: Mapping[str, Json]) -> Json: ...
+
+
+class CompiledTemplate:
+    """plan.Template: a YAML value with its holes compiled. `written` is that value."""
+
+    __slots__ = ("_part", "_render", "holes", "is_literal", "roots", "steps", "written")
+
+    def __init__(self, part: _Part, holes: Sequence[Hole], written: Json) -> None:
+        self.holes = tuple(holes)
+        self.roots, self.steps = find_roots_and_steps(path for hole in holes for path in hole.paths)
+        self.written = written
+        self.is_literal = isinstance(part, _Literal)
+        self._part = part
+        self._render: Callable[[Mapping[str, Json]], Json] = part.render
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        """The JSON value with every hole filled. Raises `ExpressionError`."""
+        WORK.most = WORK.units + WORK_MAX
+        value = self._render(scope)
+        if len(self.holes) > _FEW_HOLES and is_large(value, GROWTH_MAX):
+            raise _too_large()
+        return value
+
+    def type_at(self, path: Path) -> str | None:
+        """The JSON type of what the expression gives that is the whole hole at `path`; None: it may be of any."""
+        part: Any = self._part
+        for key in path:
+            match part:
+                case _Map(parts=parts):
+                    part = dict(parts).get(str(key))
+                case _List(parts=parts) if isinstance(key, int) and key < len(parts):
+                    part = parts[key]
+                case _:
+                    return None
+        return _type_of(part)
+
+    @property
+    def type_before_text(self) -> str | None:
+        """The JSON type of a single hole, before its value becomes text."""
+        return _type_of(self._part.parts[0]) if isinstance(self._part, _Text) and len(self._part.parts) == 1 else None
+
+
+_JSON_TYPES: Final = {
+    "bool": "boolean", "double": "number", "int": "number", "uint": "number", "list": "array", "map": "object",
+    "string": "string", "timestamp": "string", "duration": "string", "null": "null",
+}  # fmt: skip
+
+
+def _type_of(part: Any) -> str | None:
+    word = part.program.result_type.lower().partition("<")[0] if isinstance(part, _CelHole) else ""
+    return _JSON_TYPES.get(word)
+
+
+class _Literal(msgspec.Struct, frozen=True):
+    value: Json
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return self.value
+
+
+class _PathHole:
+    """A hole that is only a path: the value itself, without CEL."""
+
+    __slots__ = ("_optional", "path")
+
+    def __init__(self, path: tuple[Segment, ...], optional: bool) -> None:
+        self.path = path
+        self._optional = optional  # its last property is optional by its schema: absent is null
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        value: Any = scope
+        try:
+            for part in self.path:
+                if type(value) is str:  # "text"[0] would be a character
+                    return self._slow(scope)
+                value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return self._slow(scope)
+        return value
+
+    def _slow(self, scope: Mapping[str, Json]) -> Json:
+        value = look_up(scope, self.path)
+        if value is not MISSING:
+            return value
+        if self._optional and look_up(scope, self.path[:-1]) is not MISSING:
+            return None
+        raise absent(self.path)
+
+
+class _NowHole(msgspec.Struct, frozen=True):
+    """`${{ now }}`: the scope has milliseconds, a document sees RFC 3339 text."""
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return format_instant(scope["now"])
+
+
+class _CelHole(msgspec.Struct, frozen=True):
+    program: Program
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        value = self.program.evaluate(scope)
+        _demand_room()
+        return value
+
+
+class _Text(msgspec.Struct, frozen=True):
+    """Literal pieces and holes, joined as text."""
+
+    parts: tuple[str | _Part, ...]
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        if len(self.parts) <= _FEW_HOLES:
+            return "".join([part if isinstance(part, str) else as_text(part.render(scope)) for part in self.parts])
+        pieces, size = [], 0
+        for part in self.parts:
+            pieces.append(part if isinstance(part, str) else as_text(part.render(scope)))
+            size += len(pieces[-1])
+            spend(len(pieces[-1]) // 4)
+            if size > GROWTH_MAX:
+                raise _too_large()
+            _demand_room()
+        return "".join(pieces)
+
+
+class _List(msgspec.Struct, frozen=True):
+    parts: tuple[_Part, ...]
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return [part.render(scope) for part in self.parts]
+
+
+class _Map(msgspec.Struct, frozen=True):
+    parts: tuple[tuple[str, _Part], ...]
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return {key: part.render(scope) for key, part in self.parts}
+
+
+def _demand_room() -> None:
+    """Raises ExpressionError where the value whose holes are filled has taken as long as it may."""
+    if WORK.units > WORK.most:
+        message = f"the holes of one value could take longer than {WORK_MAX // 1_000} ms; use a tool"
+        raise ExpressionError("expression.budget", message)
+
+
+def _too_large() -> ExpressionError:
+    return ExpressionError("expression.too_large", "a value with its holes filled is larger than 4 MiB; use a tool")
+
+
+Reporter: TypeAlias = Callable[[Path, ExpressionFault], None]  # path inside the value
+
+
+def compile_template(value: Json, names: Names, report: Reporter, *, text: bool = False) -> CompiledTemplate:
+    """`value` with its holes compiled. With `text` a single hole becomes text as well, where it else keeps its type.
+
+    Faults (and doubts: see DOUBTS) go to `report`, by the path inside `value`; a faulty hole is null."""
+    compiler = _TemplateCompiler(names, report)
+    part = compiler.part(value, ())
+    if not text or isinstance(part, _Literal):
+        return CompiledTemplate(part, compiler.holes, value)
+    return CompiledTemplate(_Text((part,)), [hole._replace(whole=False) for hole in compiler.holes], value)
+
+
+class _TemplateCompiler:
+    def __init__(self, names: Names, report: Reporter) -> None:
+        self.names = names
+        self.report = report
+        self.holes: list[Hole] = []
+
+    def part(self, value: Json, at: Path) -> _Part:
+        """Recursion is bounded by the document's depth (40)."""
+        if isinstance(value, str):
+            return self._text(value, at)
+        if isinstance(value, list):
+            parts = [self.part(item, (*at, index)) for index, item in enumerate(value)]
+            return (
+                _Literal(value)
+                if all(isinstance(p, _Literal) for p in parts) and "$" not in str(value)
+                else _List(tuple(parts))
+            )
+        if isinstance(value, dict):
+            return self._mapping(value, at)
+        return _Literal(value)
+
+    def _mapping(self, value: Mapping[str, Json], at: Path) -> _Part:
+        pairs: list[tuple[str, _Part]] = []
+        for key, item in value.items():
+            if "${{" in key:
+                self.report(
+                    (*at, key), ExpressionFault(0, "expression.hole_in_key", "a key can't have holes; only values can")
+                )
+            pairs.append((key, self.part(item, (*at, key))))
+        if all(isinstance(part, _Literal) for _, part in pairs):
+            return _Literal({key: part.render({}) for key, part in pairs})
+        return _Map(tuple(pairs))
+
+    def _text(self, text: str, at: Path) -> _Part:
+        if "{{" not in text:
+            return _Literal(text)
+        pieces = self._pieces(text, at)
+        holes = [piece for piece in pieces if not isinstance(piece, str)]
+        if not holes:
+            return _Literal("".join(piece for piece in pieces if isinstance(piece, str)))
+        compiled = {id(hole): self._hole(hole, at) for hole in holes}
+        if len(pieces) == 1:
+            part = compiled[id(holes[0])]
+            if isinstance(part, _PathHole):
+                self.holes[-1] = self.holes[-1]._replace(whole=True)
+            return part
+        return _Text(tuple(piece if isinstance(piece, str) else compiled[id(piece)] for piece in pieces))
+
+    def _pieces(self, text: str, at: Path) -> list[str | WrittenHole]:
+        try:
+            return split_holes(text)
+        except Faults as faults:
+            for fault in faults.faults:
+                self.report(at, fault)
+            return [""]
+
+    def _hole(self, hole: WrittenHole, at: Path) -> _Part:
+        try:
+            return self._compile_hole(hole, at)
+        except Faults as faults:
+            for fault in faults.faults:
+                self.report(at, ExpressionFault(fault.offset + hole.offset, fault.code, fault.message))
+            return _Literal(None)
+
+    def _compile_hole(self, hole: WrittenHole, at: Path) -> _Part:
+        names = self.names
+        sound = names.types.sound.get(hole.source)
+        if sound is None or sound.path[0] not in names.roots:
+            sound = names.judge_path(hole.source)
+            if sound is None:
+                program, scanned, doubts = compile_source(hole.source, names)
+                self._doubt(doubts, hole, at)
+                self.holes.append(Hole(at, tuple(chain.path for chain in scanned.found.chains)))
+                return _CelHole(program)
+            if sound.doubt is not None:
+                self._doubt([sound.doubt], hole, at)
+            elif sound.path[0] in EVERYWHERE_ALIKE and not names.guarded:
+                names.types.sound[hole.source] = sound
+        self.holes.append(Hole(at, (sound.path,)))
+        return _NowHole() if sound.path == ("now",) else _PathHole(sound.path, sound.is_optional)
+
+    def _doubt(self, doubts: Sequence[ExpressionFault], hole: WrittenHole, at: Path) -> None:
+        for doubt in doubts:
+            self.report(at, ExpressionFault(doubt.offset + hole.offset, doubt.code, doubt.message))

@@ -1,12 +1,13 @@
-"""The names that one place of a document has, and what is wrong, or in doubt, with a path that begins with one
-(docs/language.md#names)."""
+"""The names that one place of a document has, their types, and what is wrong, or in doubt, with a path that begins with
+one (docs/language.md#names)."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,10 +20,22 @@ from hai_flow.definition.expressions.ast_paths import (
     spell,
     spell_guards,
 )
-from hai_flow.definition.expressions.expression_error import ExpressionFault
+from hai_flow.definition.expressions.cel_values import Kind
+from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_types import FILTERED, INFERRED, Look, Types, list_properties, may_be_null
+from hai_flow.definition.names.known_types import (
+    ENVELOPE,
+    FILLED,
+    FILTERED,
+    FIXED,
+    GIVEN,
+    INFERRED,
+    PARTS,
+    STATUS,
+    USAGE,
+)
 from hai_flow.definition.names.wording import suggestion
+from hai_flow.definition.schemas.schema_paths import Look, list_properties, look_along
 from hai_flow.values import Json
 
 ALWAYS: Final = frozenset(("input", "state", "steps", "run", "thread", "now"))
@@ -69,25 +82,145 @@ class Condition(Shows, Protocol):
     disproof: Guards | None
 
 
-class Names(msgspec.Struct, frozen=True):
-    """The names that one place has.
+_SOURCES_MAX: Final = 20_000  # that many expressions are kept from text to text
 
-    `explain(id)` gives (code, message) for a step id that is not `visible` here. `absent` has the reasons why visible
-    steps may have no output when this place is reached, each a clause like "the step has an `if`". Its keys are ids, or
-    `id.member` where only that member may be absent.
-    """
 
-    types: Types
-    roots: frozenset[str] = ALWAYS
-    visible: Container[str] = frozenset()
-    guarded: Guards = frozenset()  # paths that conditions around have shown to be there
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The static types of the data, as JSON Schemas; `{}` where nothing is known."""
+
+    input: Json
+    state: Json  # an object with a property for each name of `state`
+    outputs: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.output
+    approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
+    roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
+    ungated: Container[str] = ()  # ids of steps without `approval`
+    rarely_gated: Container[str] = ()  # ids of steps whose `approval` has a `when`
+    mindless: Container[str] = ()  # ids of steps that ask no model: they have no `usage`
+    silent: Container[str] = ()  # ids of steps that a deadline approves: they may have no `votes`
+    results: Mapping[str, Json] = field(default_factory=dict)
+    """id -> schema of steps.ID.output of steps that call Python. Where a document is published the functions are not
+    looked at, so these judge expressions and never bind them: a document means the same everywhere."""
+    _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
+    sound: dict[str, SoundPath] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Sound holes that are paths, by their source: most documents name few things often."""
+    sound_sources: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Sound expressions that read no step, compiled, by their source and what holds at their place."""
+
+    def reuse(self, before: Types) -> None:
+        """Take over the compiled expressions that read no step, where all that they read is as it was."""
+        if before.input == self.input and before.state == self.state and len(before.sound_sources) < _SOURCES_MAX:
+            self.sound.update(before.sound)
+            self.sound_sources.update(before.sound_sources)
+
+    def look(self, path: Sequence[Segment]) -> Look:
+        """`path` as the schemas see it."""
+        key = tuple(path)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = self._look(key)
+        return look
+
+    def look_to_judge(self, path: Sequence[Segment]) -> Look:
+        """As `look`, also with what functions of Python say of their results, and expressions of theirs."""
+        inferred = self.roots.get(str(path[0]))
+        if isinstance(inferred, Mapping) and INFERRED in inferred:
+            return look_along(inferred[INFERRED], tuple(path[1:]), 1, path)
+        if len(path) > 2 and path[0] == "steps" and path[2] == "output" and path[1] in self.results:
+            return look_along(self.results[str(path[1])], tuple(path[3:]), 3, path)
+        return self.look(path)
+
+    def _look(self, path: tuple[Segment, ...]) -> Look:
+        root = str(path[0])
+        if root == "steps":
+            return self._look_at_step(path)
+        typed_roots = {"input": self.input, "state": self.state}
+        schema = typed_roots[root] if root in typed_roots else self.roots.get(root, FIXED.get(root, {}))
+        return look_along(schema, path[1:], 1, path)
+
+    def _look_at_step(self, path: Sequence[Segment]) -> Look:
+        member = path[2] if len(path) > 2 else None
+        if member == "output":
+            return look_along(self.outputs.get(str(path[1]), {}), path[3:], 3, path)
+        if member == "approval":
+            return look_along(self.approvals.get(str(path[1]), ENVELOPE), path[3:], 3, path)
+        if member == "error":
+            return look_along(FIXED["error"], path[3:], 3, path)
+        if member == "usage":
+            return look_along(USAGE, path[3:], 3, path)
+        if member == "parts":
+            return look_along(PARTS, path[3:], 3, path)
+        return Look(STATUS if path[2:] == ("status",) else {})
+
+    def kind(self, path: Sequence[Segment]) -> Kind:
+        """The CEL type of the value at `path`."""
+        if tuple(path) == ("now",):
+            return "timestamp"
+        look = self.look(path)
+        filled = isinstance(look.schema, Mapping) and FILLED in look.schema  # the hole may give null
+        return "dyn" if look.optional or filled else _kind(look.schema)
+
+    def kind_where_there(self, path: Sequence[Segment]) -> Kind:
+        """The CEL type of the value at `path` where it is not absent; as it is bound then, a number is a double."""
+        look = self.look(path) if str(path[0]) not in self.roots else self.look_to_judge(path)
+        if not look.optional and look.schema == self.look(path).schema:
+            return self.kind(path)
+        kind = _kind(look.schema)
+        return {"int": "double", "list:int": "list:double"}.get(kind, kind)
+
+
+class VisibleSteps(Protocol):
+    """The steps that a place sees."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    @property
+    def explain(self) -> Callable[[str], tuple[str, str] | None]:
+        """(code, message) of the finding for a step that is not seen; None where nothing needs saying."""
+        ...
+
+    @property
+    def explain_let(self) -> Callable[[str], str]:
+        """Where a `let` gives a name that the place does not have, with the remedy; "" if none does."""
+        ...
+
+    def explain_absence(self, name: str, member: str, guards: Guards) -> str | None:
+        """Why a member of a step may be absent when the place is reached, although `guards` hold there, as a clause
+        like "the step has an `if`"; None: it is there."""
+        ...
+
+
+class NoSteps(msgspec.Struct, frozen=True):
+    """No step is seen."""
+
     explain: Callable[[str], tuple[str, str] | None] = lambda name: (
         "expression.unknown_step",
         f"there is no step `{name}`",
     )
-    absent: Mapping[str, str] = msgspec.field(default_factory=dict)  # id, or id.member -> reason
-    shows: Callable[[str, str, Guards], bool] = lambda name, member, guards: False  # whether none of the reasons holds
-    explain_let: Callable[[str], str] = lambda name: ""  # where a `let` gives a name that this place does not have
+    explain_let: Callable[[str], str] = lambda name: ""
+
+    def __contains__(self, name: object) -> bool:
+        return False
+
+    def explain_absence(self, name: str, member: str, guards: Guards) -> str | None:
+        return None
+
+
+class SoundPath(NamedTuple):
+    """A path that may be read at a place. `is_optional`: its last property may be absent; `doubt`: it may fail."""
+
+    path: tuple[Segment, ...]
+    is_optional: bool
+    doubt: ExpressionFault | None = None
+
+
+class Names(msgspec.Struct, frozen=True):
+    """The names that one place has."""
+
+    types: Types
+    roots: frozenset[str] = ALWAYS
+    steps: VisibleSteps = NoSteps()
+    guarded: Guards = frozenset()  # paths that conditions around have shown to be there
 
     def with_roots(self, *names: str, schemas: Mapping[str, Json] | None = None) -> Names:
         """The same place with further roots: `names`, and those of `schemas` with their types."""
@@ -156,7 +289,7 @@ class Names(msgspec.Struct, frozen=True):
 
     def _list_completions(self, text: str) -> Iterator[str]:
         word = text.partition(".")[0]
-        if word != text and word in self.visible:
+        if word != text and word in self.steps:
             yield f"steps.{text}"
         for root, schema in (("input", self.types.input), ("state", self.types.state)):
             if isinstance(schema, Mapping) and word in schema.get("properties", ()):
@@ -178,7 +311,7 @@ class Names(msgspec.Struct, frozen=True):
         look = self.types.look_to_judge(chain.path)
         types = look.schema.get("type") if isinstance(look.schema, Mapping) else None
         nullable = isinstance(types, list) and "null" in types
-        nullable = nullable or (chain.path[0] != "state" and may_be_null(look.schema))
+        nullable = nullable or (chain.path[0] != "state" and _may_be_null(look.schema))
         return spell(chain.path) if nullable or look.last_optional else None
 
     def remedy_for_null(self, value: Json) -> str:
@@ -222,28 +355,33 @@ class Names(msgspec.Struct, frozen=True):
         """The names that begin a path into the data, here or elsewhere."""
         return ROOTS if self.roots <= ROOTS else ROOTS | self.roots
 
+    def judge_path(self, source: str) -> SoundPath | None:
+        """The path that a whole hole is; None: it is another expression. Raises `Faults` for a path that may not be
+        read here."""
+        chain = parse_whole_path(source, self.list_roots())
+        if chain is None:
+            return None
+        if (fault := self.check(source, chain)) is not None:
+            raise Faults([fault])
+        return SoundPath(chain.path, self.types.look(chain.path).last_optional, self.doubt(chain, alone=True))
+
     def doubt(self, chain: Chain, known: Guards = frozenset(), *, alone: bool = False) -> ExpressionFault | None:
         """The doubt about a path that may be absent where only `known` (and the guards around) is there.
 
         `alone`: the path is a whole hole, where an optional property is null.
         """
-        path, absent = chain.path, None
+        path = chain.path
         if path[0] == "secrets":
             return check_secret(chain)
         if path[0] == "steps" and len(path) > 2 and path[2] in MAY_BE_ABSENT:
-            absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
-            if (
-                absent is not None
-                and not self.is_known(path[:3], known)
-                and not self._is_approved(path, known)
-                and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
-            ):
+            absent = self._explain_absence(path, known)
+            if absent is not None:
                 message = _describe_absent_step(path, absent, alone=self._may_lack_approval(path))
                 return ExpressionFault(chain.start, "expression.unguarded", message)
-        fault = self._header_fault(path if chain.field is None else (*path, chain.field), chain.start)
+        fault = self._header_fault(chain.full_path, chain.start)
         if fault is not None:
             return fault
-        look = self.types.look_to_judge(path if chain.field is None else (*path, chain.field))
+        look = self.types.look_to_judge(chain.full_path)
         if (fault_inside := look.barren or look.wrong) is not None:
             return ExpressionFault(chain.start, "expression.no_object", fault_inside[1])
         look = self.types.look(path)
@@ -260,7 +398,12 @@ class Names(msgspec.Struct, frozen=True):
                     return ExpressionFault(chain.start, "expression.unguarded", message)
                 remedy = f"guard it with {' or '.join(spell_guards(path[:length]))}"
                 return ExpressionFault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
-        return self.doubt_item(chain, known) or self.doubt_null(chain, known, range(1, len(path)))
+        return self.doubt_item(chain, known) or self.doubt_null(chain, known, whole=False)
+
+    def _explain_absence(self, path: tuple[Segment, ...], known: Guards) -> str | None:
+        if self.is_known(path[:3], known) or self._is_approved(path, known):
+            return None
+        return self.steps.explain_absence(str(path[1]), str(path[2]), known | self.guarded)
 
     def _may_lack_approval(self, path: Sequence[Segment]) -> bool:
         """Whether the approval of a step that has finished may be absent: its `when` was false then."""
@@ -306,16 +449,16 @@ class Names(msgspec.Struct, frozen=True):
             count += 1
         return count
 
-    def doubt_null(self, chain: Chain, known: Guards, lengths: Iterable[int]) -> ExpressionFault | None:
-        """The doubt about the beginnings of a path, of `lengths`, that may be null by their type. What steps write into
-        the state between is not known."""
-        for length in lengths:
+    def doubt_null(self, chain: Chain, known: Guards, *, whole: bool) -> ExpressionFault | None:
+        """The doubt about the beginnings of a path that may be null by their type: or, with `whole`, about all of it.
+        What steps write into the state between is not known."""
+        if chain.path[0] == "state":
+            return None
+        beginnings = self.types.look_to_judge(chain.path).along[: len(chain.path) - 1]
+        schemas = [self.types.look_to_judge(chain.path).schema] if whole else beginnings
+        for length, schema in enumerate(schemas, len(chain.path) if whole else 1):
             path = chain.path[:length]
-            if (
-                path[0] != "state"
-                and may_be_null(self.types.look_to_judge(path).schema)
-                and not self.is_known(path, known)
-            ):
+            if _may_be_null(schema) and not self.is_known(path, known):
                 message = f"`{spell(path)}` may be null; test `{spell(path)} != null` before"
                 return ExpressionFault(chain.start, "expression.unguarded", message)
         return None
@@ -350,9 +493,8 @@ class Names(msgspec.Struct, frozen=True):
             fault = self._check_step(source, chain)
             if fault is not None:
                 return fault
-        path = chain.path if chain.field is None else (*chain.path, chain.field)
-        wrong = self.types.look_to_judge(path).wrong
-        if wrong is None or self._is_inferred(path[0]):
+        wrong = self.types.look_to_judge(chain.full_path).wrong
+        if wrong is None or self._is_inferred(chain.path[0]):
             return None
         return ExpressionFault(find_segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])
 
@@ -362,8 +504,8 @@ class Names(msgspec.Struct, frozen=True):
                 chain.start, "expression.step", "expected steps.ID.output, found `steps` alone; name the step"
             )
         name = str(chain.path[1])
-        if name not in self.visible:
-            explained = self.explain(name)
+        if name not in self.steps:
+            explained = self.steps.explain(name)
             return ExpressionFault(find_segment_offset(source, chain, 1), *explained) if explained else None
         member = chain.path[2] if len(chain.path) > 2 else chain.field
         if member is None:
@@ -403,3 +545,43 @@ def _explain_absence(name: str) -> str:
     if name in ALWAYS:
         return f"`{name}` can't be named here: this is evaluated before there is a run"
     return ELSEWHERE.get(name) or f"there is no name `{name}`"
+
+
+def _may_be_null(schema: Json) -> bool:
+    """Whether a schema has null beside another type, and a reader has to expect it."""
+    if not isinstance(schema, Mapping) or GIVEN in schema:
+        return False
+    several = schema.get("anyOf") or schema.get("oneOf")
+    words = schema.get("type")
+    return ("null" in words and len(words) > 1 if isinstance(words, list) else False) or (
+        isinstance(several, list) and {"type": "null"} in several
+    )
+
+
+def _kind(schema: Json) -> Kind:
+    if not isinstance(schema, Mapping):
+        return "dyn"
+    match schema.get("type"):
+        case "integer":
+            return "int"
+        case "number":
+            return "double"
+        case "string":
+            return "string"
+        case "boolean":
+            return "bool"
+        case "object":
+            return "map"
+        case "array":
+            element = _kind(schema.get("items", {}))
+            return f"list:{element}" if element in ("int", "double", "string", "bool", "map") else "list:dyn"
+        case _:
+            return "dyn"
+
+
+def as_inferred(look: Look) -> Json:
+    """The schema of a name whose value an expression gives: its type is under `INFERRED`."""
+    if not isinstance(look.schema, Mapping) or not look.schema:
+        return {}
+    defined = {key: look.root[key] for key in ("$defs", "definitions") if key in look.root} if look.root else {}
+    return {INFERRED: {**defined, **look.schema}}

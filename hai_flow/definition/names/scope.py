@@ -8,8 +8,7 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition.checks.facts import entails
-from hai_flow.definition.names.known_names import ALWAYS, MAY_BE_ABSENT, Guards, Names
-from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, StepDraft, is_end_certain, leaving
 
@@ -23,9 +22,9 @@ class _Reason(msgspec.Struct, frozen=True):
     excluded: Callable[[Guards], bool] = lambda guards: False
 
 
-class Visibility(Mapping[str, str]):
+class Visibility:
     """A place of the document, as `Names` asks about it: which ids are visible (`in`), why others are not (`explain`),
-    and why the output, error or approval of a visible one may be absent (`get("id.output")`).
+    and why the output, error or approval of a visible one may be absent.
 
     `own`: the step whose own keys these are. `at_end`: the place is behind all steps of the list around it, as `until`
     is. `before`: it is asked before each iteration of that loop, as `while` is."""
@@ -55,10 +54,7 @@ class Visibility(Mapping[str, str]):
 
     def explain_let(self, name: str) -> str:
         """Where a `let` gives the name that this place does not have, with the remedy; "" if none does."""
-        outline = self.outline
-        lists = (outline.steps, *(clause.steps for clause in outline.catch), outline.finally_)
-        steps = (each for steps in lists for step in steps for each in (step, *step.inside()))
-        lets = [each for each in steps if each.verb == "let" and name in each.fields.get("let", ())]
+        lets = [each for each in self.outline.every if each.verb == "let" and name in each.fields.get("let", ())]
         if not lets:
             return ""
         if lets[0] is self.own:
@@ -104,10 +100,9 @@ class Visibility(Mapping[str, str]):
                     name, target.chain[_count_common(self.chain, target.chain)]
                 )
             case _:
-                line = self.outline.document.position(target.at)[0]
                 return (
                     "expression.later_step",
-                    f"step `{name}` comes later (line {line}); only steps before can be used",
+                    f"step `{name}` comes later (line {target.line}); only steps before can be used",
                 )
 
     def _has_unnamed_steps(self) -> bool:
@@ -116,18 +111,15 @@ class Visibility(Mapping[str, str]):
 
     # -- absent ----------------------------------------------------------------------------------------------------
 
-    def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
-        """Why `id.member` may be absent when this place is reached, as a clause; `default` where it is there."""
-        name, _, member = key.partition(".")
-        return next((reason.text for reason in self._reasons(name, member)), default)
-
-    def shows(self, name: str, member: str, guards: Guards) -> bool:
-        """Whether `guards`, which hold at this place, exclude every reason why the member may be absent."""
-        return all(reason.excluded(guards) for reason in self._reasons(name, member))
+    def explain_absence(self, name: str, member: str, guards: Guards) -> str | None:
+        """Why a member of a step may be absent when this place is reached, as a clause; None where `guards`, which hold
+        here, exclude every reason."""
+        reasons = list(self._reasons(name, member))
+        return None if all(reason.excluded(guards) for reason in reasons) else reasons[0].text
 
     def _reasons(self, name: str, member: str) -> Iterator[_Reason]:
         target = self.outline.ids.get(name)
-        if target is None or not member:
+        if target is None:
             return
         level = _count_common(self.chain, target.chain)
         mine = self.chain[level] if level < len(self.chain) else None
@@ -151,35 +143,10 @@ class Visibility(Mapping[str, str]):
         yield from _certain(_exit_before(loop, target, verbs=("continue",)))
         yield from _iter_step_reasons(target, member, elsewhere=bool(inside) or self.at_end)
 
-    def __getitem__(self, key: str) -> str:
-        reason = self.get(key)
-        if reason is None:
-            raise KeyError(key)
-        return reason
-
-    def __iter__(self) -> Iterator[str]:
-        keys = (f"{name}.{member}" for name in self.outline.ids for member in MAY_BE_ABSENT)
-        return (key for key in keys if self.get(key) is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def build_names(types: Types, place: Visibility) -> Names:
-    return Names(
-        types,
-        ALWAYS,
-        visible=place,
-        explain=place.explain,
-        absent=place,
-        shows=place.shows,
-        explain_let=place.explain_let,
-    )
-
 
 def move_names(names: Names, place: Visibility) -> Names:
     """The names of `place`, with the roots and guards of `names`."""
-    return Names(names.types, names.roots, place, names.guarded, place.explain, place, place.shows, place.explain_let)
+    return Names(names.types, names.roots, place, names.guarded)
 
 
 def _count_common(one: Chain, other: Chain) -> int:

@@ -13,8 +13,7 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition.expressions.expression_error import Faults
 from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression
-from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.values import Json
 
 ARGUMENTS: Final = "args"

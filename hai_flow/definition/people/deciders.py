@@ -11,8 +11,7 @@ from hai_flow import values
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import doubt_fraction, misfits
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.expressions.expressions import list_values
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.expressions import CompiledTemplate, list_values
 from hai_flow.definition.fields import is_hole, strip_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import kind_of, suggestion

@@ -8,7 +8,7 @@ from typing import Final
 
 from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.expressions import CompiledTemplate
 from hai_flow.definition.fields import texts
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import FILLED

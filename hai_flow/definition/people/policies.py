@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import misfits
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.expressions import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.names import check_name

@@ -143,7 +143,7 @@ WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=T
 
 def derive_personal(workflow: plan.Plan, children: Children) -> Personal:
     """The personal parts of a workflow's runs. `children` finds the workflows of its child runs."""
-    if not any(map(_may_ask, _iter_steps(workflow))):
+    if not any(map(_may_ask, workflow.steps.values())):
         return _derive_personal(workflow, children, False, ())
 
     @lru_cache(maxsize=16)
@@ -182,7 +182,7 @@ def _derive_personal(
     if (
         not passed
         and not declares(workflow)
-        and not any(isinstance(each.verb, plan.Run) for each in _iter_steps(workflow))
+        and not any(isinstance(each.verb, plan.Run) for each in workflow.steps.values())
     ):
         return Personal(workflow.sha256.hex(), derive=derive)
     return Flow(workflow, children, passed, (*around, workflow.sha256), budget=budget).resolve(derive)
@@ -192,11 +192,7 @@ def declares(workflow: plan.Plan) -> bool:
     """Whether any schema of the workflow says `pii: true`."""
     if mark_of_schema(workflow.input.raw) or mark_of_schema(workflow.state_schema.raw):
         return True
-    return any(mark_of_schema(schema) for step in _iter_steps(workflow) for schema in _schemas(step))
-
-
-def _iter_steps(workflow: plan.Plan) -> Iterator[plan.Step]:
-    return iter(workflow.steps.values())
+    return any(mark_of_schema(schema) for step in workflow.steps.values() for schema in _schemas(step))
 
 
 def _schemas(step: plan.Step) -> Iterator[Any]:
@@ -330,7 +326,7 @@ class Flow:
 
     def _output(self) -> Mark:
         ends = [] if self.workflow.output is None else [self.workflow.output]
-        ends += [step.verb.value for step in _iter_steps(self.workflow) if isinstance(step.verb, plan.Return)]
+        ends += [step.verb.value for step in self.workflow.steps.values() if isinstance(step.verb, plan.Return)]
         mark: Mark = False
         for each in ends:
             mark = join(mark, self.mark(each, None))

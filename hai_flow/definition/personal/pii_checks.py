@@ -5,7 +5,7 @@ lists of questions; and the input of a child run, which is masked only as far as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hai_flow.definition import plan
@@ -19,7 +19,7 @@ from hai_flow.definition.yaml.mapping_reader import Reader
 _PEOPLE: Final = {"from_": "from", "exclude": "exclude", "veto": "veto", "quorum": "quorum", "notify": "notify"}
 
 
-def refuse_disclosures(context: StepContext, reader: Reader, workflow: plan.Plan, drafts: Sequence[StepDraft]) -> None:
+def refuse_disclosures(context: StepContext, reader: Reader, workflow: plan.Plan) -> None:
     """Report every place that gives a personal value away. The outputs of child runs are not known here."""
     if not declares(workflow):
         return
@@ -28,20 +28,13 @@ def refuse_disclosures(context: StepContext, reader: Reader, workflow: plan.Plan
     if flow.mark(workflow.summary, None):
         message = "lists of runs show the `summary`, with a personal value here; use one that is not marked `pii: true`"
         reader.refuse(("summary",), "pii.shown", message)
-    for draft in _iter_drafts(drafts):
+    for draft in context.outline.every:
         step = workflow.steps.get(draft.path)
         if step is None:
             continue
         for at, what in _find_disclosures(flow, step, draft):
             reader.refuse(at, "pii.shown", f"{what}; use a value that is not marked `pii: true`")
         _check_child(context, reader, flow, step, draft)
-
-
-def _iter_drafts(drafts: Sequence[StepDraft]) -> Iterator[StepDraft]:
-    for draft in drafts:
-        yield draft
-        for inner in draft.lists():
-            yield from _iter_drafts(inner)
 
 
 def _find_disclosures(flow: Flow, step: plan.Step, draft: StepDraft) -> Iterator[tuple[Path, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.schemas.schema_paths import resolve
 from hai_flow.definition.schemas.schemas import PII
 from hai_flow.values import Json
 

@@ -1,1 +1,2 @@
-"""JSON Schema in documents: compiled within a bound of work, with defaults and references. Begin with `schemas`."""
+"""JSON Schema in documents: compiled within a bound of work, with defaults, references and paths. Begin with
+`schemas`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.schemas.schema_paths import resolve
 from hai_flow.definition.schemas.schema_work import Work, count_parts
 from hai_flow.values import Json
 

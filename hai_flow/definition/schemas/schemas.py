@@ -20,7 +20,7 @@ import jsonschema_rs
 from hai_flow import foreign, values
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.schemas.schema_defaults import Defaults
-from hai_flow.definition.schemas.schema_references import resolve, resolve_reference
+from hai_flow.definition.schemas.schema_paths import resolve, resolve_reference
 from hai_flow.definition.schemas.schema_work import INSTANCES_MAX, WORK_MAX, TooLarge, Work, count_parts, measure
 from hai_flow.definition.yaml.document import Path
 from hai_flow.primitives.file_ids import sha256_of_file
@@ -417,8 +417,9 @@ class _Enough(Exception):
     """More faults than anybody reads: each takes its time, as they guess what was meant."""
 
 
-def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
-    """`raw` compiled, or None after every fault was handed to `report` (path inside the schema, code, message)."""
+def compile_schema(raw: Json, report: Report, *, closed: bool = False) -> JsonSchema | None:
+    """`raw` compiled (`closed`: as `close_schema` makes it), or None after every fault was handed to `report` (path
+    inside the schema, code, message)."""
     faulty = 0
 
     def fault(path: Path, code: str, message: str) -> None:
@@ -436,7 +437,7 @@ def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
     if faulty:
         return None
     try:
-        compiled = JsonSchema(raw)
+        compiled = JsonSchema(close_schema(raw) if closed else raw)
     except TooLarge as error:
         fault(error.path, error.code, error.message)
         return None
@@ -645,7 +646,9 @@ def _check_defaults(root: Json, fault: Report) -> None:
             budget -= sum(1 for _ in _walk_subschemas(own))
             if budget < 0:  # the value itself is checked in each run
                 return
-            faults = JsonSchema(own).findings(JsonSchema(_with_definitions(schema, root)).with_defaults(value))
+            if isinstance(value, dict | list):  # its parts may have defaults
+                value = JsonSchema(_with_definitions(schema, root)).with_defaults(value)
+            faults = JsonSchema(own).findings(value)
         except Exception:  # a reference that only the whole schema can follow: nothing to say about its default
             continue
         if faults:

@@ -12,8 +12,7 @@ import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.fields import Parts, texts
-from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.tools.auth import check_auth
 from hai_flow.definition.yaml.document import Path, parse

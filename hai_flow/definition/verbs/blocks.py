@@ -12,12 +12,11 @@ from hai_flow.definition.checks.value_types import find_element
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.constants import evaluate_constant
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expressions import CompiledExpression, infer_type, is_never_first
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.expressions import CompiledExpression, CompiledTemplate, infer_type, is_never_first
 from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_names import ROOTS, Names
-from hai_flow.definition.names.known_types import NULL, as_inferred, record
+from hai_flow.definition.names.known_names import ROOTS, Names, as_inferred
+from hai_flow.definition.names.known_types import NULL, record
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
@@ -338,7 +337,7 @@ def _compile_iteration(context: StepContext, draft: StepDraft, output: plan.Temp
         verb=plan.Iteration(steps[0].path, output),
         parent=draft.path,
         body="[]",
-        line=context.line(draft),
+        line=draft.line,
     )
     context.add(body, 2 * draft.order + 1)
     return path

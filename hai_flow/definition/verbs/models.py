@@ -225,7 +225,7 @@ class _Body:
             memory="thread" if hands_over else "none",
         )
         agent = _build_handing_over(context, agent, place)
-        step = plan.Step(path=path, id=path, verb=agent, parent=body, of_agent=True, line=context.line(draft))
+        step = plan.Step(path=path, id=path, verb=agent, parent=body, of_agent=True, line=draft.line)
         context.add(step, 2 * draft.order + 1)
         _Body(context, draft, self._names, (*self._around, tool.name), self._counted).add(path, agent, approvals, place)
 
@@ -258,7 +258,7 @@ def _add_body(
         ),
     ]
     for step in steps:
-        context.add(msgspec.structs.replace(step, of_agent=True, line=context.line(draft)), 2 * draft.order + 1)
+        context.add(msgspec.structs.replace(step, of_agent=True, line=draft.line), 2 * draft.order + 1)
     return uses
 
 

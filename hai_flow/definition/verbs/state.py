@@ -9,16 +9,14 @@ from typing import Any, Final
 from hai_flow.definition import plan
 from hai_flow.definition.checks.fitting import doubt_fraction, misfits, spell_types, types_taken
 from hai_flow.definition.context import StepContext
-from hai_flow.definition.expressions.expressions import infer_type
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.expressions import CompiledTemplate, infer_type
 from hai_flow.definition.fields import DATA, is_literal
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_names import ROOTS, Names
-from hai_flow.definition.names.known_types import as_inferred, explain_unknown_property
+from hai_flow.definition.names.known_names import ROOTS, Names, as_inferred
 from hai_flow.definition.names.names import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
-from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.schemas.schema_paths import explain_unknown_property, find_part, resolve
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
@@ -142,18 +140,15 @@ def _find_place(context: StepContext, pointer: str, at: Path, *, key: bool) -> J
             message = f"`{shorten(part)}` is no item of a list; write a number, or `-` for a new one at the end"
             context.reader.refuse(at, "set.place", message, key=key)
             return None
-        if types == {"array"} and isinstance(schema, Mapping):
-            schema = schema.get("items", {})
-            continue
         if not isinstance(schema, Mapping):
             return None
-        properties = schema.get("properties", {})
-        if part not in properties:
+        inner = find_part(schema, 0 if types == {"array"} else part)
+        if inner is None:
             fault = explain_unknown_property(schema, part, ("state", name))
             if fault is not None and schema.get("additionalProperties") is False:
                 context.reader.refuse(at, "set.place", fault, key=key)
             return None
-        schema = properties[part]
+        schema = inner
     return schema
 
 
@@ -199,9 +194,7 @@ def _find_missing(value: Any, parts: list[str]) -> list[str] | None:
 
 def _list_written_places(context: StepContext) -> Iterator[list[str]]:
     """The places of the state that steps of the document set, each as its parts."""
-    outline = context.outline
-    lists = (outline.steps, *(clause.steps for clause in outline.catch), outline.finally_)
-    for draft in (each for steps in lists for step in steps for each in (step, *step.inside()) if each.verb == "set"):
+    for draft in (each for each in context.outline.every if each.verb == "set"):
         value = draft.fields.get("set")
         if isinstance(value, Mapping):
             yield from ([unescape(part) for part in f"/{key}".replace("//", "/").split("/")[1:]] for key in value)

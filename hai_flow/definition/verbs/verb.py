@@ -44,8 +44,3 @@ class VerbRules(msgspec.Struct, frozen=True):
     timeout: int | None = None
     cleans: bool = True
     aka: tuple[str, ...] = ()
-
-    @property
-    def is_effect(self) -> bool:
-        """Whether it has attempts, which are performed outside of the engine or by another run."""
-        return "retry" in self.keys

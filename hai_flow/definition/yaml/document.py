@@ -17,9 +17,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 import yaml
 
-from hai_flow.definition.names.holes import end_of_hole
+from hai_flow.definition.names.holes import PRIVATE, Masked, end_of_hole, mask_holes
 from hai_flow.definition.names.wording import describe_odd_sign, shorten
-from hai_flow.definition.yaml.yaml_holes import PRIVATE, Masked, mask_holes
 from hai_flow.errors import Edit, Finding
 from hai_flow.values import INTEGER_MAX, Json
 

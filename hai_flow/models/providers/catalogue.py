@@ -20,8 +20,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hai_flow.definition.declarations import Declarations
-from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Model
 from hai_flow.definition.yaml.document import parse
