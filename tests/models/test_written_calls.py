@@ -67,6 +67,7 @@ WRITTEN: Final[dict[str, str]] = {
     "a block of Markdown behind words": f"I will add it.\n\n```json\n{CALL}\n```\n",
     "json behind words": f"I will add it.\n{CALL}",
     "arguments as text": '{"name": "add", "arguments": "{\\"text\\": \\"hi\\"}"}',
+    "python with parentheses in texts": 'add(text="a) and (b", n=(1, 2))\nping()',
     "react": f"Thought: I need to add.\nAction: add\nAction Input: {ARGS}",
     "react, json": f'{{"tool": "add", "tool_input": {ARGS}}}',
 }
@@ -84,6 +85,12 @@ ANSWERS: Final[dict[str, str]] = {
     "a program": "```python\nadd(1)\nprint(2)\n```\nHere is how.",
     "sums": "add (1, 2) gives 3, and (4) is more",
     "nothing": "",
+    "a mark in quotes": "I have taken the stray `<tool_call>` tags from the page, and then had to add it again.",
+    "a call in quotes": f"A server without a parser sends `<tool_call>{CALL}</tool_call>` as text.",
+    "a mark in a sentence": "I have taken the stray <tool_call> tags from the page, and then had to add it again.",
+    "a plural": "add(s): none (all are there)",
+    "a signature": "add(text) puts a text on the list (at its end)",
+    "a call that is explained": 'add(text="a (b)") puts a text on the list (at its end)',
 }
 
 
@@ -98,11 +105,16 @@ def test_an_answer_that_mentions_a_function_is_no_call(answer: str) -> None:
     assert find_written_call(ANSWERS[answer], NAMES) == ""
 
 
-@pytest.mark.parametrize(
-    "piece",
-    ["{", "[{", "<tool_call>", "\n{", "```json\n", "add(", '```json\n{"a":', "\n[1,", "<|", "< ", "\n{}", "Action:"],
-)
+HOSTILE: Final = (
+    *("{", "[{", "<tool_call>", "\n{", "```json\n", "add(", '```json\n{"a":', "\n[1,", "<|", "< ", "\n{}", "Action:"),
+    *("<tool_call_a", "<tool_call" + "_a" * 40, 'add("\\"', "add()", "add('", "<tool_call>`", "```a", "```\n{", "</a>"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
 def test_a_long_text_is_looked_through_in_its_own_time(piece: str) -> None:
     began = time.process_time()
-    find_written_call(piece * (100_000 // len(piece)), NAMES)
+    text = piece * (100_000 // len(piece))
+    for each in (text, f"add({text})", f"{{}}{text}x"):
+        find_written_call(each[:100_000], NAMES)
     assert time.process_time() - began < 1

@@ -11,7 +11,7 @@ from typing import Final
 from hai_flow.values import Json
 
 _MARK: Final = re.compile(
-    r"<[|｜]?(?:\w{1,12}[:_]|DSML[|｜])?(?:tool|function)s?[_▁]?(?:calls?|use|prefix)(?:[_▁]\w{1,20})*[|｜]?>"
+    r"<[|｜]?(?:\w{1,12}[:_]|DSML[|｜])?(?:tool|function)s?[_▁]?(?:calls?|use|prefix)(?:[_▁][^\W_]{1,20}){0,4}[|｜]?>"
     r"|<function=|<(?:[|｜]DSML[|｜])?invoke\s|\[(?:TOOL_CALLS?|TOOL_REQUEST)\]"
     r"|<\|(?:python_tag|action_start|START_ACTION)\|>|<start_function_call>|\bfunctools(?=\[)"
     r"|```tool_(?:code|calls?|use)\b|<\|channel\|>commentary|commentary to=functions\."
@@ -21,6 +21,11 @@ _MARK: Final = re.compile(
 """The beginning of a call in the templates of models: Qwen and Hermes, Llama, Mistral, DeepSeek, Kimi, MiniMax, GLM,
 Granite, Phi, Command, Gemma, gpt-oss; the form that LM Studio teaches the others, and that of ReAct."""
 _MARKED_CHARS: Final = 200  # behind a mark, in which the name of a function stands
+_QUOTE: Final = re.compile(r"(?:^|[^`])`$|[\"'“„«]$")
+_PROSE: Final = re.compile(r"[`,.;)]|[ ]+\w+[ ,.;)]")
+"""What stands before a mark that a text quotes, and behind one of which it speaks."""
+_PYTHON_PART: Final = re.compile(r"\"(?:[^\"\\]|\\.)*(?:\"|\Z)|'(?:[^'\\]|\\.)*(?:'|\Z)|[()]|[^()\"']+", re.DOTALL)
+_PYTHON_CALLS: Final = re.compile(r"\[?\s*(?:[\w.-]+\(\)[\s,;]*)+\]?")
 _FENCE: Final = re.compile(r"```\w*[ \t]*\n")
 _BEHIND: Final = re.compile(r"(?:\s|```|</?[\w:]{1,40}>|<[|｜][^<>\n]{1,40}[|｜]>|\[/?[A-Z_]{1,20}\])*")
 """Signs behind a call at the end of a text: of a block of Markdown, of a template."""
@@ -42,13 +47,31 @@ def find_written_call(text: str, names: Collection[str]) -> str:
         return ""
     pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})(?![\w-])")
     for mark in _MARK.finditer(text):
-        if (name := pattern.search(text, mark.end(), mark.end() + _MARKED_CHARS)) is not None:
+        name = pattern.search(text, mark.end(), mark.end() + _MARKED_CHARS)
+        if name is not None and not _is_mentioned(text, mark, name.start()):
             return name[1]
     inner = text.strip().strip("`").strip()
     if (python := re.fullmatch(rf"\[?\s*{pattern.pattern}(?:\.call)?\(.*\)\s*\]?", inner, re.DOTALL)) is not None:
-        return python[1] if "\n\n" not in inner else ""
+        return python[1] if "\n\n" not in inner and _has_only_calls(inner) else ""
     json_names = (_name_in(value) for value in _iter_values(text))
     return next((name for name in json_names if name in names), "")
+
+
+def _is_mentioned(text: str, mark: re.Match[str], name_at: int) -> bool:
+    """Whether a text quotes a mark, or speaks of it, and of a function behind it, which is no call."""
+    before = text[max(0, mark.start() - 2) : mark.start()]
+    return bool(_QUOTE.search(before) or _PROSE.match(text, mark.end(), name_at))
+
+
+def _has_only_calls(python: str) -> bool:
+    """Whether a text has nothing outside of the parentheses of its calls, as a sentence has."""
+    depth, outside = 0, []
+    for part in _PYTHON_PART.findall(python):
+        depth -= part == ")"
+        if depth == 0:
+            outside.append(part)
+        depth += part == "("
+    return _PYTHON_CALLS.fullmatch("".join(outside)) is not None
 
 
 def _iter_values(text: str) -> Iterator[Json]:
