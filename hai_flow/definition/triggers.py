@@ -327,7 +327,8 @@ def read_concurrency(parts: Parts, value: Json, names: Names) -> plan.Concurrenc
 def _doubt_key(text: str, key: plan.Template, names: Names) -> str | None:
     """Why runs may not count together as the key seems to say: each has a key of its own, or those that lack a value
     share one."""
-    if any(path[:2] == ("run", "id") for hole in key.holes for path in hole.paths):
+    reads_id = any(path[:2] == ("run", "id") for hole in key.holes for path in hole.paths)
+    if reads_id and "?" not in text:  # some runs may well have a key of their own: `x ? "all" : run.id`
         return "with `run.id` each run has a key of its own, so nothing is limited; name what runs share"
     try:
         pieces = split_holes(text)

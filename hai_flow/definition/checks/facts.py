@@ -63,8 +63,10 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             if chain is None and outcome and (path := _find_item_path(tree.operand)):
                 return frozenset([(*path, tree.name)])
             return frozenset([(*chain.path, tree.name)]) if outcome and chain and chain.field else frozenset()
-        case Call(function="hasValue", target=Call(function="_?._", arguments=(operand, Const()))):
+        case Call(function="hasValue", target=Call(function="_?._", arguments=(operand, Const(value=field)))):
             chain = chains.get(id(operand))
+            if chain is None and outcome and (path := _find_item_path(operand)):
+                return frozenset([(*path, str(field))])
             return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
         case Call(function="hasValue", target=Call(function="_[?_]", arguments=(operand, Const(value=name)))):
             chain = chains.get(id(operand))
@@ -114,6 +116,8 @@ def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
     """The items that a list certainly has, by a comparison of its size, or with `[]`, and by `exists`."""
     match tree:
         case Comprehension(step=Call(function="_||_"), range=over) if outcome:
+            return _list_items(over, chains, 1)
+        case Comprehension(result=Call(function="_==_"), range=over) if outcome:  # `exists_one`
             return _list_items(over, chains, 1)
         case Call(function="_==_" | "_!=_", arguments=(over, Listing(elements=()))):
             return _list_items(over, chains, 1) if outcome == (tree.function == "_!=_") else frozenset()
@@ -207,6 +211,17 @@ class _ShownGuards:
 
     def __init__(self, guards: Guards) -> None:
         self.guards = guards
+
+
+def is_form_known(text: Tree, guards: Guards) -> bool:
+    """Whether conditions tell what a text looks like: that it matches a pattern, say, or is one of some."""
+    spelled = _render_condition(text)
+    calls = tuple(f"{word}({spelled}," for word in ("matches", "startsWith", "endsWith", "@in"))
+    return spelled is not None and any(
+        each[4] and ((each[2] == spelled and each[3] != "''") if each[1] == "equal" else str(each[2]).startswith(calls))
+        for each in guards
+        if each[0] is None and len(each) == 5
+    )
 
 
 def _render_condition(tree: Tree) -> str | None:

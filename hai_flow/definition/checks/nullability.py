@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.definition.checks.facts import collect_guards, collect_kept, fact, spell_tree
+from hai_flow.definition.checks.facts import collect_guards, collect_kept, fact, is_form_known, spell_tree
 from hai_flow.definition.checks.value_types import ValueTypes, find_element, find_mapped, is_filter
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, walk
 from hai_flow.definition.expressions.ast_paths import (
@@ -208,9 +208,12 @@ class Doubts:
         return any(chain is not None and chain.path[0] == "steps" for chain in chains)
 
     def _count_parts(self, text: Tree, arguments: tuple[Tree, ...], known: Guards) -> float:
-        """The number of parts that a text certainly has; without bound where its schema says what it looks like."""
+        """The number of parts that a text certainly has; without bound where its schema, or a condition, says what it
+        looks like."""
         schema = self.types.look(text, {}).schema
         if isinstance(schema, Mapping) and not schema.keys().isdisjoint(("pattern", "format", "enum", "const")):
+            return math.inf
+        if is_form_known(text, known | self.names.guarded):
             return math.inf
         contained = fact(Call(text.offset, "contains", text, arguments[:1]), True)
         return 2 if contained and contained <= known | self.names.guarded else 1
