@@ -161,6 +161,7 @@ LENGTH: Final = [
         "Prompt has 9000 tokens, but the max is 8191",
         "Single text cannot exceed 8194 tokens. 9000 tokens given.",
         "max_tokens must be at least 1, got -300",
+        "The sum of input tokens and max_tokens cannot exceed 4096 tokens",
         "'max_tokens' is too large: 2048. This model's maximum context length is 4096 tokens and your request has 3000 "
         "input tokens (2048 > 4096 - 3000).",
     )
@@ -176,6 +177,8 @@ LENGTH.extend(
         "`context_window` for this model",
         "string_above_max_length: Invalid 'messages[2].tool_calls[0].id': string too long. Expected 40 characters",
         "string_above_max_length: Invalid 'input[2].call_id': string too long. Expected a maximum length of 64",
+        "max_tokens cannot exceed 8192 tokens",
+        "The description of a tool cannot exceed 1024 tokens",
         "Invalid schema for response_format 'answer': total string length of property names exceeds limit 15000",
     )
 )

@@ -41,6 +41,9 @@ TOO_LONG: Final = _compile_pattern(
 OTHERWISE_LONG: Final = _compile_pattern(
     r"too large: \d+\. this model supports at most \d+ completion tokens|maximum allowed number of output tokens",
     r"max_(completion_|output_)?tokens`? must be less than or equal to",
+    r"(?<!and )(?<!and [`'])(?<!\+ )(?<!\+ [`'])"
+    r"\b(max_\w{0,12}tokens|budget_tokens)[`':]{0,2} cannot exceed \d+ tokens",  # alone, and not in a sum
+    r"\bdescription\b.{0,16}(cannot exceed \d+ tokens|content is too long)",
     r"tool_?calls?\W.{0,16}\Wid\b.{0,8}string too long|call_id\b.{0,8}string too long|invalid schema",
 )
 """Words for what no shorter conversation makes smaller: the answer's bound, an id, a schema."""
