@@ -553,7 +553,7 @@ signing_in.bug("a file that only joins ids is one of issuers").edit(
 )
 
 sealed = Room("hai_flow/store/postgres/tool_transactions.py", "tests/runtime/test_tool_sessions.py")
-sealed.bug("a cut connection is the tool's fault").edit('if ended == "lost":', 'if ended == "":')
+sealed.bug("a cut connection is the tool's fault").edit('if ended == "lost" or', 'if ended == "" or')
 sealed.bug("a database that is away when the first tool comes is the tool's fault").edit(
     "            self._pool = pool = await self._database.tools()\n            connection",
     "            connection",
@@ -565,6 +565,9 @@ sealed.bug("a connection that is cut before its transaction begins is the tool's
     "            fault = self._explain_end(error)\n            await self._roll_back()",
     "            fault = None\n            await self._roll_back()",
 ).by("tests/runtime/test_tool_sessions.py::test_a_connection_that_is_cut_before_its_transaction_begins_is_lost")
+sealed.bug("a statement of a cursor counts as idling").edit("and was_busy", "and False").by(
+    "tests/runtime/test_tool_sessions.py::test_a_long_statement_of_another_kind_is_no_idling"
+)
 _OF_TOOLS: Final = "tests/runtime/test_transactions.py"
 _TOLD: Final = f"{_OF_TOOLS}::test_an_author_is_told_why_a_transaction_can_not_be_committed"
 cut = Room("hai_flow/store/postgres/database.py", _TOLD)

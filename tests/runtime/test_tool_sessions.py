@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -292,6 +293,35 @@ async def test_a_long_statement_is_no_idling(
     async def sleep() -> None:
         async with transaction.block() as connection:
             await connection.execute("SELECT pg_sleep(60)")
+
+    sleeping = asyncio.create_task(sleep())
+    asked = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+
+    async def has_slept() -> bool:
+        return bool(await eye.fetchval(f"SELECT count(*) FROM {asked} AND query_start < now() - interval '0.2 s'"))
+
+    await until(has_slept)
+    await eye.execute(f"SELECT pg_terminate_backend(pid) FROM {asked}")
+    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
+        await sleeping
+
+
+@pytest.mark.parametrize("way", ["a prepared statement", "a cursor", "a copy"])
+async def test_a_long_statement_of_another_kind_is_no_idling(
+    database: Database, eye: Connection, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr("hai_flow.store.postgres.database.TOOL_IDLE_SECONDS", 0.1)
+    transaction = Transaction(database)
+
+    async def sleep() -> None:
+        async with transaction.block() as connection:
+            if way == "a prepared statement":
+                await (await connection.prepare("SELECT pg_sleep(60)")).fetchval()
+            elif way == "a cursor":
+                async for _ in connection.cursor("SELECT pg_sleep(60)"):
+                    pass
+            else:
+                await connection.copy_from_query("SELECT pg_sleep(60)", output=io.BytesIO())
 
     sleeping = asyncio.create_task(sleep())
     asked = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"

@@ -211,7 +211,8 @@ class Transaction:
         ended = "" if self._session is None else self._session.ended
         if not isinstance(error, Exception) or isinstance(error, OutcomeLost):
             return None
-        if ended == "lost":
+        was_busy = isinstance(error, asyncpg.ConnectionDoesNotExistError)  # as by a cursor, which no session times
+        if ended == "lost" or (ended == "idled" and was_busy):
             return _make_outcome_lost(error)
         return StepError(_IDLED) if ended == "idled" and not isinstance(error, StepError) else None
 
