@@ -41,6 +41,7 @@ ROLES: Final = {
     "user:oli": ["operator"],
     "user:pat": ["publisher", "author"],
     "user:both": ["decider", "boss", "operator"],
+    "service:both": ["decider", "boss", "operator"],
     "user:aud": ["auditor"],
     "user:del": ["decider"],
     "agent:bot": ["decider", "boss"],
@@ -425,13 +426,14 @@ async def find_receipt(desk: Desk, pending: str) -> dict[str, Any] | None:
     return content
 
 
-def test_a_rule_is_approved_by_neither_proposer_nor_requester(desk: Desk) -> None:
-    pending = desk.gate(desk.start(5000, who="user:both"))["id"]
+@pytest.mark.parametrize("requester", ["user:both", "service:both"])
+def test_a_rule_is_approved_by_neither_proposer_nor_requester(desk: Desk, requester: str) -> None:
+    pending = desk.gate(desk.start(5000, who=requester))["id"]
     desk.decide(pending, "user:cat")
     rule = desk.propose(pending=pending).json()
     gate = desk.gate(rule["run_id"], "approved")
     assert desk.decide(gate["id"], "user:ann").status_code == 403
-    assert desk.decide(gate["id"], "user:both").status_code == 403
+    assert desk.decide(gate["id"], requester).status_code == 403
     assert desk.decide(gate["id"], "user:bob").status_code == 200
 
 

@@ -40,6 +40,9 @@ _CELLS: Final = "tests/api/test_large_tenants.py::test_a_rule_votes_in_every_cel
 cells = Room("hai_flow/store/cells/replication.py", _CELLS)
 cells.bug("a revoked rule goes on in other cells").edit('"extract(epoch FROM ended_at)", "ended_why"', '"digest"')
 asking = Room("hai_flow/api/rest/people/rules.py", _CELLS)
+asking.bug("a service ends the proposal of a rule for its own call").edit("instigators=others", "instigators=()").by(
+    "tests/api/test_rules.py::test_a_rule_is_approved_by_neither_proposer_nor_requester"
+)
 asking.bug("each cell counts the uses of a rule for itself").edit(
     "if body.uses is not None and access.living.is_large:", "if False:"
 )

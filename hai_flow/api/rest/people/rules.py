@@ -31,6 +31,7 @@ from hai_flow.engine.pendings.deciders import world_of
 from hai_flow.engine.pendings.selectors import expand_selectors, ids_of, is_agent
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.standing_rules import ESTABLISH
+from hai_flow.engine.state.instigators import list_people_behind
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import built_in
@@ -135,14 +136,16 @@ async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKe
     _, asking = await access.catalog.resolve(access.tenant, built_in.RULE_APPROVAL)
     starts = access.runtime.starts
     start_id = starts.new_id() if key is None else starts.id_of("rule", str(access.tenant), who.id, key)
-    start = c.Start(run_id=start_id, thread_id=str(start_id), requester=who.id, input={})
+    users = sorted(each for each in behind if each.startswith("user:"))
+    others = list_people_behind("", sorted(behind.difference(users)))  # services, which no selector names
+    start = c.Start(run_id=start_id, thread_id=str(start_id), requester=who.id, input={}, instigators=others)
     row, document = _read(access, body, state, pending, digest, start_id)
     start = replace(
         start,
         input={
             "rule": document,
             "from": voters,
-            "exclude": ["requester", *sorted(each for each in behind if each.startswith("user:"))],
+            "exclude": ["requester", *users],
             "quorum": max(body.quorum or _count(rules), access.settings.rule_approvals),
             "title": f"{'Always allow' if body.kind == 'allow' else 'Never allow'} {row.tool} like this?",
             "message": _describe(document),
