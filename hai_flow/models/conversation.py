@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.errors import StepError
+from hai_flow.models.seals import without_ids
 from hai_flow.models.vocabulary import Message
 from hai_flow.values import Json
 
@@ -58,7 +59,8 @@ def with_short_ids(message: Message) -> Message:
     """The message with ids of calls that have nine letters or digits, as Mistral's servers want them; the same id is
     always the same one."""
     calls = tuple(replace(call, id=_short_id(call.id)) for call in message.calls)
-    return replace(message, calls=calls, call_id=None if message.call_id is None else _short_id(message.call_id))
+    call_id = None if message.call_id is None else _short_id(message.call_id)
+    return replace(message, calls=calls, call_id=call_id, opaque=without_ids(message.opaque))
 
 
 def _short_id(id: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from hai_flow.models.chat import body_of
+from hai_flow.models.conversation import with_short_ids
 from hai_flow.models.seals import Seals
 from hai_flow.models.vocabulary import Endpoint, Message, Request
 from tests.foreign.reading import read
@@ -153,9 +154,15 @@ def test_a_result_names_its_call_by_the_id_that_the_server_gave() -> None:
     assert turn is not None
     assert turn.finish is not None
     reply = Message("assistant", "", turn.calls, opaque=turn.finish.opaque)
-    results = (Message("tool", "ok", call_id=each.id) for each in turn.calls)
+    results = [Message("tool", "ok", call_id=each.id) for each in turn.calls]
     _, *told = body_of(Request(Endpoint("m", "gateway", "m"), (reply, *results)))["messages"]
     assert [each["tool_call_id"] for each in told] == [SIGNED, "c2"]
+    _, *told = body_of(Request(Endpoint("m", "gateway", "m"), tuple(map(with_short_ids, (reply, *results)))))[
+        "messages"
+    ]
+    assert [len(each["tool_call_id"]) for each in told] == [9, 9], (
+        "a gateway may send it on to a server that refuses it"
+    )
     reply = Message("assistant", "", turn.calls)  # to another model
     (said,) = body_of(Request(Endpoint("m", "gateway", "m"), (reply,)))["messages"]
     assert [len(each["id"]) < 20 for each in said["tool_calls"]] == [True, True]
