@@ -84,6 +84,10 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             return one | other if outcome == (tree.function == "_&&_") else one & other
         case Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
             return _collect_status_guards(left, right, chains) or _collect_status_guards(right, left, chains)
+        case Comprehension(step=Call(function="_&&_", arguments=(_, condition))) if outcome:  # `all`
+            guards = collect_guards(condition, chains, True)
+            list_spelling = spell_tree(tree.range)
+            return frozenset((None, "all", list_spelling, *path[1:]) for path in guards if path[0] == tree.variable)
         case Call(function="_==_" | "_!=_", arguments=(left, Const(value=None))):
             chain = chains.get(id(left))
             return (
@@ -110,6 +114,13 @@ def collect_kept(over: Tree, variable: str, chains: Mapping[int, Chain]) -> Guar
             return collect_kept(pairs.range, variable, chains)
         case _:
             return frozenset()
+
+
+def collect_shown(over: Tree, variable: str, guards: Guards) -> Guards:
+    """What an `all` of a list has shown of each of its items, as `variable`."""
+    shows = [each for each in guards if each[:2] == (None, "all")]
+    spelling = spell_tree(over) if shows else ""
+    return frozenset((variable, *each[3:]) for each in shows if each[2] == spelling)
 
 
 def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:

@@ -9,7 +9,14 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.definition.checks.facts import collect_guards, collect_kept, fact, is_form_known, spell_tree
+from hai_flow.definition.checks.facts import (
+    collect_guards,
+    collect_kept,
+    collect_shown,
+    fact,
+    is_form_known,
+    spell_tree,
+)
 from hai_flow.definition.checks.value_types import ValueTypes, find_element, find_mapped, is_filter
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, walk
 from hai_flow.definition.expressions.ast_paths import (
@@ -107,6 +114,7 @@ class Doubts:
         self._visit(loop.range, known, items)
         self._visit(loop.start, known, items)
         guards = known | collect_kept(loop.range, loop.variable, self.chains)
+        guards |= collect_shown(loop.range, loop.variable, known | self.names.guarded)
         for part in (loop.condition, loop.step, loop.result):
             self._visit(part, guards, inner)
 
