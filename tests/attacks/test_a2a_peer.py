@@ -128,7 +128,7 @@ HOSTILE: Final[dict[str, tuple[Reply, str]]] = {
     "no JSON": (lambda agent, method, params: b"<html>", "failed"),
     "deep JSON": (lambda agent, method, params: b"[" * 100_000, "failed"),
     "a hundred thousand levels": (deep, "finished"),
-    "nothing": (lambda agent, method, params: None, "failed"),
+    "nothing": (lambda agent, method, params: None, "waiting"),
     "a task that it tells nothing of": (tells_nothing, "waiting"),
     "the task of another call": (of_another_call, "waiting"),
     "no state": (ends(state={"a": 1}), "waits"),
