@@ -20,7 +20,7 @@ from typing import Final
 from clients import openapi
 from clients.docstrings import retold
 from clients.models import models
-from hai_flow.primitives import signs
+from hai_flow.primitives import invisible_characters
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "hai_flow"
@@ -73,10 +73,10 @@ def _formatted(text: str) -> str:
 
 def listed_signs() -> str:
     """The list of `hai_flow/signs`, as classes of regular expressions."""
-    kinds = {"ODD": _class_of(signs.RANGES), "JOINED": _class_of(signs.JOINED)}
-    kinds["ALIKE"] = "".join(f"\\u{{{ord(each):x}}}" for each in signs.ALIKE)
+    kinds = {"ODD": _class_of(invisible_characters.RANGES), "JOINED": _class_of(invisible_characters.JOINED)}
+    kinds["ALIKE"] = "".join(f"\\u{{{ord(each):x}}}" for each in invisible_characters.ALIKE)
     lines = [
-        "// Written by `make generate` from hai_flow/primitives/signs.py: change that, or clients/generate.py.",
+        "// Written by `make generate` from hai_flow/primitives/invisible_characters.py: change that, not this.",
         "",
     ]
     lines += [f"export const {name} = String.raw`{text}`;" for name, text in kinds.items()]

@@ -45,7 +45,7 @@ from typing import Self
 from urllib.parse import quote
 
 from hai_flow.errors import StoreError
-from hai_flow.reachable import reachable_directory
+from hai_flow.postgres_programs import reachable_directory
 
 MAJOR_MIN = 15
 PORT = 5432

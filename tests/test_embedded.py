@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow import reachable
+from hai_flow import postgres_programs
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
-from hai_flow.reachable import reachable_directory
+from hai_flow.postgres_programs import reachable_directory
 from tests.support.postgres import fetch_value
 from tests.support.waiting import wait_for
 
@@ -347,7 +347,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             each.mkdir(exist_ok=True)
             each.chmod(0o755)
         monkeypatch.setattr(tempfile, "tempdir", str(first))
-        monkeypatch.setattr(reachable, "PLACES", (str(second),))
+        monkeypatch.setattr(postgres_programs, "PLACES", (str(second),))
         yield first
 
 

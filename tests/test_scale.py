@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from docs import scale_page
-from hai_flow.telemetry.census import Census
+from hai_flow.telemetry.database_gauges import Census
 from hai_flow.telemetry.metrics import Metrics
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TextIO, TypeAlias
 
-from hai_flow.primitives.signs import escape_json, reveal
+from hai_flow.primitives.invisible_characters import escape_json, reveal
 
 _CODES: Final = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
@@ -26,7 +26,7 @@ Cell: TypeAlias = str | Styled
 
 
 def clean(text: str) -> str:
-    """`text` with hidden, turning and look-alike signs as their codes (`signs`).
+    """`text` with hidden, turning and look-alike signs as their codes (`invisible_characters`).
 
     The text of a workflow or a person must not control the terminal, nor look like another text."""
     return reveal(text.replace("\r\n", "\n"))

@@ -23,7 +23,8 @@ from hai_flow.definition.checks.yaml_pitfalls import check_plain_values
 from hai_flow.definition.children import Children, find_no_child
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import read_declarations
-from hai_flow.definition.futile import check_declared_deadlines, check_limits, check_schema
+from hai_flow.definition.incremental import UnchangedSteps
+from hai_flow.definition.ineffective_literals import check_declared_deadlines, check_limits, check_schema
 from hai_flow.definition.names.known_names import Names, NoSteps, Types
 from hai_flow.definition.names.scope import END, Visibility
 from hai_flow.definition.outline import outline
@@ -33,7 +34,6 @@ from hai_flow.definition.raw_steps import Outline, is_end_certain
 from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.steps import collect_types, compile_catch, compile_list
-from hai_flow.definition.unchanged import UnchangedSteps
 from hai_flow.definition.yaml.document import Document, parse, parse_once
 from hai_flow.definition.yaml.fixes import complete_findings
 from hai_flow.definition.yaml.include_keys import KIND, Part, list_service_names, split_source

@@ -16,7 +16,7 @@ from hai_flow.definition.schemas.python_modules import Modules
 from hai_flow.definition.yaml.mapping_reader import Reader
 
 if TYPE_CHECKING:
-    from hai_flow.definition.unchanged import UnchangedSteps
+    from hai_flow.definition.incremental import UnchangedSteps
 
 CompileList: TypeAlias = "Callable[[StepContext, Sequence[StepDraft], Names], Names]"
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.facts import with_facts
+from hai_flow.definition.checks.known_conditions import with_facts
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import KNOWN_CODES, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Guards, Names, Types

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import misfits
+from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.expressions.expression_error import Faults
 from hai_flow.definition.fields import Parts, is_literal, texts
 from hai_flow.definition.names.durations import NotADuration, milliseconds

@@ -25,7 +25,7 @@ from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.steps.freezes import Freeze, freeze_of
 from hai_flow.primitives.beside_loop import spend
-from hai_flow.primitives.signs import compose
+from hai_flow.primitives.invisible_characters import compose
 from hai_flow.values import Json
 
 CONSULT: Final = "consult_rules"

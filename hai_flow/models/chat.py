@@ -18,7 +18,7 @@ from hai_flow.models.calls.text_pieces import ThinkTags
 from hai_flow.models.conversation import arrange
 from hai_flow.models.ends import Stand, reason_of, word_of
 from hai_flow.models.faults import fault_of_body, too_many_files
-from hai_flow.models.seals import Seals, list_sealed_ids, seal_of, with_seals
+from hai_flow.models.opaque_data import Seals, list_sealed_ids, seal_of, with_seals
 from hai_flow.models.structured import is_strict, schema_prompt
 from hai_flow.models.vocabulary import Endpoint, Finish, Media, Message, Piece, Request, Tool, Usage
 from hai_flow.values import Json

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.errors import StepError
-from hai_flow.models.seals import without_ids
+from hai_flow.models.opaque_data import without_ids
 from hai_flow.models.vocabulary import Message
 from hai_flow.values import Json
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from hai_flow.primitives.invisible_characters import WARNING, has_hidden, reveal
 from hai_flow.primitives.markdown import to_text
-from hai_flow.primitives.signs import WARNING, has_hidden, reveal
 from hai_flow.values import Json
 
 SUBJECT_MAX: Final = 120

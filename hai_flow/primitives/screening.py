@@ -11,8 +11,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from hai_flow.primitives.invisible_characters import reveal
 from hai_flow.primitives.late_patterns import compile_late
-from hai_flow.primitives.signs import reveal
 
 _ROLES: Final = compile_late(
     r"<\|[a-z_]{1,40}\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|important|instructions?|tool_results?|"

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.primitives.signs import reveal
+from hai_flow.primitives.invisible_characters import reveal
 
 NAMED: Final = 3
 LONG: Final = 60

@@ -36,20 +36,20 @@ from hai_flow.runtime.messaging.outbox import Delivery
 from hai_flow.runtime.messaging.pushes import Pushes
 from hai_flow.runtime.messaging.triggers import Triggers, TriggersConfig, Watched
 from hai_flow.runtime.ops.audit_seal import Sealer
-from hai_flow.runtime.ops.external_beat import Witness
+from hai_flow.runtime.ops.external_heartbeat import Witness
 from hai_flow.runtime.ops.readiness import Refusals
 from hai_flow.runtime.ops.replicas import Replicas
 from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
+from hai_flow.runtime.people.absence_notices import Reseating
 from hai_flow.runtime.people.chat_cards import ChatCards, Chats
 from hai_flow.runtime.people.ids import read_ids, signs_in_by_keys
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.people.picks import Picks
 from hai_flow.runtime.people.receipts import ReceiptKeys
-from hai_flow.runtime.people.reseating import Reseating
 from hai_flow.runtime.people.roster import Rosters
 from hai_flow.runtime.people.standing_rules import StandingRules
-from hai_flow.runtime.people.stranded import Stranded
+from hai_flow.runtime.people.undecidable import Stranded
 from hai_flow.runtime.runs.branches import Branches
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.message_queue import MessageQueue

@@ -16,7 +16,7 @@ from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.providers.scripted import MODEL, StandIn
 from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.base.queue_selection import EVERY, QueueSelection, parse_queues
-from hai_flow.runtime.catalog.demands import RehearsalDemand
+from hai_flow.runtime.catalog.publication_requirements import RehearsalDemand
 from hai_flow.runtime.retention.policy import Retention, read_retention
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.a2a.runner import A2ARunner

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 import msgspec
 
 from hai_flow.definition.plan import Plan, Schema, Step, Tool
-from hai_flow.steps.offers import OfferedFunction
+from hai_flow.steps.offered_tools import OfferedFunction
 
 if TYPE_CHECKING:
     from hai_flow.steps.runner import Attempt

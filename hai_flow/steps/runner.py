@@ -15,7 +15,7 @@ from hai_flow.engine.events import ModelUse
 from hai_flow.engine.steps.agents import ModelMessage, Talk
 from hai_flow.errors import StepError
 from hai_flow.steps.files import NO_FILES, RunFiles
-from hai_flow.steps.offers import OfferedFunction, Offers
+from hai_flow.steps.offered_tools import OfferedFunction, Offers
 from hai_flow.steps.pins import Identifies, Looked, Looks, NoPins, Pins, ToolIdentity
 from hai_flow.steps.secrets import DEFAULT
 from hai_flow.values import Json

@@ -2,5 +2,5 @@
 
 Nothing here decides anything. The runtime calls its listeners (`runtime/commit/hooks`), and values that it has anyway
 are read at each look. `instruments` count, `exposition` writes them for Prometheus; `metrics` defines the numbers and
-their meaning; `census` shows counts that only the database can give, counted by one process for all; `listener` answers
-`/metrics`, `/healthz` and `/readyz` on a port of its own."""
+their meaning; `database_gauges` shows counts that only the database can give, counted by one process for all;
+`listener` answers `/metrics`, `/healthz` and `/readyz` on a port of its own."""

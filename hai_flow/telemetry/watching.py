@@ -11,7 +11,7 @@ from hai_flow.runtime.ops.readiness import Readiness
 from hai_flow.runtime.runtime import Observer, Runtime
 from hai_flow.settings import Settings, SettingsError, variable
 from hai_flow.store.cells.cells import HOME_NAME, Cell
-from hai_flow.telemetry.census import Census
+from hai_flow.telemetry.database_gauges import Census
 from hai_flow.telemetry.exposition import render_cells, render_families
 from hai_flow.telemetry.listener import listening
 from hai_flow.telemetry.loop_watch import LoopWatch

@@ -13,7 +13,7 @@ from hai_flow.definition.tools.effects import Effect, gravest
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
 from hai_flow.primitives import instants
-from hai_flow.primitives.signs import reveal
+from hai_flow.primitives.invisible_characters import reveal
 from hai_flow.values import Json
 
 TASKS: Final = "io.modelcontextprotocol/tasks"

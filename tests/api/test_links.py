@@ -17,7 +17,7 @@ import pytest
 from hai_flow.api.http import visitor_pages
 from hai_flow.api.rest import sign_in
 from hai_flow.api.rest.people import links
-from hai_flow.primitives.signs import WARNING
+from hai_flow.primitives.invisible_characters import WARNING
 from tests.api.test_rest import Checked, wait_for_pendings
 from tests.support.examples import by_night
 from tests.support.identities import KEYS, People

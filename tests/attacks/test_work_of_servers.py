@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.definition.tools.openapi import ApiDocument, UnusableDocument
 from hai_flow.errors import StepError
-from hai_flow.steps.mcp.asking import _question
+from hai_flow.steps.mcp.elicitation import _question
 from hai_flow.steps.mcp.results import schema_of
 from hai_flow.steps.mcp.schemas import compile_output_schema, read_tool
 from tests.attacks.work import SCHEMAS

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from hai_flow.primitives.signs import has_hidden
+from hai_flow.primitives.invisible_characters import has_hidden
 from tests.clients import rig
 from tests.console.browser import Page
 from tests.console.conftest import PATIENCE, pending_of
@@ -22,7 +22,7 @@ from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import wait_for
-from tests.test_signs import HOSTILE as HOSTILE_SIGNS
+from tests.test_invisible_characters import HOSTILE as HOSTILE_SIGNS
 
 FLOWS = Path(__file__).parent / "flows"
 

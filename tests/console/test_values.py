@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from hai_flow.primitives.signs import reveal
+from hai_flow.primitives.invisible_characters import reveal
 from tests.console.browser import Page
 from tests.console.conftest import NewPage, pending_of
 from tests.support.server import YAML

@@ -49,7 +49,7 @@ _FORMS: Final = "tests/api/test_answer_forms.py"
 _SILENCE: Final = "tests/foreign/test_silence.py"
 _ATTACKS: Final = "tests/attacks/test_connections.py"
 _SCHEMAS: Final = "tests/foreign/test_tool_schemas.py"
-_SIGNS: Final = "tests/test_signs.py"
+_SIGNS: Final = "tests/test_invisible_characters.py"
 _VALUES: Final = "tests/foreign/test_values.py"
 _NOTES: Final = "tests/foreign/test_notes.py"
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from hai_flow.errors import AsksPerson
-from hai_flow.steps.mcp import asking as mcp_asking
+from hai_flow.steps.mcp import elicitation as mcp_asking
 from tests.foreign.test_mcp import OK, Odd, serving
 from tests.steps.test_mcp import call, failure
 from tests.support.service import Received, Reply

@@ -11,7 +11,7 @@ import pytest
 
 from hai_flow.cli.runs.history import build_lines
 from hai_flow.engine import events as e
-from hai_flow.wire.spans import Spans
+from hai_flow.wire.timeline import Spans
 from tests.foreign.test_mcp import GOOD, TEXT, Odd
 from tests.runtime.conftest import Connection, Make, is_now, start
 from tests.runtime.conftest import eye as eye

@@ -139,7 +139,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "can't read the call": "newer: groq: a call that it can't read",
         "refuses the ids of calls": f"{_DIALECTS}::test_a_server_that_wants_short_ids_is_asked_again_with_them",
         "gives a call an id longer": (
-            "tests/foreign/test_seals.py::test_a_result_names_its_call_by_the_id_that_the_server_gave"
+            "tests/foreign/test_opaque_data.py::test_a_result_names_its_call_by_the_id_that_the_server_gave"
         ),
         "writes a call as text": (
             "tests/models/test_written_calls.py::test_a_call_that_is_written_as_text_is_found_in_any_form"

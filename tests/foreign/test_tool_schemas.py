@@ -8,7 +8,7 @@ import pytest
 
 from hai_flow.models.structured import is_strict, parameters_shown
 from hai_flow.steps.agent import ToolShelf
-from hai_flow.steps.offers import OfferedFunction
+from hai_flow.steps.offered_tools import OfferedFunction
 
 
 def closed(**properties: Any) -> dict[str, Any]:

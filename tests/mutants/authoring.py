@@ -56,15 +56,15 @@ places = Room("hai_flow/lsp/places.py", _EDITORS)
 places.bug("a hole that was opened on a line above is not seen").edit(
     "return line is before or indent", "return line is before or False and indent"
 ).by(f"{_EDITORS}::test_a_hole_over_several_lines_is_offered_names")
-_UNCHANGED: Final = "tests/lsp/test_unchanged.py"
-unchanged = Room("hai_flow/definition/unchanged.py", _UNCHANGED)
+_UNCHANGED: Final = "tests/lsp/test_incremental.py"
+unchanged = Room("hai_flow/definition/incremental.py", _UNCHANGED)
 unchanged.bug("a step is used again although a step that it names was changed").edit(
     "            and earlier.place == self._place(earlier.words, draft, names)\n", ""
 ).by(f"{_UNCHANGED}::test_after_random_edits_all_is_as_if_it_were_read_anew")
 unchanged.bug("a step that has moved keeps the line on which it was").edit(
     "moved = draft.line - earlier.line", "moved = 0"
 ).by(f"{_UNCHANGED}::test_after_random_edits_all_is_as_if_it_were_read_anew")
-futile = Room("hai_flow/definition/futile.py", _MISTAKES)
+futile = Room("hai_flow/definition/ineffective_literals.py", _MISTAKES)
 futile.bug("a wait beyond the limit of its run is not found").edit(
     "if isinstance(limit, int) and length > limit:", "if False:"
 ).by(_MISTAKES)
@@ -100,7 +100,7 @@ schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/api/test_forms_w
 schemas.bug("a form takes any text for a file").edit("return sha256_of_file(text) is not None", "return True").by(
     "tests/api/test_forms_with_files.py::test_an_answer_names_an_upload_and_nothing_else"
 )
-certainty = Room("hai_flow/definition/checks/certainty.py", _MISTAKES)
+certainty = Room("hai_flow/definition/checks/constant_conditions.py", _MISTAKES)
 certainty.bug("two comparisons that exclude each other are taken for a condition").edit(
     "return any(_hold(claim.relation, equal[0], claim.value) is False for claim in claims)", "return False"
 ).by(_MISTAKES)
@@ -119,7 +119,7 @@ unused = Room("hai_flow/definition/checks/unused.py", _MISTAKES)
 unused.bug("a tool that only an undo calls counts as one that nothing uses").edit(
     'return text == name or text.startswith(f"{name}.")', "return text == name"
 ).by(_MISTAKES)
-fitting = Room("hai_flow/definition/checks/fitting.py", _MISTAKES)
+fitting = Room("hai_flow/definition/checks/type_mismatches.py", _MISTAKES)
 fitting.bug("a text in place of a number is found only when the step begins").edit(
     "if accepted is not None and produced is not None and accepted.isdisjoint(produced):", "if False:"
 ).by(_MISTAKES)

@@ -53,7 +53,7 @@ reading.bug("a text shows the personal values of others by its way").edit(
 ).by("tests/attacks/test_personal_values.py")
 
 _PUBLISHING: Final = "tests/api/test_rehearsed_publication.py"
-demands = Room("hai_flow/runtime/catalog/demands.py", _PUBLISHING)
+demands = Room("hai_flow/runtime/catalog/publication_requirements.py", _PUBLISHING)
 demands.bug("a rehearsal against an older version counts").edit("if rehearsal.base != latest.sha256:\n", "if False:\n")
 demands.bug("a rehearsal counts for ever").edit("if age > timedelta(hours=self.hours):\n", "if False:\n")
 demands.bug("a rehearsal of a part of the runs counts").edit("if not rehearsal.complete:\n", "if False:\n")

@@ -12,7 +12,7 @@ _MCP: Final = "tests/foreign/test_mcp.py"
 _UNPACKING: Final = "tests/foreign/test_unpacking.py"
 _SCHEMAS: Final = "tests/foreign/test_tool_schemas.py"
 _UNSEEN: Final = "tests/definition/test_unseen.py"
-_SIGNS: Final = "tests/test_signs.py"
+_SIGNS: Final = "tests/test_invisible_characters.py"
 
 foreign = Room("hai_flow/foreign.py", _VALUES)
 foreign.bug("an integer beyond 2^53 is refused although nobody asked for it").edit(
@@ -138,7 +138,7 @@ unpacking.bug("a packed body that breaks off is whole").edit(
 unpacking.bug("a small body comes out as a large one at once").edit(
     "self._inner.decompress(piece, PIECE_BYTES_MAX)", "self._inner.decompress(piece)"
 ).by(f"{_UNPACKING}::test_a_small_body_that_holds_a_large_one_comes_out_in_small_pieces")
-taps = Room("hai_flow/steps/mcp/taps.py", _MCP)
+taps = Room("hai_flow/steps/mcp/tolerant_reader.py", _MCP)
 taps.bug("a result is held against the SDK's schema as a whole").edit(
     'if method == "tools/call" and not only_asks(result):', "if False:"
 ).by(f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone")
@@ -153,7 +153,7 @@ document.bug("NUL by an escape passes").edit(
 document.bug("a tag, or a mark of Arabic, in a key is no finding").edit(
     '    "\\U0001d159\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"\n', ""
 ).by(f"{_UNSEEN}::test_a_sign_that_spoils_a_key_is_named_with_its_code_and_column")
-signs = Room("hai_flow/primitives/signs.py", _SIGNS)
+signs = Room("hai_flow/primitives/invisible_characters.py", _SIGNS)
 signs.bug("a joiner is hidden wherever it stands").edit(
     "if sign in _JOINERS and _JOINED.match(before) and _JOINED.match(behind):", "if sign in _JOINERS:"
 ).by(f"{_SIGNS}::test_hidden_and_look_alike_signs_are_codes_and_needed_ones_stay")
@@ -305,7 +305,7 @@ time_of_blocks = Room("hai_flow/runtime/worker/worker.py", _SILENCE)
 time_of_blocks.bug("what came of a call is lost where its block took too long").edit(
     " or any(is_inside(path, block) for block in blocks)", ""
 ).by(_ENDED)
-programs = Room("hai_flow/steps/mcp/taps.py", _SILENCE)
+programs = Room("hai_flow/steps/mcp/tolerant_reader.py", _SILENCE)
 programs.bug("of a program's answer half a line is lost").edit(
     "self._read_partial is not None and message.method", "False and message.method"
 ).by(_ENDED)

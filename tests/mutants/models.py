@@ -64,8 +64,8 @@ providers = Room("hai_flow/models/providers/endpoints.py")
 providers.bug("a model that has begun to answer is asked for another answer behind it").edit(
     "if has_begun or adapted", "if adapted"
 ).by("tests/models/test_dialects.py::test_a_server_that_has_begun_to_answer_is_not_asked_again")
-_SEALS: Final = "tests/foreign/test_seals.py::test_what_a_server_gives_for_itself_goes_back_with_its_own_call"
-seals = Room("hai_flow/models/seals.py")
+_SEALS: Final = "tests/foreign/test_opaque_data.py::test_what_a_server_gives_for_itself_goes_back_with_its_own_call"
+seals = Room("hai_flow/models/opaque_data.py")
 seals.bug("thinking that nobody signed goes back").edit("if any(map(_is_sealed, parts))}", "}").by(_SEALS)
 seals.bug("an id that is too long does not go back").edit("len(id) > ID_CHARS_MAX else {}", "False else {}").by(_SEALS)
 seals.bug("two signed thoughts become one").edit("_is_sealed(last) or ", "").by(_SEALS)

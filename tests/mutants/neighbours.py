@@ -138,7 +138,7 @@ redis.bug("hints of another database end the hearing").edit(
 )
 pins = Room("hai_flow/runtime/catalog/pins.py", "tests/runtime/test_pins.py")
 pins.bug("replaced pins stay in memory").edit("        self._kept.pop((tenant, workflow), None)\n", "")
-asking = Room("hai_flow/steps/mcp/asking.py", "tests/steps/test_mcp_asking.py")
+asking = Room("hai_flow/steps/mcp/elicitation.py", "tests/steps/test_mcp_asking.py")
 asking.bug("a form in the words of another library is refused").edit(
     "form = read_form(params.requested_schema)", "form = dict(params.requested_schema)"
 )
@@ -288,7 +288,7 @@ views.bug("one decision that can't be read spoils the list of them all").edit(
 policies = Room("hai_flow/engine/pendings/votes.py", _UNREADABLE)
 policies.bug("a policy of a newer release is taken for a fault of the server").edit(
     "except msgspec.ValidationError as error:", "except KeyError as error:"
-).by("tests/runtime/test_reseating.py")
+).by("tests/runtime/test_absence_notices.py")
 people = Room("hai_flow/runtime/people/inbox.py", _UNREADABLE)
 people.bug("a question with rules that can't be read is shown as if they could be").edit(
     "            derive_rules(readable)\n", ""

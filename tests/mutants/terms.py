@@ -51,7 +51,7 @@ _ERASED: Final = "tests/store/test_erased_people.py"
 erased.bug("whom an older release erased is not found").edit("ARRAY[begins.salt, begins", "ARRAY[begins").by(_ERASED)
 erased.bug("of the salts only the first is looked at").edit("WHERE salt IS NOT NULL", "WHERE false").by(_ERASED)
 
-_ROSTER: Final = "tests/runtime/test_stranded.py::test_who_was_let_go_is_reached_by_no_channel_any_more"
+_ROSTER: Final = "tests/runtime/test_undecidable.py::test_who_was_let_go_is_reached_by_no_channel_any_more"
 roster = Room("hai_flow/runtime/people/roster.py", _ROSTER)
 roster.bug("who was let go is asked by the channel that reaches them").edit("if id not in self.departed\n", "if True\n")
 roster.bug("a further id of somebody who was let go is asked").edit(

@@ -256,16 +256,16 @@ entering.bug("an absence begins in the past").edit("if not today <= body.first_d
 entering.bug("everybody enters absences of others").edit(
     "access.require(Right.DECIDE if is_own else", "access.require(Right.DECIDE,"
 )
-reseating = Room("hai_flow/runtime/people/reseating.py", "tests/runtime/test_reseating.py")
+reseating = Room("hai_flow/runtime/people/absence_notices.py", "tests/runtime/test_absence_notices.py")
 reseating.bug("an absence that nobody saw is told of").edit('if stage == "begun" or not is_over:', "if True:")
-stranded = Room("hai_flow/runtime/people/stranded.py", "tests/runtime/test_stranded.py")
+stranded = Room("hai_flow/runtime/people/undecidable.py", "tests/runtime/test_undecidable.py")
 stranded.bug("one person in two seats is two people").edit("able.add(voice.id)", "able.add(person.id)")
 stranded.bug("an absent person can decide").edit("if person.id not in self._away:\n", "if True:\n")
 stranded.bug("people whom it does not ask are named as the reason").edit(
     "if not list_matching_selectors(rules.from_, person, world):\n", "if False:\n"
 )
 stranded.bug("the other keys of a delegate are not read").edit("*self.roster.list_held(seat.holder),", "")
-roster = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_stranded.py")
+roster = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_undecidable.py")
 roster.bug("the other keys of a person are not read").edit("through=self.list_held(one)", "through=()")
 roster.bug("every file of people is complete").edit("self.by_keys or self.file.complete", "True")
 roster.bug("no file of people is complete").edit("self.by_keys or self.file.complete", "self.by_keys")
@@ -547,7 +547,7 @@ sealing = Room("hai_flow/api/mcp/state_keys.py", "tests/attacks/test_mcp.py")
 sealing.bug("a state ends by the machine's clock").edit(
     "return _move_times(payload, self._clock_ahead())", "return payload"
 )
-signing_in = Room("hai_flow/runtime/people/ids.py", "tests/runtime/test_stranded.py")
+signing_in = Room("hai_flow/runtime/people/ids.py", "tests/runtime/test_undecidable.py")
 signing_in.bug("a file that only joins ids is one of issuers").edit(
     'return not (isinstance(document, Mapping) and document.get("issuers"))', "return False"
 )

@@ -14,7 +14,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import PendingState
 from hai_flow.notify.chat import cards
 from hai_flow.notify.chat.contract import Card, DialogField, DialogLimits
-from hai_flow.primitives.signs import has_hidden
+from hai_flow.primitives.invisible_characters import has_hidden
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

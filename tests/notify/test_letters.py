@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hai_flow.notify.channels import Email
 from hai_flow.notify.delivery import email_of
 from hai_flow.notify.letters import NoticeContent, chat, letter
-from hai_flow.primitives import signs
+from hai_flow.primitives import invisible_characters
 from hai_flow.wire.webhook_body import Call
 from hai_flow.wire.webhook_signatures import is_genuine, sign
 
@@ -68,7 +68,11 @@ def test_a_chat_message_mentions_nobody_and_links_nowhere(text: str) -> None:
 def test_whatever_is_written_only_our_own_lines_are_without_a_mark(title: str, message: str) -> None:
     lines = letter(write_notice(title, message)).text.splitlines()
     ours = [line for line in lines if not line.startswith(">")]
-    warning = ["", signs.WARNING] if signs.has_hidden(title) or signs.has_hidden(message) else []
+    warning = (
+        ["", invisible_characters.WARNING]
+        if invisible_characters.has_hidden(title) or invisible_characters.has_hidden(message)
+        else []
+    )
     assert ours == [
         "Somebody is asked to decide, in the workflow refund.", "", *warning, "", "Deadline: 2026-03-02 12:00 UTC",
         "Decide on this page (for you alone, once; nothing is decided by opening it):", LINK,

@@ -21,7 +21,7 @@ from hai_flow.cli.errors import UsageError
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
 from hai_flow.runtime.ops import rollback_guard
-from hai_flow.runtime.ops.external_beat import Witness
+from hai_flow.runtime.ops.external_heartbeat import Witness
 from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
 from hai_flow.runtime.restore import may_repeat
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime

@@ -19,8 +19,8 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.steps.mcp.asking import Sitting
 from hai_flow.steps.mcp.connections import Connection as OneConnection
+from hai_flow.steps.mcp.elicitation import Sitting
 from hai_flow.steps.mcp.receipts import CallReceipt
 from tests.runtime.conftest import HEAD, Connection, Make, is_now, start, state_of
 from tests.runtime.test_agents import CANARY, INJECTIONS

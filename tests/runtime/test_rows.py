@@ -27,11 +27,11 @@ from hai_flow.runtime.base import sweep_isolation
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.sweep_isolation import PASSING_MAX, Rows, Sweep
 from hai_flow.runtime.people import inbox
+from hai_flow.runtime.people.absence_notices import Reseating
 from hai_flow.runtime.people.notifier import Notifier
 from hai_flow.runtime.people.picks import Picks
-from hai_flow.runtime.people.reseating import Reseating
 from hai_flow.runtime.people.roster import Rosters
-from hai_flow.runtime.people.stranded import Staff, Stranded
+from hai_flow.runtime.people.undecidable import Staff, Stranded
 from hai_flow.runtime.replication import Spreading
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker import sweeper
@@ -43,7 +43,7 @@ from hai_flow.store.identity import tenants
 from hai_flow.store.messaging import concurrency_slots, outbox, signals, triggers
 from hai_flow.store.messaging import message_queue as queue
 from hai_flow.store.messaging.outbox import OutboxMessage
-from hai_flow.store.people import absences, notifications, stranded
+from hai_flow.store.people import absences, notifications, undecidable
 from hai_flow.store.postgres.orphan_cleanup import Page
 from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of, status_of
 from tests.runtime.test_message_queue import BODY, enqueue, exists
@@ -312,7 +312,7 @@ def judge_questions(stage: Stage) -> Round:
     async def judge(tenant: UUID, staff: Staff, verdicts: Any, question: Any) -> None:
         await stage.deal_with(question.id)
 
-    stage.patch.setattr(stranded, "list_selectors", selectors)
+    stage.patch.setattr(undecidable, "list_selectors", selectors)
     stage.patch.setattr("hai_flow.store.people.inbox.page_of_inbox", page)
     stage.patch.setattr(made, "_judge", judge)
     return made.look
@@ -331,7 +331,7 @@ def replace_picked_people(stage: Stage) -> Round:
     async def look_at(tenant: UUID, roster: Any, away: Any, question: Any) -> None:
         await stage.deal_with(question.id)
 
-    stage.patch.setattr(stranded, "list_selectors", selectors)
+    stage.patch.setattr(undecidable, "list_selectors", selectors)
     stage.patch.setattr("hai_flow.store.people.inbox.page_of_inbox", page)
     stage.patch.setattr(made, "_look_at", look_at)
     return made.look
@@ -401,8 +401,8 @@ LOOPS: dict[str, tuple[Sweep, ...]] = {
     "runtime/people/notifier.py: notifications": (Sweep.NOTIFICATIONS,),
     "runtime/messaging/pushes.py: push notifications": (Sweep.NOTIFICATIONS,),
     "runtime/people/chat_cards.py: cards in chats": (Sweep.NOTIFICATIONS,),
-    "runtime/people/reseating.py: absences that begin and end": (Sweep.ABSENCES,),
-    "runtime/people/stranded.py: questions that nobody can decide": (Sweep.STRANDED,),
+    "runtime/people/absence_notices.py: absences that begin and end": (Sweep.ABSENCES,),
+    "runtime/people/undecidable.py: questions that nobody can decide": (Sweep.STRANDED,),
     "runtime/people/picks.py: people who are picked": (Sweep.PICKS,),
     "runtime/cells.py: events to all of a tenant": (Sweep.RELAYS,),
     "runtime/cells.py: what a seat has once": (Sweep.MIRRORS,),
@@ -428,7 +428,7 @@ ROWLESS = {
     "runtime/streams/thread_feed.py: waited-for threads": "one statement, which gives ids",
     "runtime/messaging/triggers.py: triggers by the ends of runs": "one statement, which gives names",
     "runtime/worker/worker.py: timers of held runs": "reports a command, which is decided with others of its run",
-    "telemetry/census.py: census": "counts",
+    "telemetry/database_gauges.py: census": "counts",
     "telemetry/loop_watch.py: loop watch": "measures the time between two beats",
     "telemetry/otlp_exporter.py: metrics": "sends what is in memory",
     "telemetry/otlp_exporter.py: spans": "sends what is in memory",

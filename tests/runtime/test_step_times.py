@@ -17,7 +17,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.step_times import ENTRY_BYTES, KEPT_SECONDS, StepTimes, StepTimesCache
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.runs.logs import LogRow
-from hai_flow.wire.spans import Span, Spans
+from hai_flow.wire.timeline import Span, Spans
 from tests.corpus import kept
 from tests.support.examples import examples
 

@@ -8,8 +8,8 @@ import mcp_types as types
 import pytest
 
 from hai_flow.definition.schemas.schemas import JsonSchema
-from hai_flow.steps.mcp import asking as mcp_asking
-from hai_flow.steps.mcp.asking import RepeatedAnswers, Settled, Sitting, complete
+from hai_flow.steps.mcp import elicitation as mcp_asking
+from hai_flow.steps.mcp.elicitation import RepeatedAnswers, Settled, Sitting, complete
 from hai_flow.steps.mcp.receipts import CallReceipt
 
 

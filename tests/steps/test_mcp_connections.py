@@ -16,11 +16,11 @@ from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp import connections as mcp_connections
 from hai_flow.steps.mcp import runner as mcp
-from hai_flow.steps.mcp.asking import Sitting
 from hai_flow.steps.mcp.connections import Connection
+from hai_flow.steps.mcp.elicitation import Sitting
 from hai_flow.steps.mcp.receipts import CallReceipt
 from hai_flow.steps.mcp.runner import McpRunner, Reached
-from hai_flow.steps.mcp.taps import RAW
+from hai_flow.steps.mcp.tolerant_reader import RAW
 from hai_flow.steps.secrets import Secrets
 from tests.support.waiting import until
 

@@ -107,7 +107,7 @@ def _texts(argument: ast.expr) -> Iterator[str]:
 def sentences_of_reasons() -> set[str]:
     """The sentences without a code, with 7 in each hole: why nobody can decide a question, and why nothing was sent.
     Those that only quote another server are left out."""
-    people = [node for path in ("absences.py", "stranded.py") for node in _nodes({"def"}, f"runtime/people/{path}")]
+    people = [node for path in ("absences.py", "undecidable.py") for node in _nodes({"def"}, f"runtime/people/{path}")]
     texts = [argument for call in _calls({"NotSent"}) for argument in call.args[:1]]
     texts += [call.args[1] for call in _calls({"Obstacle"}, "engine/pendings") if len(call.args) == 2]
     texts += [call.args[2] for call in people if isinstance(call, ast.Call) and _name(call) == "Seat" and call.args[2:]]

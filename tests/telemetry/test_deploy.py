@@ -13,7 +13,7 @@ import yaml
 
 from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.runtime.runtime import Answered
-from hai_flow.telemetry.census import Census
+from hai_flow.telemetry.database_gauges import Census
 from hai_flow.telemetry.instruments import Family
 from hai_flow.telemetry.loop_watch import LoopWatch
 from hai_flow.telemetry.metrics import Metrics

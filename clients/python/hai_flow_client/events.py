@@ -789,7 +789,7 @@ class SignalReceived(Event, frozen=True):
     `subscription` is the place of the one it fits in the step's list, from 0; `awaits` are the types still waited for.
     `place` is the signal's own among the stored ones of its type (0: unknown), `own` says that it was for this run
     alone; `heard` how far the run has heard that type from now on, with those newly left. `by` is the person that sent
-    it, if one did.
+    it, if one did, and those for whom it was sent, with spaces between.
     """
 
     id: str

@@ -1,4 +1,4 @@
-// Written by `make generate` from hai_flow/primitives/signs.py: change that, or clients/generate.py.
+// Written by `make generate` from hai_flow/primitives/invisible_characters.py: change that, not this.
 
 export const ODD = String.raw`\u{0}-\u{8}\u{b}-\u{1f}\u{7f}-\u{9f}\u{ad}-\u{ad}\u{34f}-\u{34f}\u{600}-\u{605}\u{61c}-\u{61c}\u{6dd}-\u{6dd}\u{70f}-\u{70f}\u{890}-\u{891}\u{8e2}-\u{8e2}\u{115f}-\u{1160}\u{17b4}-\u{17b5}\u{180b}-\u{180f}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{2800}-\u{2800}\u{3164}-\u{3164}\u{d800}-\u{dfff}\u{e000}-\u{f8ff}\u{fe00}-\u{fe0f}\u{feff}-\u{feff}\u{ffa0}-\u{ffa0}\u{fff0}-\u{fffc}\u{fffe}-\u{ffff}\u{110bd}-\u{110bd}\u{110cd}-\u{110cd}\u{13430}-\u{1343f}\u{16fe4}-\u{16fe4}\u{1bca0}-\u{1bca3}\u{1d159}-\u{1d159}\u{1d173}-\u{1d17a}\u{e0000}-\u{10ffff}`;
 export const JOINED = String.raw`\u{600}-\u{6ff}\u{750}-\u{77f}\u{8a0}-\u{8ff}\u{900}-\u{dff}\u{1000}-\u{109f}\u{1780}-\u{17b3}\u{1800}-\u{180a}\u{1820}-\u{18aa}\u{2190}-\u{21ff}\u{2300}-\u{23ff}\u{2460}-\u{24ff}\u{25a0}-\u{27bf}\u{2900}-\u{2bff}\u{3030}-\u{303d}\u{3297}-\u{3299}\u{3400}-\u{9fff}\u{f900}-\u{faff}\u{fe0f}-\u{fe0f}\u{1f000}-\u{1faff}\u{20000}-\u{3ffff}`;

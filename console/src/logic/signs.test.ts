@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hasHidden, reveal } from "./signs.ts";
 
-// The same samples as in tests/test_signs.py.
+// The same samples as in tests/test_invisible_characters.py.
 const SAMPLES: [string, string][] = [
   ["to \u202egpj.exe\u2066 \u200bnow", "to [U+202E]gpj.exe[U+2066] [U+200B]now"],
   ["a\ufeffb\u00adc\u061cd\u2060e", "a[U+FEFF]b[U+00AD]c[U+061C]d[U+2060]e"],

@@ -12,7 +12,7 @@ from fastapi import Path
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from hai_flow.definition.names.names import WORKFLOW
-from hai_flow.primitives.signs import compose, visible
+from hai_flow.primitives.invisible_characters import compose, visible
 from hai_flow.store.identity import keys
 
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"

@@ -14,7 +14,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from hai_flow.errors import Rejected
-from hai_flow.primitives.signs import WARNING
+from hai_flow.primitives.invisible_characters import WARNING
 from hai_flow.primitives.titles import humanise
 
 ENGLISH: Final = "en"

@@ -51,7 +51,7 @@ from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.workers import WorkerRow
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Entry
-from hai_flow.wire.spans import is_filler
+from hai_flow.wire.timeline import is_filler
 from hai_flow.wire.withheld import strip_evidence_of
 
 

@@ -34,7 +34,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives.file_ids import file_id, files_in, sha256_of_file
-from hai_flow.primitives.signs import refuse_turns, straight
+from hai_flow.primitives.invisible_characters import refuse_turns, straight
 from hai_flow.runtime.files.blobs import MissingContent
 from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, build_part, too_large, unknown
 from hai_flow.store.postgres.error_classes import FAILURES

@@ -154,7 +154,7 @@ def forget(
 ) -> None:
     """Erase a person: a pseudonym replaces their id, and their texts outside of chains are removed. The audit stays
     verifiable. The logs of runs are not changed."""
-    from hai_flow.primitives.signs import list_spellings
+    from hai_flow.primitives.invisible_characters import list_spellings
     from hai_flow.store.identity import erasure, keys
 
     if keys.PRINCIPAL.fullmatch(principal) is None:

@@ -60,7 +60,7 @@ def create(
 ) -> None:
     """Make a key. It is printed this once, and can't be read again. `--role owner` gives what a first administrator
     needs: admin, operator, decider and publisher."""
-    from hai_flow.primitives.signs import compose, has_invisible
+    from hai_flow.primitives.invisible_characters import compose, has_invisible
     from hai_flow.store.identity import keys as store
     from hai_flow.store.postgres.database import read_clock
 
@@ -108,7 +108,7 @@ def names_of(names: Sequence[str]) -> tuple[str, ...]:
     """The roles or groups of these names. Raises UsageError for what can be none."""
     import re
 
-    from hai_flow.primitives.signs import compose, has_invisible
+    from hai_flow.primitives.invisible_characters import compose, has_invisible
     from hai_flow.store.identity import keys as store
 
     for each in names:

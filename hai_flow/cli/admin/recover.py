@@ -73,7 +73,7 @@ async def _check_history(place: CellDatabase, *, confirm: bool, nothing_lost: bo
     import asyncpg
 
     from hai_flow.runtime import restore
-    from hai_flow.runtime.ops.external_beat import Witness
+    from hai_flow.runtime.ops.external_heartbeat import Witness
     from hai_flow.store.ops import database_history
 
     settings, database = place.settings, place.database

@@ -10,8 +10,8 @@ from hai_flow.cli.client.answers import fields_of, list_options
 from hai_flow.cli.client.eligible import NO_ROLES, Roles, as_whom
 from hai_flow.cli.console import join_lines, json_text
 from hai_flow.cli.terminal import compact, indent, program, say
+from hai_flow.primitives.invisible_characters import WARNING, escape_json, has_hidden
 from hai_flow.primitives.markdown import to_text
-from hai_flow.primitives.signs import WARNING, escape_json, has_hidden
 from hai_flow.settings import Settings
 from hai_flow.values import Json
 

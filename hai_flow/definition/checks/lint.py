@@ -11,7 +11,7 @@ from typing import Any, Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import texts
-from hai_flow.definition.futile import check_step
+from hai_flow.definition.ineffective_literals import check_step
 from hai_flow.definition.names.scope import END
 from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, ends, find_loop_around, is_end_certain

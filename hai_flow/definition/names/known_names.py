@@ -64,7 +64,7 @@ _MEMBER_HINTS: Final = {
 _CLOSED: Final[Mapping[str, Json]] = {"additionalProperties": False}
 
 Guards: TypeAlias = frozenset[tuple[Any, ...]]
-"""Paths that are there, and facts, which begin with None (`facts`)."""
+"""Paths that are there, and facts, which begin with None (`known_conditions`)."""
 
 
 class Shows(Protocol):

@@ -9,7 +9,7 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import doubt_fraction, misfits
+from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate, list_values
 from hai_flow.definition.fields import is_hole, strip_hole

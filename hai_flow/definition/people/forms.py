@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hai_flow.definition.checks.fitting import misfits
+from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate
 from hai_flow.definition.fields import texts

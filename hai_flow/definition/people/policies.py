@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import misfits
+from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate
 from hai_flow.definition.fields import is_literal

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.facts import FACTS_MAX, collect_facts
-from hai_flow.definition.checks.fitting import misfits
+from hai_flow.definition.checks.known_conditions import FACTS_MAX, collect_facts
+from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.checks.value_types import find_element
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.constants import evaluate_constant

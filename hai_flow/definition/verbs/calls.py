@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import doubt_fraction, misfits, path_inside, types_taken
+from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits, path_inside, types_taken
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate
 from hai_flow.definition.fields import is_literal

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.fitting import doubt_fraction, misfits, spell_types, types_taken
+from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits, spell_types, types_taken
 from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate, infer_type
 from hai_flow.definition.fields import DATA, is_literal

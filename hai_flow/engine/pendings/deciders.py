@@ -23,7 +23,7 @@ from hai_flow.engine.pendings.selectors import (
 )
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.primitives.signs import compose
+from hai_flow.primitives.invisible_characters import compose
 
 NOT_ASKED: Final = "not_asked"  # why a principal may not decide: it is not among the people that are asked
 

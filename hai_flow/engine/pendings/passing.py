@@ -33,7 +33,7 @@ from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.ids import pending_of
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
-from hai_flow.primitives.signs import compose
+from hai_flow.primitives.invisible_characters import compose
 
 _VOTED_ON: Final = ("approve", "gate")
 

@@ -28,7 +28,7 @@ from hai_flow.engine.pendings.selectors import (
     selectors_of,
 )
 from hai_flow.engine.pendings.votes import Rules
-from hai_flow.primitives.signs import compose
+from hai_flow.primitives.invisible_characters import compose
 from hai_flow.values import Json
 
 _DAY: Final = 86_400_000

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.engine.commands import Principal
-from hai_flow.primitives.signs import compose, list_spellings
+from hai_flow.primitives.invisible_characters import compose, list_spellings
 from hai_flow.values import Json
 
 REQUESTER: Final = "requester"

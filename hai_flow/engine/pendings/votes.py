@@ -29,7 +29,7 @@ from hai_flow.engine.state.patch import is_same_json
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Unreadable
 from hai_flow.primitives import instants
-from hai_flow.primitives.signs import compose
+from hai_flow.primitives.invisible_characters import compose
 from hai_flow.values import Json
 
 APPROVE: Final = "approve"

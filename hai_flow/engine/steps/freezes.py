@@ -28,7 +28,7 @@ from hai_flow.definition.plan import (
 )
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState
-from hai_flow.primitives.signs import compose
+from hai_flow.primitives.invisible_characters import compose
 
 Mode: TypeAlias = Literal["frozen", "read_only", "no_agents"]
 Scope: TypeAlias = Literal["all", "tenant", "workflow", "tool", "model", "principal"]

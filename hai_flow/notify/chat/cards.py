@@ -19,8 +19,8 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.notify.chat.contract import Button, Card
 from hai_flow.notify.letters import introduce
 from hai_flow.primitives import instants
+from hai_flow.primitives.invisible_characters import WARNING, escape_json, has_hidden, reveal
 from hai_flow.primitives.markdown import to_text
-from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
 
 TITLE_MAX: Final = 300
 MESSAGE_MAX: Final = 1000

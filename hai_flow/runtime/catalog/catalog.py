@@ -44,8 +44,8 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.single_flight import Together
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.catalog.cycles import endless
-from hai_flow.runtime.catalog.demands import RehearsalDemand
 from hai_flow.runtime.catalog.pins import PinBook
+from hai_flow.runtime.catalog.publication_requirements import RehearsalDemand
 from hai_flow.runtime.catalog.retirement import refuse_retirement
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.steps.pins import Looked

@@ -19,7 +19,7 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.store.ops import database_history
 
 if TYPE_CHECKING:
-    from hai_flow.runtime.ops.external_beat import Witness
+    from hai_flow.runtime.ops.external_heartbeat import Witness
     from hai_flow.store.ops.database_history import Beat, Era
     from hai_flow.store.postgres.database import Connection, Database
 

@@ -37,7 +37,7 @@ from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox
-from hai_flow.runtime.people.stranded import STRANDED
+from hai_flow.runtime.people.undecidable import STRANDED
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.people import chat

@@ -13,7 +13,7 @@ from hai_flow.definition.yaml.keys import LITERAL, Key, Shape, either, enum, lis
 from hai_flow.definition.yaml.mapping_reader import Reader
 from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
-from hai_flow.primitives.signs import compose, list_spellings
+from hai_flow.primitives.invisible_characters import compose, list_spellings
 from hai_flow.settings import KEYS, Settings
 from hai_flow.store.identity import keys, tenants
 from hai_flow.values import Json

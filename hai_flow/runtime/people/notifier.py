@@ -40,7 +40,7 @@ from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for
 from hai_flow.runtime.people.delegates import AllIds
 from hai_flow.runtime.people.inbox import Inbox, InboxEntry
 from hai_flow.runtime.people.roster import Rosters
-from hai_flow.runtime.people.stranded import MENDERS, STRANDED
+from hai_flow.runtime.people.undecidable import MENDERS, STRANDED
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.commit.projection import NOTIFY, PICKED, Notice
 from hai_flow.store.identity import tenants

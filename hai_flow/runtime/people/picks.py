@@ -30,10 +30,10 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.people.delegates import AllIds
 from hai_flow.runtime.people.roster import Roster, Rosters
-from hai_flow.runtime.people.stranded import ignore_picks, look_by_turns, name_question, read_question
+from hai_flow.runtime.people.undecidable import ignore_picks, look_by_turns, name_question, read_question
 from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.messaging.outbox import OutboxMessage
-from hai_flow.store.people import absences, inbox, picks, stranded
+from hai_flow.store.people import absences, inbox, picks, undecidable
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.inbox import OpenQuestion
 from hai_flow.store.postgres.database import Database
@@ -124,7 +124,7 @@ class Picks(Service):
 
     async def look(self) -> None:
         """Pick for all questions that wait for it, or with a picked person that can decide no more."""
-        tenants = await stranded.list_selectors(self._database.api)
+        tenants = await undecidable.list_selectors(self._database.api)
         await self._rows.go_through(Sweep.PICKS, tenants.items(), lambda each: f"tenant {each[0]}", self._look_through)
 
     async def _look_through(self, row: tuple[UUID, Sequence[str]]) -> None:

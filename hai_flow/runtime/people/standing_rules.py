@@ -29,7 +29,7 @@ from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.primitives.beside_loop import WORK_FOR, is_large, run_beside_loop, run_by_work
-from hai_flow.primitives.signs import compose
+from hai_flow.primitives.invisible_characters import compose
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hai_flow.engine import events as e
 from hai_flow.errors import reject_unknown_run
 from hai_flow.primitives.beside_loop import run_by_size
-from hai_flow.wire.spans import Span, Spans
+from hai_flow.wire.timeline import Span, Spans
 
 if TYPE_CHECKING:
     from hai_flow.store.ops.replicas import History

@@ -27,7 +27,7 @@ from hai_flow.steps.a2a.peer import Interface
 from hai_flow.steps.asked_forms import find_form_fault
 from hai_flow.steps.files import extract_files, has_no_files, put_in
 from hai_flow.steps.http.runner import HIDDEN_CHARS_MAX, SAID_CHARS_MAX, HttpExchange, HttpRunner
-from hai_flow.steps.offers import OfferedFunction
+from hai_flow.steps.offered_tools import OfferedFunction
 from hai_flow.steps.runner import Answer, Attempt, Evaluate, Runner, Stream, demand_call
 from hai_flow.steps.secrets import hide_secrets
 from hai_flow.values import Json, storable

@@ -17,7 +17,7 @@ from hai_flow.definition.schemas.schemas import strip_marks
 from hai_flow.errors import StepError, describe_findings
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.steps.http.runner import HttpExchange, HttpRunner, unfit, with_address
-from hai_flow.steps.offers import OfferedFunction
+from hai_flow.steps.offered_tools import OfferedFunction
 from hai_flow.steps.runner import Attempt, Runner, Stream, demand_call
 from hai_flow.values import Json
 

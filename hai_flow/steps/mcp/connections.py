@@ -34,14 +34,14 @@ from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.primitives.screening import list_signs
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
-from hai_flow.steps.mcp.asking import Sitting, find_question_fault
+from hai_flow.steps.mcp.elicitation import Sitting, find_question_fault
 from hai_flow.steps.mcp.http import SESSION_GONE, UNAUTHORIZED, make_client
 from hai_flow.steps.mcp.messages import FAULT
 from hai_flow.steps.mcp.receipts import cut
 from hai_flow.steps.mcp.results import SAID_CHARS_MAX, Resource, find_task, result_of, says_error, text_of
 from hai_flow.steps.mcp.schemas import NAME, read_tool
 from hai_flow.steps.mcp.stdio import program
-from hai_flow.steps.mcp.taps import CALLER, RAW, only_asks, tap
+from hai_flow.steps.mcp.tolerant_reader import CALLER, RAW, only_asks, tap
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)

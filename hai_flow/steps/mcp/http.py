@@ -29,7 +29,7 @@ from hai_flow.steps.mcp.messages import Read, read_all, to_read, unread, unreada
 from hai_flow.steps.mcp.receipts import HIDDEN_CHARS_MAX, CallReceipt
 from hai_flow.steps.mcp.results import says_error
 from hai_flow.steps.mcp.resuming import ResumePace
-from hai_flow.steps.mcp.taps import CALLER
+from hai_flow.steps.mcp.tolerant_reader import CALLER
 from hai_flow.steps.secrets import hide_secrets
 
 UNAUTHORIZED: Final = "mcp.unauthorized"

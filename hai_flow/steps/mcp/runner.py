@@ -40,7 +40,7 @@ from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.runner import headers_of
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp.receipts import CallReceipt
-from hai_flow.steps.offers import OfferedFunction
+from hai_flow.steps.offered_tools import OfferedFunction
 from hai_flow.steps.pins import LISTED, UNKNOWN, Looked, NoPins, Pins, ToolIdentity
 from hai_flow.steps.runner import Attempt, Runner, Stream, demand_call
 from hai_flow.steps.secrets import DEFAULT, Secrets, Use
@@ -103,7 +103,7 @@ class McpRunner(Runner):
         session = await connection.session()
         offered = _demand_allowed(session.tools, tool, function, session.left_out)
         await demand_known(tool, {function: offered}, attempt.pins)
-        from hai_flow.steps.mcp.asking import answer_to, complete
+        from hai_flow.steps.mcp.elicitation import answer_to, complete
         from hai_flow.steps.mcp.results import (
             changes_in,
             check_output_by_size,

@@ -24,7 +24,7 @@ from mcp_types import JSONRPCError, JSONRPCMessage, RequestId
 from hai_flow.errors import StepError
 from hai_flow.foreign import Utf8
 from hai_flow.steps.mcp.messages import make_stand_in, measure, read_all
-from hai_flow.steps.mcp.taps import WrappedStream
+from hai_flow.steps.mcp.tolerant_reader import WrappedStream
 
 log = structlog.get_logger(__name__)
 

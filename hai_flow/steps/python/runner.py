@@ -20,7 +20,7 @@ from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Schema, Ste
 from hai_flow.errors import StepError
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.steps.context import Context, Host
-from hai_flow.steps.offers import OfferedFunction
+from hai_flow.steps.offered_tools import OfferedFunction
 from hai_flow.steps.pins import UNKNOWN, ToolIdentity
 from hai_flow.steps.python.threads import ToolThreads
 from hai_flow.steps.python.toolbox import Toolbox

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.errors import Rejected
+from hai_flow.primitives.invisible_characters import compose, has_invisible
 from hai_flow.primitives.secret_digests import hash_secret
-from hai_flow.primitives.signs import compose, has_invisible
 from hai_flow.store.identity.proofs import IS_GOOD
 from hai_flow.store.people import delegations
 

@@ -1,7 +1,8 @@
 """Absences: people who are away on some days, and who decides for them meanwhile.
 
 Days are those of a zone; `since` and `until` are their instants, worked out when the absence was entered. `stage` says
-how far its effect on open questions has got: it is `ahead`, has `begun`, or is `over` (`runtime/people/reseating`)."""
+how far its effect on open questions has got: it is `ahead`, has `begun`, or is `over`
+(`runtime/people/absence_notices`)."""
 
 from __future__ import annotations
 

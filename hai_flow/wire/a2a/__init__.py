@@ -15,7 +15,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import MessageState, RunState
 from hai_flow.errors import Rejected, describe_findings
 from hai_flow.primitives import instants
-from hai_flow.primitives.signs import reveal
+from hai_flow.primitives.invisible_characters import reveal
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Dialect, Frame, error_message, list_misplaced_edits, list_misplaced_members
 from hai_flow.wire.dialects.turns import TurnEncoder

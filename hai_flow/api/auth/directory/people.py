@@ -10,7 +10,7 @@ import msgspec
 
 from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.permissions.principals import Principal
-from hai_flow.primitives.signs import compose
+from hai_flow.primitives.invisible_characters import compose
 from hai_flow.runtime.people.ids import NO_ALIASES, NOBODY, Aliases, Ids
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import tenants

@@ -27,7 +27,7 @@ from hai_flow.api.auth.issuers.jwks import KeySet
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.primitives.signs import has_invisible
+from hai_flow.primitives.invisible_characters import has_invisible
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import variable
 from hai_flow.signing import decode, encode

@@ -37,8 +37,8 @@ from hai_flow.notify.channels import ChatPerson
 from hai_flow.notify.chat import cards
 from hai_flow.notify.chat.contract import Dialog, DialogField, NotSent, PlatformCall, Press, PressOutcome, UnprovenCall
 from hai_flow.notify.chat.reading import code_in
+from hai_flow.primitives.invisible_characters import has_hidden, reveal
 from hai_flow.primitives.secret_digests import hash_secret
-from hai_flow.primitives.signs import has_hidden, reveal
 from hai_flow.runtime.messaging.inbound_webhooks import tenant_of
 from hai_flow.runtime.people.chat_cards import Chats, as_delegation, is_for_chat
 from hai_flow.store.identity import tenants

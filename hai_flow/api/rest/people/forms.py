@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 from hai_flow import values
 from hai_flow.api.http.visitor_pages import say, tell_fault
 from hai_flow.definition.schemas.schema_paths import resolve
+from hai_flow.primitives.invisible_characters import reveal
 from hai_flow.primitives.json_pointers import unescape
-from hai_flow.primitives.signs import reveal
 from hai_flow.primitives.titles import humanise
 from hai_flow.values import Json
 

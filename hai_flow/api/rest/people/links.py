@@ -32,9 +32,9 @@ from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_unless_short
+from hai_flow.primitives.invisible_characters import WARNING, escape_json, has_hidden, reveal
 from hai_flow.primitives.markdown import to_text
 from hai_flow.primitives.secret_digests import hash_secret
-from hai_flow.primitives.signs import WARNING, escape_json, has_hidden, reveal
 from hai_flow.runtime.people.notifier import LINKS
 from hai_flow.store.people import notifications
 from hai_flow.store.people.notifications import Link

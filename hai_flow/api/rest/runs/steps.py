@@ -24,7 +24,7 @@ from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.runs.step_times import StepTimes
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.values import Json
-from hai_flow.wire.spans import Span
+from hai_flow.wire.timeline import Span
 
 router = Routes(prefix="/v1/runs", tags=["runs"])
 

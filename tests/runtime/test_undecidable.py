@@ -16,11 +16,11 @@ from hai_flow.api.permissions.rights import ROLES, Right
 from hai_flow.notify.channels import NotifyFile, Person
 from hai_flow.runtime.people.ids import NO_IDS, Aliases, signs_in_by_keys
 from hai_flow.runtime.people.roster import DECIDER, Roster, Rosters
-from hai_flow.runtime.people.stranded import Stranded
+from hai_flow.runtime.people.undecidable import Stranded
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.settings import Settings
 from hai_flow.store.people import absences
-from hai_flow.store.people import stranded as store
+from hai_flow.store.people import undecidable as store
 from hai_flow.store.people.absences import AbsenceRow
 from tests.runtime.test_notifier import FLOW, World, world
 from tests.support.identities import People

@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.models.chat import body_of
 from hai_flow.models.conversation import with_short_ids
-from hai_flow.models.seals import Seals
+from hai_flow.models.opaque_data import Seals
 from hai_flow.models.vocabulary import Endpoint, Message, Request
 from tests.foreign.reading import read
 from tests.foreign.transcripts import DONE, Said, Transcript, call, chunk, document, end, stream

@@ -31,7 +31,7 @@ from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.roster import Roster, Rosters
 from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.identity.proofs import Holding
-from hai_flow.store.people import absences, inbox, notifications, stranded
+from hai_flow.store.people import absences, inbox, notifications, undecidable
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.inbox import OpenQuestion
 from hai_flow.store.postgres import orphan_cleanup
@@ -171,15 +171,15 @@ class Stranded(Service):
         """Judge the questions that may be stranded, and those that were."""
         pool = self._database.api
         look = _Look()
-        tenants = await stranded.list_selectors(pool)
+        tenants = await undecidable.list_selectors(pool)
         judge = partial(self._judge_tenant, look)
         await self._rows.go_through(Sweep.STRANDED, tenants.items(), lambda each: f"tenant {each[0]}", judge)
         is_complete = look.tenants == len(tenants)
         good = {key for key, verdict in look.verdicts.items() if verdict.fault is None}
-        for key in await stranded.list_marked(pool):
+        for key in await undecidable.list_marked(pool):
             if key in good or (is_complete and key not in look.keys):
                 async with self._database.engine.acquire() as connection:
-                    await stranded.mark(connection, *key, None)
+                    await undecidable.mark(connection, *key, None)
         faulty = [each for each in look.verdicts.values() if each.fault is not None]
         await self._rows.go_through(Sweep.STRANDED, faulty, lambda each: name_question(each.question), self._mark)
 
@@ -210,7 +210,7 @@ class Stranded(Service):
     async def _mark(self, verdict: _Verdict) -> None:
         tenant, question, fault = verdict.tenant, verdict.question, verdict.fault or ""
         async with self._database.engine.acquire() as connection, connection.transaction():
-            since = await stranded.mark(connection, question.run_id, question.id, fault[:1000])
+            since = await undecidable.mark(connection, question.run_id, question.id, fault[:1000])
             if since is None:
                 return
             notify = derive_rules(PendingState(e.decode_pending(question.body))).notify

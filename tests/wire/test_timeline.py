@@ -11,7 +11,7 @@ import pytest
 from hai_flow.engine.events import Event, decode_events
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import RunState
-from hai_flow.wire.spans import Span, Spans
+from hai_flow.wire.timeline import Span, Spans
 from tests.corpus import kept
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from hai_flow.runtime.base.sweep_isolation import Rows
-from hai_flow.runtime.people.reseating import Reseating
+from hai_flow.runtime.people.absence_notices import Reseating
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.people import absences
 from hai_flow.store.people.absences import AbsenceRow

@@ -21,7 +21,7 @@ from hai_flow.notify.chat import dingtalk, feishu, slack, teams, wecom
 from hai_flow.notify.chat.cards import build_card
 from hai_flow.notify.delivery import email_of
 from hai_flow.notify.letters import NoticeContent, chat, letter
-from hai_flow.primitives import signs
+from hai_flow.primitives import invisible_characters
 from hai_flow.wire import mcp
 
 SAMPLES = [  # the same as in console/src/logic/signs.test.ts
@@ -42,9 +42,9 @@ SAMPLES = [  # the same as in console/src/logic/signs.test.ts
 
 @pytest.mark.parametrize(("text", "shown"), SAMPLES)
 def test_hidden_and_look_alike_signs_are_codes_and_needed_ones_stay(text: str, shown: str) -> None:
-    assert signs.reveal(text) == shown
-    assert signs.has_hidden(text) == (text != shown)
-    assert json.loads(signs.escape_json(json.dumps(text, ensure_ascii=False))) == text
+    assert invisible_characters.reveal(text) == shown
+    assert invisible_characters.has_hidden(text) == (text != shown)
+    assert json.loads(invisible_characters.escape_json(json.dumps(text, ensure_ascii=False))) == text
 
 
 @pytest.mark.slow
@@ -52,12 +52,12 @@ def test_every_sign_that_unicode_calls_hidden_is_in_the_list() -> None:
     hidden = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
     for code in range(sys.maxunicode + 1):
         if unicodedata.category(chr(code)) in hidden and chr(code) not in "\t\n":
-            assert signs.reveal(f"a{chr(code)}b") == f"a[U+{code:04X}]b"
+            assert invisible_characters.reveal(f"a{chr(code)}b") == f"a[U+{code:04X}]b"
 
 
 @given(st.text(st.characters()))
 def test_the_codes_are_one_for_one_and_json_keeps_its_value(text: str) -> None:
-    assert signs.reveal(signs.reveal(text)) == signs.reveal(text)
+    assert invisible_characters.reveal(invisible_characters.reveal(text)) == invisible_characters.reveal(text)
     assert json.loads(json_text({text: [text]})) == {text: [text]}
 
 
@@ -140,9 +140,9 @@ def test_no_surface_shows_a_hidden_sign_of_a_title_or_message(surface: str) -> N
     for text in HOSTILE:
         shown = SURFACES[surface](text)
         assert "[U+" in shown or "\N{REPLACEMENT CHARACTER}" in shown
-        assert not signs.has_hidden(shown), text
-    assert signs.WARNING not in letter(write_notice("Pay 100", "中文")).text
-    assert signs.WARNING.split(",")[0] in letter(write_notice(HOSTILE[0])).text
+        assert not invisible_characters.has_hidden(shown), text
+    assert invisible_characters.WARNING not in letter(write_notice("Pay 100", "中文")).text
+    assert invisible_characters.WARNING.split(",")[0] in letter(write_notice(HOSTILE[0])).text
 
 
 def test_the_page_of_a_link_shows_codes_and_says_so() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from hai_flow.definition.checks.certainty import DENIED, TURNED
+from hai_flow.definition.checks.constant_conditions import DENIED, TURNED
 from hai_flow.definition.checks.value_types import is_filter
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
