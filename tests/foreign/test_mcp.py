@@ -21,6 +21,7 @@ from hai_flow.definition.plan import Tool
 from hai_flow.definition.schemas.foreign_schemas import compile_schema, read_schema
 from hai_flow.errors import OutcomeLost
 from hai_flow.steps.mcp import http as mcp_http
+from hai_flow.steps.mcp import tolerant_reader as mcp_taps
 from hai_flow.steps.mcp.messages import list_notes
 from hai_flow.steps.mcp.messages import read as read_message
 from hai_flow.steps.mcp.runner import McpRunner
@@ -728,6 +729,11 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
     # without its id
     *((PAID.replace('"id": ID', id), ("json", "events"), "paid") for id in ('"id": null', '"x": 1')),
     *((PAID.replace('"id": ID', id), ("stdio",), "step.in_doubt: paid") for id in ('"id": null', '"x": 1')),
+    *(
+        (f"{PAID.replace('ID', 'null').replace('paid', 'not')}\n{each}{PAID}", ("stdio",), "paid")
+        for each in ("", f"{NOTICE}\n")
+    ),
+    ('{"jsonrpc": "2.0", "id": null, "error": ' + ERROR + "}\n" + PAID, ("stdio",), "paid"),
     (PAID.replace("ID", '"ID"'), EVERY, "paid"),
     # words that are no message
     *((words, ("events",), f"step.in_doubt: {words}") for words in ("no money", '{"error": "no money"}')),
@@ -743,6 +749,7 @@ async def test_an_answer_in_another_form_is_read_and_one_in_part_is_a_doubt(
     answer: str, way: Way, outcome: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mcp_http, "_SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(mcp_taps, "_DOUBT_SECONDS", 0.1)
     async with asking(tmp_path, Script(answers=(answer,)), way) as runner:
         if outcome == "paid":
             assert await call(runner, "add", "mcp: {use: files}") == outcome

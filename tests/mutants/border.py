@@ -139,6 +139,9 @@ unpacking.bug("a small body comes out as a large one at once").edit(
     "self._inner.decompress(piece, PIECE_BYTES_MAX)", "self._inner.decompress(piece)"
 ).by(f"{_UNPACKING}::test_a_small_body_that_holds_a_large_one_comes_out_in_small_pieces")
 taps = Room("hai_flow/steps/mcp/tolerant_reader.py", _MCP)
+taps.bug("a result that names no request is a doubt at once").edit(
+    "doubt, _, until = self._doubt\n", "doubt, until = self._doubt[0], 0.0\n"
+).by(f"{_MCP}::test_an_answer_in_another_form_is_read_and_one_in_part_is_a_doubt")
 taps.bug("a result is held against the SDK's schema as a whole").edit(
     'if method == "tools/call" and not only_asks(result):', "if False:"
 ).by(f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_redone")

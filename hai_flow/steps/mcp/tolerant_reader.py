@@ -5,13 +5,15 @@ stands around the streams of any transport."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
 from secrets import token_hex
 from typing import Any, Final, Protocol
 
+import anyio
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
@@ -29,6 +31,7 @@ _SNAKE_CASE: Final = {
 }  # fmt: skip
 _COMPLETE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # where a server leaves it out
 REQUESTS_MAX: Final = 10_000  # that wait for an answer in one connection
+_DOUBT_SECONDS: Final = 2.0  # for the answer itself to come behind one that names no request
 
 
 class Caller(Protocol):
@@ -178,24 +181,54 @@ class _Incoming(WrappedStream):
         self._sent = sent
         self._handshake = handshake
         self._outgoing = outgoing
+        self._doubt: tuple[SessionMessage, types.RequestId, float] | None = None
+        """The one that is held back, about which request, and until when."""
 
     async def receive(self) -> Any:
-        while (again := self._handshake.offer_other(item := await self._inner.receive())) is not None:
-            await self._outgoing.send(again)
-        return self._read(item)
+        return await self._receive(self._inner.receive)
 
     def __aiter__(self) -> _Incoming:
         return self
 
     async def __anext__(self) -> Any:
-        while (again := self._handshake.offer_other(item := await self._inner.__anext__())) is not None:
-            await self._outgoing.send(again)
-        return self._read(item)
+        return await self._receive(self._inner.__anext__)
+
+    async def _receive(self, receive: Callable[[], Awaitable[Any]]) -> Any:
+        """The next message. A doubt about the only request under way waits for that request's own answer."""
+        while True:
+            item = await self._wait(receive)
+            if (again := self._handshake.offer_other(item)) is not None:
+                await self._outgoing.send(again)
+                continue
+            message = item.message if isinstance(item, SessionMessage) else None
+            id = next(iter(self._sent), None)
+            if id is not None and len(self._sent) == 1 and (doubt := _find_doubt(message, id)) is not None:
+                if self._doubt is None:
+                    item.message = doubt
+                    self._doubt = item, id, asyncio.get_running_loop().time() + _DOUBT_SECONDS
+                continue
+            return self._read(item)
+
+    async def _wait(self, receive: Callable[[], Awaitable[Any]]) -> Any:
+        """The next message, or the doubt where none comes in time, or none at all any more."""
+        if self._doubt is None or next(iter(self._sent), None) != self._doubt[1]:
+            self._doubt = None
+            return await receive()
+        doubt, _, until = self._doubt
+        silence = asyncio.timeout_at(until)
+        try:
+            async with silence:
+                return await receive()
+        except TimeoutError:
+            if not silence.expired():
+                raise
+        except (StopAsyncIteration, anyio.EndOfStream):
+            pass  # the next one says so again
+        self._doubt = None
+        return doubt
 
     def _read(self, item: Any) -> Any:
         message = item.message if isinstance(item, SessionMessage) else None
-        if len(self._sent) == 1 and (doubt := _find_doubt(message, next(iter(self._sent)))) is not None:
-            item.message = message = doubt
         if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.id is None:
             return item
         method, caller = self._sent.pop(message.id, ("", None))
