@@ -177,8 +177,10 @@ def test_a_hostile_answer_ends_or_asks_and_the_errand_is_given_once(server: Serv
             assert status() == expected, http.get(f"/v1/runs/{id}").text
         if attack == "no JSON":
             assert http.get(f"/v1/runs/{id}").json()["error"]["data"]["text"] == "<html>"
-        assert len(agent.got) == 1
-        assert "/elsewhere" not in agent.paths
+        is_followed = attack == "a redirect with its method"  # within its server, once, and with the same id
+        assert len(agent.got) == 1 + is_followed
+        assert len({each["message"]["messageId"] for each in agent.got}) == 1
+        assert ("/elsewhere" in agent.paths) is is_followed
         for page in (f"/v1/runs/{id}/events", f"/v1/pendings?run_id={id}"):
             assert http.get(page).status_code == 200, page
         for question in http.get(f"/v1/pendings?run_id={id}").json()["items"]:

@@ -280,9 +280,9 @@ async def test_a_task_that_failed_is_so_by_any_word_with_its_own_words(state: Js
 
 REFUSALS: Final[dict[str, Json]] = {
     "as the protocol has it": {"error": {"code": -32602, "message": "no paint"}},
-    "as a text": {"error": "no paint"},
-    "with data alone": {"error": {"code": -32603, "data": "no paint"}},
-    "a code as text": {"error": {"code": "E7", "message": "no paint"}},
+    "with data alone": {"error": {"code": -32600, "data": "no paint"}},
+    "an operation that it has not": {"error": {"code": -32004, "message": "no paint"}},
+    "a version that it does not speak": {"error": {"code": -32009, "message": "no paint"}},
 }
 
 
@@ -294,6 +294,13 @@ async def test_an_errand_that_is_refused_is_told_in_the_agents_words(form: str) 
 
 
 DOUBTS: Final[dict[str, tuple[Json, ...]]] = {
+    "an exception in its own code": ({"error": {"code": -32603, "message": "no paint"}},),
+    "an exception, with data alone": ({"error": {"code": -32603, "data": "no paint"}},),
+    "an answer of its own that it can't read": ({"error": {"code": -32006, "message": "no paint"}},),
+    "an error as a text": ({"error": "no paint"},),
+    "a code as text": ({"error": {"code": "E7", "message": "no paint"}},),
+    "a code of its own": ({"error": {"code": -32000, "message": "no paint"}},),
+    "what it was asked, elsewhere": (Reply(303, headers=(("Location", "/tasks/t"),)),),
     "a result and an error at once": ({"error": {"code": -1, "message": "no"}, "result": task()},),
     "neither a task nor a message": ({"ok": True},),
     "null": (None,),
@@ -312,6 +319,56 @@ async def test_a_doubt_about_an_answer_goes_to_people_and_nothing_is_sent_again(
     fault = await failure(agent)
     assert isinstance(fault, OutcomeLost), fault
     assert agent.sends == 1
+
+
+@pytest.mark.parametrize(("tasks", "words"), [([], "answers with an error"), (["failed"], "was failed")])
+async def test_an_exception_of_an_agent_that_lists_its_tasks_is_a_failure(tasks: list[str], words: str) -> None:
+    class Listing(Sloppy):
+        context = ""
+
+        def __call__(self, received: Received) -> Reply:
+            asked = json.loads(received.body or b"{}")
+            if asked.get("method") == "SendMessage":
+                self.context = asked["params"]["message"]["contextId"]
+            if asked.get("method") != "ListTasks":
+                return super().__call__(received)
+            return self._reply({"result": {"tasks": [task(each, contextId=self.context) for each in tasks]}})
+
+    agent = Listing({"error": {"code": -32603, "message": "no paint"}}, task("failed"))
+    fault = await failure(agent)
+    assert (fault.code, words in fault.message, "no paint" in fault.message) == ("tool.failed", True, True), fault
+    assert agent.sends == 1
+
+
+class Leading(Sloppy):
+    """Leads from /rpc to `place`, with `status`."""
+
+    def __init__(self, status: int, place: str) -> None:
+        super().__init__(task(artifacts=[SAID]))
+        self.status, self.place = status, place
+
+    def __call__(self, received: Received) -> Reply:
+        if received.method == "POST" and received.target == "/rpc":
+            return Reply(self.status, headers=(("Location", self.place),))
+        return super().__call__(received)
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_an_agent_leading_on_within_its_server_is_given_its_errand_there(status: int) -> None:
+    agent = Leading(status, "/rpc/")
+    assert (await perform(agent))["text"] == "painted"
+    assert agent.sends == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "place"), [(307, "https://u:key@elsewhere.example/rpc?key=1"), (301, "/rpc/"), (302, "/rpc/")]
+)
+async def test_an_agent_that_leads_elsewhere_is_told_with_the_place(status: int, place: str) -> None:
+    agent = Leading(status, place)
+    fault = await failure(agent)
+    named = "https://elsewhere.example/rpc" if "elsewhere" in place else f"{agent.url}/rpc/"
+    assert (fault.code, f"leads to {named}; name that" in fault.message, agent.sends) == ("http.status", True, 0)
+    assert "key" not in fault.message
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
@@ -342,6 +399,7 @@ DOUBTFUL_ANSWERS: Final[dict[str, tuple[Json, ...]]] = {
     "a page when the task is asked for": (PAGE,),
     "a page in the place of its answer": (question, PAGE, question),
     "half of its answer": (question, Reply(body=b'{"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "sta'), question),
+    "an exception in its own code": (question, {"error": {"code": -32603, "message": "no"}}, question),
 }
 
 

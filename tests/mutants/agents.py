@@ -189,6 +189,9 @@ peers.bug("a question is another one whenever its time is").edit("None if has_id
     f"{_SLOPPY}::test_a_question_whose_time_is_always_now_is_answered_once"
 )
 watching = Room("hai_flow/steps/a2a/runner.py", _SLOPPY)
+watching.bug("an exception of an agent is a refusal").edit("return self.code not in _REFUSALS", "return False")
+exchanges = Room("hai_flow/steps/http/runner.py", _SLOPPY)
+exchanges.bug("a message goes wherever its agent leads").edit("return _origin(target) == self._origin", "return True")
 watching.bug("a message is sent again whose task was begun and took too long").edit(
     "if not _CONTEXT_REFUSED.search(refused.message):", 'if "context" not in refused.message.lower():'
 ).by("tests/steps/test_a2a_errand.py::test_only_a_refused_context_is_left_out_of_a_second_message")

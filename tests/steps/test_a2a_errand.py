@@ -159,7 +159,7 @@ async def test_only_a_refused_context_is_left_out_of_a_second_message(words: str
     class Refusing(ScriptedAgent):
         async def send(self, parts: Any, id: str, **more: Any) -> Any:
             self.sent.append(parts)
-            raise Refused(-32603, words)
+            raise Refused(-32602, words)
 
     agent = Refusing()
     with pytest.raises(Refused):

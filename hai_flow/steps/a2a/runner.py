@@ -48,6 +48,9 @@ _CONTEXT: Final = "hai-"  # with which the ids of contexts begin that are made h
 _CONTEXT_REFUSED: Final = re.compile(r"context(?!\W*(?:deadline|cancel|length|window|size|limit))", re.IGNORECASE)
 """Words about the context of a message, and not about a time-out in Go or the length of what a model reads: then the
 agent may have begun."""
+_REFUSALS: Final = frozenset({-32700, *range(-32602, -32599), *range(-32005, -32000), *range(-32009, -32006)})
+"""The codes by which an agent refuses what it was asked. By any other one, such as -32603 of the official SDKs for an
+exception in the agent's own code, it may have begun."""
 _OF_A_PAGE: Final = frozenset({"tasks", "nextPageToken", "pageSize", "totalSize"})  # the members of a list of tasks
 _OLD: Final = {"SendMessage": "message/send", "GetTask": "tasks/get", "CancelTask": "tasks/cancel"}
 
@@ -59,6 +62,11 @@ class Refused(Exception):
         super().__init__(message)
         self.code = code
         self.message = storable(message)[:500]
+
+    @property
+    def is_doubt(self) -> bool:
+        """Whether the agent may have done what it was asked."""
+        return self.code not in _REFUSALS
 
 
 class A2ARunner(Runner):
@@ -84,7 +92,8 @@ class A2ARunner(Runner):
                 await errand.cancel()
             raise
         except Refused as refused:
-            message = f"the agent {tool.name} refuses: {refused.message} ({refused.code})"
+            verb = "answers with an error" if refused.is_doubt else "refuses"
+            message = f"the agent {tool.name} {verb}: {refused.message} ({refused.code})"
             if errand.has_begun:
                 raise OutcomeLost(f"Nobody knows how the task ends: {message}.") from None
             raise StepError(message, retriable=False) from None
@@ -211,7 +220,7 @@ class Agent:
         }  # fmt: skip
         if body is not None:
             request["body"] = body
-        return await HttpExchange(self._http, self._attempt).asked(request)
+        return await HttpExchange(self._http, self._attempt, follows_writes=True).asked(request)
 
 
 class Errand:
@@ -225,6 +234,7 @@ class Errand:
         self._task_id: str | None = None
         self._answered: str | None = None  # the digest of the question that this attempt has answered
         self._words = ""
+        self._error = ""  # with which the agent has answered the message, though it has a task
 
     @cached_property
     def _context(self) -> str:
@@ -294,12 +304,13 @@ class Errand:
                     raise self._make_outcome_lost("it takes no contexts of its clients") from None
                 result = await self._agent.send(parts, id)
             task, own = self._note(peer.read_result(result)), self._context
-        except StepError as error:
+        except (StepError, Refused) as error:
             if isinstance(error, OutcomeLost) or not _may_have_begun(error):
                 raise
             other_task = await self._find(error.message)
             if other_task is None:
                 raise
+            self._error = error.message
             return other_task
         if (context := str(task.get("contextId"))) != own and context.startswith(_CONTEXT):
             raise self._make_outcome_lost("it answers with the task of another call")
@@ -329,13 +340,13 @@ class Errand:
                 own = context if isinstance(context, str) else None
                 await self._agent.send(parts, id, context=own, task=self._task_id)
                 return await self._look()
-            except Refused as refused:
-                task = await self._look()
-                if not self._asks(task, state["question"]):
-                    return task
-                self._answered = None
-                raise await self._ask(task, f"The answer was not taken: {refused.message}\n\n") from None
-            except StepError as error:
+            except (StepError, Refused) as error:
+                if isinstance(error, Refused) and not error.is_doubt:
+                    task = await self._look()
+                    if not self._asks(task, state["question"]):
+                        return task
+                    self._answered = None
+                    raise await self._ask(task, f"The answer was not taken: {error.message}\n\n") from None
                 if not is_passing(error) and not _may_have_begun(error):
                     raise
                 await asyncio.sleep(POLL_SECONDS)
@@ -366,7 +377,7 @@ class Errand:
             if state == "completed":
                 return task
             if state in peer.ENDS:
-                words = peer.words_of(task) or "it says nothing more"
+                words = peer.words_of(task) or self._error or "it says nothing more"
                 code = "tool.declined" if state == "rejected" else "tool.failed"
                 message = f"the task of the agent was {state}: {words}"
                 raise StepError(message, code=code, retriable=False if state != "failed" else None)
@@ -482,18 +493,22 @@ def _status_of(error: StepError) -> int | None:
     return data.get("status") if error.code == "http.status" and isinstance(data, Mapping) else None
 
 
-def is_passing(error: StepError) -> bool:
+def is_passing(error: StepError | Refused) -> bool:
     """Whether the agent may be there again in a while."""
+    if isinstance(error, Refused):
+        return False
     return error.code == "http.connection" or (error.retriable is True and _status_of(error) is not None)
 
 
-def _may_have_begun(error: StepError) -> bool:
+def _may_have_begun(error: StepError | Refused) -> bool:
     """Whether the agent may have got the message all the same."""
     import httpx2
 
+    if isinstance(error, Refused):
+        return error.is_doubt
     if error.code == "http.connection":
         return not isinstance(error.__context__, (httpx2.ConnectError, httpx2.ConnectTimeout))
     status = _status_of(error)
     if status is not None:
-        return status >= 500
+        return status >= 500 or status == 303  # what it was asked is done, and told elsewhere
     return error.code in ("http.invalid_response", "http.too_large", "tool.invalid_result")

@@ -129,10 +129,13 @@ class HttpExchange:
         expect: Expression | None = None,
         following: Template | None = None,
         stream: Stream | None = None,
+        *,
+        follows_writes: bool = False,
     ) -> None:
         self._runner = runner
         self._attempt = attempt
         self._expect = expect
+        self._follows_writes = follows_writes
         self._following = following
         self._stream = stream
         self._big: foreign.BigIntegers = "text"
@@ -153,12 +156,23 @@ class HttpExchange:
             self._headers = {"headers": asked.get("headers"), "auth": asked.get("auth")}
         for _ in range(REDIRECTS_MAX + 1):
             response = await self._send(asked, url)
-            place = response["headers"].get("location")
-            if response["status"] not in _MOVED or not place or asked["method"] not in ("GET", "HEAD"):
+            target = _find_target(response)
+            is_look = asked["method"] in ("GET", "HEAD")
+            if target is None or not (is_look or (url == asked["url"] and self._repeats(response, target))):
                 return await self._judge(response)
-            url = urljoin(url, place)
+            url = target
         message = f"the address leads on more than {REDIRECTS_MAX} times; name the one where it ends"
         raise StepError(message, code="http.connection", retriable=False)
+
+    def _repeats(self, response: Mapping[str, Json], target: str) -> bool:
+        """Whether a request that is no mere look is sent once more where it is redirected: with its method, within its
+        origin."""
+        if not self._follows_writes or response["status"] not in (307, 308):
+            return False
+        try:
+            return _origin(target) == self._origin
+        except StepError:  # it is no address of the web
+            return False
 
     async def next_page(self, response: Mapping[str, Json]) -> str | None:
         assert self._following is not None
@@ -175,7 +189,9 @@ class HttpExchange:
             if 200 <= status < 300:
                 return response
             again = status in _AGAIN or status >= 500
-            message = f"{self._place(response['url'])} answered {status}."
+            target = _find_target(response)
+            leads = "" if target is None else f": it leads to {_strip_address(target)}; name that address"
+            message = f"{self._place(response['url'])} answered {status}{leads}."
             after = retry_after(response["headers"])
             raise StepError(message, code="http.status", retriable=again, data=_short(response), retry_after=after)
         if await self._attempt.evaluate(expect, response=response):
@@ -348,6 +364,23 @@ def _make_client(guard: EgressGuard, config: HttpConfig) -> httpx2.AsyncClient:
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
     transport = make_transport(guard, config)
     return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout)
+
+
+def _find_target(response: Mapping[str, Json]) -> str | None:
+    """Where a response leads; None: nowhere."""
+    place = response["headers"].get("location")
+    if response["status"] not in _MOVED or not place:
+        return None
+    try:
+        return urljoin(response["url"], place)
+    except ValueError:
+        return None
+
+
+def _strip_address(url: str) -> str:
+    """An address without the parts that may be secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
 
 
 def _origin(url: str) -> tuple[str, str, int]:
