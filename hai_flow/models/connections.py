@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import httpx2
 
 REST_SECONDS: Final = 0.2  # for what a server sends behind the mark of its end, so that its connection can be kept
+END_SECONDS: Final = 5.0  # for a server to mark the end, or to close its stream, behind the reason for it
 FAULT_BYTES_MAX: Final = 256 * 1024  # of an answer that is none
 FAULT_SECONDS: Final = 5.0  # for the body of such an answer, whose status says the most
 REDIRECTS_MAX: Final = 2
@@ -56,7 +57,8 @@ class Connections:
                 async for response in responses:
                     answers = True
                     chunks = _unpacked(response)
-                    async for chunk in chunks:
+                    until = None
+                    while (chunk := await _read_chunk(chunks, until)) is not None:
                         is_silent = True
                         for piece in reader.feed(chunk):
                             is_silent = False
@@ -66,6 +68,10 @@ class Connections:
                             break
                         if is_silent:
                             yield Alive()
+                        if not reader.has_said_all:
+                            until = None
+                        elif until is None:
+                            until = asyncio.get_running_loop().time() + END_SECONDS
         except (OSError, httpx2.HTTPError) as error:
             if answers:
                 raise faults.truncation_error() from None
@@ -203,6 +209,16 @@ def _request(url: httpx2.URL, headers: Mapping[str, str], content: bytes) -> byt
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     target, host = url.raw_path.decode(), url.netloc.decode()
     return f"POST {target} HTTP/1.1\r\nhost: {host}\r\n{lines}content-length: {len(content)}\r\n\r\n".encode() + content
+
+
+async def _read_chunk(chunks: AsyncIterator[bytes], until: float | None) -> bytes | None:
+    """The next chunk; None behind the last one, and where none comes until then."""
+    if until is None:
+        return await anext(chunks, None)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(until):
+            return await anext(chunks, None)
+    return None
 
 
 def _unpacked(response: HttpAnswer) -> AsyncIterator[bytes]:

@@ -17,7 +17,7 @@ from hai_flow.models import faults
 from hai_flow.models.answer import Answer
 from hai_flow.models.ends import Stand
 from hai_flow.models.failures.reports import is_report
-from hai_flow.models.vocabulary import Piece
+from hai_flow.models.vocabulary import Piece, Usage
 from hai_flow.values import Json
 
 _DONE: Final = re.compile(r"""(?:[\["<|]*+DONE[\]">|]*+\s*+)++""", re.I)
@@ -244,6 +244,9 @@ class StreamReader:
         self._body = EventBody()
         self._first = ""  # the first event, where it is a piece of nothing
         self._is_whole = False  # an event had a message, and not a piece of one
+        self.has_said_all = False
+        """The server has given a reason for the end behind what it had said before, and has said nothing since. Some
+        give one with each piece."""
 
     @property
     def is_over(self) -> bool:
@@ -306,7 +309,11 @@ class StreamReader:
             self._first = text_of(value)[:FIRST_CHARS_MAX]
         try:
             self._is_whole = any(isinstance(each, dict) and "message" in each for each in value.get("choices") or ())
-            yield from self._reader.read(value)
+            before = self._reader.answer.stand
+            for piece in self._reader.read(value):
+                self.has_said_all = self.has_said_all and isinstance(piece, Usage)
+                yield piece
+            self.has_said_all |= before is Stand.SPEAKING and self._reader.answer.stand is Stand.ENDED
         except (
             ArithmeticError,
             AttributeError,

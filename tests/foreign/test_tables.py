@@ -107,6 +107,9 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "ends with another word": "litellm: a word for the end that nobody knows",
         "sends `[DONE]`": "sglang: whole without a reason",
         "repeats the whole message": "minimax: the whole message in the last chunk",
+        "gives a word for the end": (
+            f"{_DIALECTS}::test_an_answer_with_a_reason_is_whole_though_its_stream_stays_open"
+        ),
         "puts all text": "loose: the last piece is the whole text once more",
         "answers with one JSON": "ollama: a JSON document a line",
         "passes an answer on": "wrapped: each event in `result`",

@@ -13,6 +13,7 @@ import pytest
 
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
+from hai_flow.models import connections
 from hai_flow.models.failover import ask, limit_time
 from hai_flow.models.providers.endpoints import OpenAIProvider, Providers
 from hai_flow.models.turn import Turn
@@ -38,6 +39,7 @@ from tests.support.models import (
     DONE,
     END,
     STALL,
+    USAGE,
     Act,
     Answer,
     FakeModels,
@@ -397,6 +399,35 @@ async def test_a_model_that_falls_silent_is_hung_up_on() -> None:
         await until(lambda: not fake.connections)
         await asking.providers.close()
     assert (raised.value.code, raised.value.retriable) == ("llm.timeout", True)
+
+
+PING = [Later(0.01), Raw(b": ping\n\n")] * 20
+
+
+@pytest.mark.parametrize("rest", [[STALL], [*PING, STALL], [chunk(usage=USAGE), *PING, STALL]])
+async def test_an_answer_with_a_reason_is_whole_though_its_stream_stays_open(
+    rest: list[Act], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "END_SECONDS", 0.1)
+    async with FakeModels([chunk({"content": "Hi"}), chunk({}, reason="stop"), *rest]) as fake:
+        turn, _ = await Asking().of(endpoint(fake, idle=30.0))
+    assert turn.text == "Hi"
+
+
+async def test_a_reason_with_each_piece_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "END_SECONDS", 0.01)
+    slow = [act for word in ("Hi ", "you") for act in (chunk({"content": word}, reason="stop"), Later(0.1))]
+    late = [
+        chunk({"content": "Hi "}),
+        chunk({}, reason="stop"),
+        chunk({"content": "y"}),
+        Later(0.1),
+        chunk({"content": "ou"}),
+    ]
+    for acts in (slow, late):
+        async with FakeModels([*acts, END]) as fake:
+            turn, _ = await Asking().of(endpoint(fake))
+        assert turn.text == "Hi you"
 
 
 async def test_an_answer_has_to_be_complete_in_time() -> None:

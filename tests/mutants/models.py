@@ -209,6 +209,9 @@ asking.bug("an attempt that is cancelled while a piece is late goes on with anot
     "if task.uncancel() <= self._cancelling and ", "if task.uncancel() >= 0 and "
 ).by(f"{_DIALECTS}::test_an_attempt_that_is_cancelled_while_a_piece_is_late_is_cancelled")
 connections = Room("hai_flow/models/connections.py")
+connections.bug("an answer is lost whose stream stays open behind the reason for its end").edit(
+    "elif until is None:", "elif False:"
+).by(f"{_DIALECTS}::test_an_answer_with_a_reason_is_whole_though_its_stream_stays_open")
 connections.bug("bytes without a piece are silence").edit("if is_silent:", "if False:").by(
     f"{_DIALECTS}::test_comments_that_keep_a_stream_open_are_signs_of_life"
 )
