@@ -159,6 +159,28 @@ async def test_a_server_of_the_former_protocol_is_told_at_once() -> None:
     assert "HTTP+SSE" in fault.message
 
 
+@pytest.mark.parametrize("status", [404, 405])
+async def test_an_address_that_takes_no_calls_is_told_with_what_it_may_be(status: int) -> None:
+    class Elsewhere(Odd):
+        has_stream = True
+
+        def __call__(self, received: Received) -> Reply:
+            if received.method == "POST" or not self.has_stream:
+                return Reply(status, b"<p>Cannot POST /mcp</p>", type="text/html")
+            return Reply(type="text/event-stream", pieces=_say_where())
+
+    async with asyncio.timeout(10), serving(Elsewhere()) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+        assert (fault.code, fault.retriable, "HTTP+SSE" in fault.message) == ("mcp.unavailable", False, True)
+    elsewhere = Elsewhere()
+    elsewhere.has_stream = False
+    async with asyncio.timeout(10), serving(elsewhere) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (fault.code, fault.retriable) == ("mcp.unavailable", True)
+    for words in (str(status), "Cannot POST", "no MCP server takes calls at this address"):
+        assert words in fault.message
+
+
 def _begin() -> Handshake:
     handshake = Handshake()
     params = {"protocolVersion": "2025-11-25"}

@@ -32,6 +32,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "refuses the newest version": f"{_HANDSHAKE}::test_a_server_that_refuses_a_version_is_offered_older_ones",
         "speaks a version": f"{_HANDSHAKE}::test_a_version_that_nobody_knows_is_named_beside_those_that_are_spoken",
         "speaks the former protocol": f"{_HANDSHAKE}::test_a_server_of_the_former_protocol_is_told_at_once",
+        "has no MCP server": f"{_HANDSHAKE}::test_an_address_that_takes_no_calls_is_told_with_what_it_may_be",
         "answers 307 or 308": f"{_MCP}::test_a_redirect_within_its_origin_is_followed_and_another_is_named",
         "describes one function badly": (
             f"{_MCP}::test_a_left_out_tool_is_named_at_publication_in_the_log_and_to_callers"
@@ -106,10 +107,10 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "has its word for the end": "gateway: its reason is `finishReason`",
         "ends with another word": "litellm: a word for the end that nobody knows",
         "sends `[DONE]`": "sglang: whole without a reason",
-        "repeats the whole message": "minimax: the whole message in the last chunk",
         "gives a word for the end": (
             f"{_DIALECTS}::test_an_answer_with_a_reason_is_whole_though_its_stream_stays_open"
         ),
+        "repeats the whole message": "minimax: the whole message in the last chunk",
         "puts all text": "loose: the last piece is the whole text once more",
         "answers with one JSON": "ollama: a JSON document a line",
         "passes an answer on": "wrapped: each event in `result`",

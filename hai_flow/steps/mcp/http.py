@@ -53,6 +53,9 @@ _BUSY: Final = frozenset({429, 503})
 _GONE: Final = frozenset({404, 410})  # by the protocol, what a server answers in a session that it does not know
 _REFUSED: Final = frozenset({400, 409, 422})  # what servers answer otherwise
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_NOWHERE: Final = frozenset({404, 405})  # what a server answers where it has no page, or one to be read alone
+_NOWHERE_TOLD: Final = "no MCP server takes calls at this address; it often ends in /mcp"
+_INITIALIZE: Final = re.compile(rb'"method": ?"initialize"')
 _PING: Final = b'{"jsonrpc": "2.0", "id": "hai-flow-ping", "method": "ping"}'
 _PING_BYTES_MAX: Final = 4096
 _ID: Final = re.compile(r'"id" ?: ?(?:"[^"]*"|[^",}]*)')
@@ -103,8 +106,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _fault(f"it can't be reached: {str(error) or type(error).__name__}", reached=False)
         except httpx2.TransportError as error:
             return _fault(_broken(error), reached=True, text=_text_of(received) or None)
-        in_session = call is not None and SESSION_ID in request.headers
-        return await self._read_response(response, call, request if in_session else None)
+        return await self._read_response(response, call, request)
 
     def _find_pace(self) -> ResumePace:
         """The pace of the stream that the request of this task opens."""
@@ -112,9 +114,9 @@ class _Answering(httpx2.AsyncBaseTransport):
         return self._pace if caller is None else caller.receipt.pace
 
     async def _read_response(
-        self, response: httpx2.Response, call: types.RequestId | None, session: httpx2.Request | None
+        self, response: httpx2.Response, call: types.RequestId | None, request: httpx2.Request
     ) -> httpx2.Response:
-        """`session`: the call, where it was made in a session."""
+        session = request if call is not None and SESSION_ID in request.headers else None
         caller = None if call is None else CALLER.get()
         receipt = None if caller is None else caller.receipt
         kind = response.headers.get("content-type", "").lower()
@@ -166,6 +168,10 @@ class _Answering(httpx2.AsyncBaseTransport):
             body = content if call is None else _answer_in(content, call, is_error=status >= 400)
             if body is not None:
                 return httpx2.Response(status, headers=_strip_length(response), content=body)
+        if status in _NOWHERE and call is not None and session is None and _INITIALIZE.search(request.content):
+            if await self._speaks_former(request):
+                return _fault(_FORMER_TOLD, final=True)
+            return _fault(f"{answers}: {_NOWHERE_TOLD}", reached=False)
         if self._is_for_the_sdk(status):
             return httpx2.Response(status, headers=_strip_length(response), content=content)
         if status in _BUSY:
@@ -213,6 +219,26 @@ class _Answering(httpx2.AsyncBaseTransport):
             return False
         words = _words_in(to_utf8(bytes(answer), response.charset_encoding))
         return response.status_code == status and _ID.sub("", words) == _ID.sub("", _words_in(content))
+
+    async def _speaks_former(self, refused: httpx2.Request) -> bool:
+        """Whether an address that takes no calls is that of a stream of the former protocol."""
+        headers = {**refused.headers, "accept": "text/event-stream"}
+        headers = {name: each for name, each in headers.items() if name not in ("content-length", "content-type")}
+        look = httpx2.Request("GET", refused.url, headers=headers)
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                response = await self._inner.handle_async_request(look)
+                try:
+                    beginning = b""
+                    async for piece in response.aiter_raw():
+                        beginning += piece
+                        if len(beginning) >= _PING_BYTES_MAX or b"\n" in beginning:
+                            break
+                finally:
+                    await response.aclose()
+        except (TimeoutError, httpx2.TransportError, StepError):
+            return False
+        return response.status_code == 200 and any(_FORMER.match(each) for each in beginning.splitlines())
 
     async def aclose(self) -> None:
         await self._inner.aclose()
