@@ -293,6 +293,22 @@ async def test_an_errand_that_is_refused_is_told_in_the_agents_words(form: str) 
     assert (fault.code, "no paint" in fault.message, agent.sends) == ("tool.failed", True, 1)
 
 
+def with_status(status: int, code: int) -> Reply:
+    body = {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no paint"}}
+    return Reply(status, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(("status", "code"), [(400, -32602), (404, -32601), (500, -32601)])
+async def test_an_error_with_a_status_of_http_is_the_error(status: int, code: int) -> None:
+    agent = Sloppy(with_status(status, code))
+    fault = await failure(agent)
+    assert (fault.code, "no paint" in fault.message, agent.sends) == ("tool.failed", True, 1)
+    for doubtful in (400, 500):
+        fault = await failure(Sloppy(with_status(doubtful, -32603)))
+        assert isinstance(fault, OutcomeLost), fault
+        assert "no paint" in fault.message
+
+
 DOUBTS: Final[dict[str, tuple[Json, ...]]] = {
     "an exception in its own code": ({"error": {"code": -32603, "message": "no paint"}},),
     "an exception, with data alone": ({"error": {"code": -32603, "data": "no paint"}},),
@@ -392,6 +408,28 @@ async def test_a_question_whose_time_is_always_now_is_answered_once() -> None:
     answer = Answer("accept", {"answer": "red"}, asked.value.state, ())
     output = await perform(agent, answer=answer, number=2)
     assert (output["text"], agent.got) == ("painted", ["GetTask", "SendMessage", "GetTask"])
+
+
+RENAMED: Final = itertools.count()
+
+
+def renamed(agent: Sloppy) -> Json:
+    """The same question, whose message has another id whenever it is asked for."""
+    message = {"messageId": f"q{next(RENAMED)}", "role": "agent", "parts": [{"text": "Which colour?"}]}
+    return task(status={"state": "input-required", "message": message})
+
+
+async def test_a_question_whose_id_is_always_new_is_answered_once() -> None:
+    with pytest.raises(AsksPerson) as asked:
+        await perform(Sloppy(renamed))
+    answer = Answer("accept", {"answer": "red"}, asked.value.state, ())
+    agent = Sloppy(renamed, task("working"), renamed, renamed, task(artifacts=[SAID]))
+    output = await perform(agent, answer=answer, number=2)
+    assert (output["text"], agent.sends) == ("painted", 1)
+    agent = Sloppy(renamed)
+    with pytest.raises(AsksPerson, match="Which colour"):  # it does not take the answer: it asks again, after a while
+        await perform(agent, answer=answer, number=2)
+    assert agent.sends == 1
 
 
 PAGE: Final = Reply(body=b"<html>Welcome</html>", type="text/html")

@@ -59,12 +59,14 @@ class Interface(NamedTuple):
 
 class Question(NamedTuple):
     """What a task asks. `pending`: the question's id and digest, where the agent is HAI Flow too. `digest`: tells
-    questions of a task apart."""
+    questions of a task apart; `content` does so without the ids of their messages, which some agents make anew whenever
+    they are asked."""
 
     text: str
     form: dict[str, Any]
     pending: Mapping[str, Json] | None
     digest: str
+    content: str
 
 
 def read_answer(text: str) -> Json:
@@ -230,6 +232,7 @@ def question_of(task: Mapping[str, Json]) -> Question:
     text = words_of(task) or "The agent needs something more to go on, and does not say what."
     has_id = isinstance(message, Mapping) and message.get("messageId")  # else only its time tells it from another
     digest = _digest_of(task, None if has_id else status.get("timestamp"))
+    content = sha256(values.dumps([task.get("id"), _parts(message)])).hexdigest()[:32]
     for part in _parts(message):
         holder = part.get("data")
         pendings = _mappings(holder.get(PENDING)) if isinstance(holder, Mapping) else []
@@ -237,12 +240,12 @@ def question_of(task: Mapping[str, Json]) -> Question:
         if pending is not None:
             form, options = pending.get("form"), pending.get("options")
             if isinstance(form, Mapping) and isinstance(form.get("properties"), Mapping):
-                return Question(text, dict(form), {"id": pending["id"]}, digest)
+                return Question(text, dict(form), {"id": pending["id"]}, digest, content)
             texts = [each for each in options if isinstance(each, str)] if isinstance(options, list) else []
             if texts:
                 about = {name: pending[name] for name in ("id", "digest") if pending.get(name)}
-                return Question(text, _form_of_options(texts), about, digest)
-    return Question(text, ANSWER_FORM, None, digest)
+                return Question(text, _form_of_options(texts), about, digest, content)
+    return Question(text, ANSWER_FORM, None, digest, content)
 
 
 def is_asking(task: Mapping[str, Json], digest: Json) -> bool:

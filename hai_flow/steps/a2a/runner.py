@@ -51,6 +51,8 @@ agent may have begun."""
 _REFUSALS: Final = frozenset({-32700, *range(-32602, -32599), *range(-32005, -32000), *range(-32009, -32006)})
 """The codes by which an agent refuses what it was asked. By any other one, such as -32603 of the official SDKs for an
 exception in the agent's own code, it may have begun."""
+_WITH_ERRORS: Final = frozenset({400, 404, 409, 415, 422, 500})
+"""The statuses of HTTP beside which an error of JSON-RPC says more."""
 _OF_A_PAGE: Final = frozenset({"tasks", "nextPageToken", "pageSize", "totalSize"})  # the members of a list of tasks
 _OLD: Final = {"SendMessage": "message/send", "GetTask": "tasks/get", "CancelTask": "tasks/cancel"}
 
@@ -174,7 +176,12 @@ class Agent:
         if name is None:
             raise Refused(-32601, f"0.3 has no {method}")
         body = {"jsonrpc": "2.0", "id": 1, "method": name, "params": params}
-        response = await self._exchange("POST", self.interface.url, body, key)
+        try:
+            response = await self._exchange("POST", self.interface.url, body, key)
+        except StepError as error:
+            if _status_of(error) in _WITH_ERRORS:
+                _raise_refusal(peer.read_answer(error.data["text"]))
+            raise
         answer = _read(response)
         if not isinstance(answer, Mapping) or not answer.keys() & {"result", "error"}:
             message = f"the agent {self._tool.name} answers with what is no JSON-RPC"
@@ -185,10 +192,7 @@ class Agent:
         if error and result:
             message = f"the agent {self._tool.name} answers with a result and an error at once: {error}"
             raise StepError(storable(message)[:2000], code="tool.invalid_result", retriable=False)
-        if error or (result is None and error is not None):
-            parts = error if isinstance(error, Mapping) else {"message": error}
-            code, words = parts.get("code"), parts.get("message") or parts.get("data")
-            raise Refused(code if isinstance(code, int) else -32603, str(words))
+        _raise_refusal(answer)
         return result
 
     async def _ask_by_path(self, method: str, params: Mapping[str, Any], key: str | None) -> Json:
@@ -232,7 +236,8 @@ class Errand:
         self._stream = stream
         self._streams = streams
         self._task_id: str | None = None
-        self._answered: str | None = None  # the digest of the question that this attempt has answered
+        self._answered: peer.Question | None = None  # the question that this attempt has answered
+        self._renames = False  # the agent gives a question another id whenever it is asked
         self._words = ""
         self._error = ""  # with which the agent has answered the message, though it has a task
 
@@ -317,11 +322,11 @@ class Errand:
         return task
 
     def _make_outcome_lost(self, why: str) -> OutcomeLost:
-        return OutcomeLost(f"Nobody knows whether the agent has begun: {why}.")
+        return OutcomeLost(f"Nobody knows whether the agent has begun: {why.rstrip('.')}.")
 
     async def _answer(self, task: Task, answer: Answer, state: Mapping[str, Json]) -> Task:
         """The task, once it has the answer to the question that it still asks. Raises StepError `tool.declined`."""
-        if not self._asks(task, state["question"]):
+        if not self._asks(task, state):
             return task
         if answer.action != "accept":
             await self.cancel()
@@ -329,13 +334,13 @@ class Errand:
                 f"A person did not answer the agent ({answer.action}).", code="tool.declined", retriable=False
             )
         if self._attempt.lost:  # that attempt may have brought the answer
-            task = await self._await_taking(task, state["question"])
-            if not self._asks(task, state["question"]):
+            task = await self._await_taking(task, state)
+            if not self._asks(task, state):
                 return task
         parts = peer.write_answer(state.get("pending"), answer.values if isinstance(answer.values, Mapping) else {})
         id, context = f"{self._context}-{state['question'][:8]}", task.get("contextId")
         while True:
-            self._answered = peer.question_of(task).digest
+            self._answered = peer.question_of(task)
             try:
                 own = context if isinstance(context, str) else None
                 await self._agent.send(parts, id, context=own, task=self._task_id)
@@ -343,7 +348,7 @@ class Errand:
             except (StepError, Refused) as error:
                 if isinstance(error, Refused) and not error.is_doubt:
                     task = await self._look()
-                    if not self._asks(task, state["question"]):
+                    if not self._asks(task, state):
                         return task
                     self._answered = None
                     raise await self._ask(task, f"The answer was not taken: {error.message}\n\n") from None
@@ -352,19 +357,19 @@ class Errand:
                 await asyncio.sleep(POLL_SECONDS)
                 task = await self._look()
                 if _may_have_begun(error):
-                    task = await self._await_taking(task, state["question"])
-                if not self._asks(task, state["question"]):  # it has got the answer all the same
+                    task = await self._await_taking(task, state)
+                if not self._asks(task, state):  # it has got the answer all the same
                     return task
                 if not is_passing(error):
                     message = f"Nobody knows whether the agent has taken the answer: {error.message}."
                     raise OutcomeLost(message) from None
 
-    async def _await_taking(self, task: Task, question: Json) -> Task:
+    async def _await_taking(self, task: Task, state: Mapping[str, Json]) -> Task:
         """The task, as soon as it does not ask this any more, or after the time in which an agent takes an answer: one
         that is brought twice could count as that to the next question."""
         clock = asyncio.get_running_loop().time
         end = clock() + TAKEN_SECONDS
-        while self._asks(task, question) and clock() < end:
+        while self._asks(task, state) and clock() < end:
             await asyncio.sleep(POLL_SECONDS)
             task = await self._look()
         return task
@@ -383,7 +388,7 @@ class Errand:
                 raise StepError(message, code=code, retriable=False if state != "failed" else None)
             if state == "input-required":
                 late = asyncio.get_running_loop().time() > answered_at + TAKEN_SECONDS
-                if late or peer.question_of(task).digest != self._answered:
+                if late or not self._is_answered(peer.question_of(task)):
                     raise await self._ask(task)
             await self._tell(task)
             await self._attempt.rest(pause)
@@ -399,8 +404,23 @@ class Errand:
                 raise
             raise OutcomeLost(f"Nobody knows how the task ends: {error.message}.") from None
 
-    def _asks(self, task: Task, digest: Json) -> bool:
-        return peer.state_of(task) == "input-required" and peer.is_asking(task, digest)
+    def _asks(self, task: Task, state: Mapping[str, Json]) -> bool:
+        """Whether the task asks the question of a state. By its content alone it may be the next one, where an attempt
+        that was lost may have brought the answer to this one."""
+        if peer.state_of(task) != "input-required":
+            return False
+        if peer.is_asking(task, state["question"]):
+            return True
+        is_same = not self._attempt.lost and peer.question_of(task).content == state.get("content")
+        self._renames = self._renames or is_same
+        return is_same
+
+    def _is_answered(self, question: peer.Question) -> bool:
+        """Whether this attempt has answered the question, which the agent may not have taken yet."""
+        answered = self._answered
+        return answered is not None and (
+            question.digest == answered.digest or (self._renames and question.content == answered.content)
+        )
 
     async def _ask(self, task: Task, before: str = "") -> AsksPerson:
         """The question for people. Raises StepError for a form that nobody could fill in."""
@@ -411,6 +431,7 @@ class Errand:
                 message = storable(f"The agent asks a person in a way that is not taken: {fault}.")
                 raise StepError(message[:2000], code="tool.invalid_result", retriable=False)
         state = {"task": self._task_id, "question": question.digest, "pending": question.pending}
+        state["content"] = question.content
         return AsksPerson(before + question.text, question.form, state=values.dumps(state).decode())
 
     async def _tell(self, task: Task) -> None:
@@ -482,6 +503,15 @@ def _read(response: Mapping[str, Json]) -> Json:
     """The JSON of a response, whatever type the agent gives it."""
     value = response["json"]
     return peer.read_answer(response["text"]) if value is None else peer.use_protocol_names(value)
+
+
+def _raise_refusal(answer: Json) -> None:
+    """Raises Refused for an answer that has an error."""
+    error = answer.get("error") if isinstance(answer, Mapping) else None
+    if error or (error is not None and answer.get("result") is None):
+        parts = error if isinstance(error, Mapping) else {"message": error}
+        code, words = parts.get("code"), parts.get("message") or parts.get("data")
+        raise Refused(code if isinstance(code, int) else -32603, str(words))
 
 
 def _has_failed(task: Task) -> bool:
