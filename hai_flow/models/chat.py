@@ -35,6 +35,7 @@ _THINKING: Final = (
 )  # fmt: skip
 _TEXTS: Final = ("text", "value", "content")  # their names in a part of a message; the first counts
 _ARGUMENTS: Final = ("arguments", "input", "parameters", "args")  # their names in a call; the first counts
+_OF_TOOLS: Final = ("tool", "function")  # roles of results, of gateways that call tools of their own
 _CALLS: Final = ("tool_calls", "toolCalls", "tool_call")  # their names in a message
 _REASONS: Final = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason")
 _REPORTS: Final = frozenset({"x_groq", "meta", "metadata", "usage", "usageMetadata"})  # in which tokens are told
@@ -179,6 +180,7 @@ class ChatReader:
         self._is_counted = False
         self._seals = Seals()
         self._choice: int | None = None  # the number of the answer: that of the first piece
+        self._role: Json = None  # of the message to which the pieces belong
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
         return isinstance(event.get("choices"), list)
@@ -231,6 +233,9 @@ class ChatReader:
         return not has_ended and isinstance(reason, str) and reason_of(reason) == "stop"
 
     def _delta(self, delta: Mapping[str, Json], *, is_last: bool) -> Iterator[Piece]:
+        self._role = delta.get("role") or self._role
+        if self._role in _OF_TOOLS:
+            return
         self._seals.take(delta)
         yield from self.answer.think(self._read_thinking(delta), is_last=is_last)
         yield from self._text(delta.get("content"), is_last=is_last)
@@ -261,6 +266,8 @@ class ChatReader:
 
     def _message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
         """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
+        if message.get("role") in _OF_TOOLS:
+            return
         is_alone = self.answer.stand is Stand.SILENT
         self._seals.take(message, is_whole=True)
         yield from self.answer.whole_thought(self._read_thinking(message))
