@@ -25,7 +25,7 @@ from hai_flow.errors import StepError
 from hai_flow.models.calls.written import find_written_call
 from hai_flow.models.conversation import conversation
 from hai_flow.models.failover import ask
-from hai_flow.models.faults import text_call
+from hai_flow.models.faults import empty, text_call
 from hai_flow.models.providers.catalogue import Catalogue
 from hai_flow.models.providers.endpoints import Providers
 from hai_flow.models.providers.scripted import StandIn
@@ -35,6 +35,7 @@ from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Message, P
 from hai_flow.primitives.beside_loop import run_unless_short
 from hai_flow.steps.agent import (
     CALLS_MAX,
+    IN_WORDS,
     ToolShelf,
     answer_record,
     build_exchange_messages,
@@ -137,12 +138,18 @@ class LlmRunner(Runner):
         of: tuple[tuple[Message, ...], Talk, int, ToolShelf],
     ) -> Json:
         """A summary, by the model, that replaces the oldest exchanges from now on. It is not shown in the thread, and
-        no tool is called."""
+        no tool is called: a model that calls one goes on with its work, and is asked once more. Raises StepError
+        `llm.empty`, as without a summary nothing would be known of the exchanges."""
         opening, talk, cut, shelf = of
         quiet = msgspec.structs.replace(verb, output=None, stream="none")
         question = _Question(self._providers, quiet, (stream, NO_FILES), shelf)
         order = partial(to_summarise, talk, cut, shelf)
-        answer, _ = await question.ask(endpoints, lambda asked: (*opening, *order(asked)), keeps=False)
+        answer, author = await question.ask(endpoints, lambda asked: (*opening, *order(asked)), keeps=False)
+        if answer.calls:
+            again = (*opening, *order(author), Message("user", IN_WORDS))
+            answer, _ = await question.ask([author], lambda _: again, repair=True, keeps=False)
+        if not answer.text.strip():
+            raise empty()
         return build_summary_record(answer.text, talk, cut)
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:

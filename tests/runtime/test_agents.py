@@ -330,6 +330,22 @@ async def test_a_long_conversation_is_summarised_once_and_no_call_loses_results(
     assert "I used free." not in [message.content for message in state.messages.values()]
 
 
+@pytest.mark.parametrize(("again", "code"), [(Answer("I used free."), ""), (Answer(calls=CALLS[:1]), "llm.empty")])
+async def test_a_model_that_calls_a_tool_in_place_of_a_summary_is_asked_again(
+    again: Answer, code: str, make: Make, tmp_path: Path
+) -> None:
+    long = [Answer(calls=(("free", json.dumps({"value": f"{n}" * 900})),)) for n in range(3)]
+    going_on = Answer("I go on.", calls=CALLS[:1])
+    async with FakeModels(*map(spoken, (*long, going_on, again, Answer("Done.")))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake, context=1600)
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+    assert "Write the summary now" in fake.asked[4].body["messages"][-1]["content"]
+    assert (state.output, "" if state.error is None else state.error.code) == (None if code else "Done.", code)
+    if not code:
+        assert "I used free." in fake.asked[-1].body["messages"][2]["content"]
+    assert len(state.tool_calls) == 3
+
+
 async def test_a_refusal_without_a_reason_near_the_context_is_met_by_one_summary(make: Make, tmp_path: Path) -> None:
     """Tokens are counted roughly: 60 of 100 may be too many, 20 are not."""
     refused = Status(400, {"error": {"message": "Bad request"}})
