@@ -684,6 +684,11 @@ FORMS: list[tuple[str, tuple[Way, ...], str]] = [  # of an answer, the ways by w
         (f'{{"jsonrpc": "2.0", "id": ID, "error": {ERROR[:-1]}, "data": {data}}}}}', EVERY, "tool.failed: no money")
         for data in ("7", "true", "1.5", '"no"', "[7]", "null")
     ),
+    (
+        '{"jsonrpc": "2.0", "id": ID, "error": {"code": -32603, "message": "boom", "data": {"why": "no money"}}}',
+        EVERY,
+        "tool.failed: no money",
+    ),
     ('{"jsonrpc": "2.0", "id": ID, "error": {"code": "E7", "message": "no money"}}', EVERY, "tool.failed: no money"),
     ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": ' + ERROR + "}", EVERY, "step.in_doubt: no money"),
     ('{"jsonrpc": "2.0", "id": ID, "result": ' + TOLD + ', "error": "no"}', EVERY, "step.in_doubt: paid"),

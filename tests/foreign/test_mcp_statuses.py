@@ -67,3 +67,44 @@ async def test_what_a_server_says_of_itself_counts_with_any_status(status: int, 
     async with serving(failing) as (runner, declared):
         assert await call(runner, "t", declared) == "ok"
     assert failing.calls == ["t"]
+
+
+class Answering(Odd):
+    """A server that answers each call by a reply."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__([TOOL])
+        self._answer = reply
+
+    def __call__(self, received: Received) -> Reply:
+        if b'"tools/call"' not in received.body:
+            return super().__call__(received)
+        self.calls.append("t")
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("status", "place", "code", "words"),
+    [
+        (303, "/result", "step.in_doubt", "told elsewhere"),
+        (303, "", "step.in_doubt", "no address to go to"),
+        (307, "/mcp", "mcp.unavailable", "no address to go to"),
+        (307, "javascript:x", "mcp.unavailable", "no address to go to"),
+        (302, "/login", "tool.failed", "/login"),
+    ],
+)
+async def test_a_call_that_is_led_elsewhere_is_made_once(status: int, place: str, code: str, words: str) -> None:
+    answering = Answering(Reply(status, headers=(("Location", place),) if place else ()))
+    async with serving(answering) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (fault.code, words in fault.message, answering.calls) == (code, True, ["t"]), fault.message
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_what_a_server_wants_of_its_caller_is_in_the_error(status: int) -> None:
+    wanted = (
+        'Bearer error="insufficient_scope", scope="orders:pay", resource_metadata="https://a.example/.well-known/x"'
+    )
+    async with serving(Answering(Reply(status, headers=(("WWW-Authenticate", wanted),)))) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (fault.code, wanted in fault.message) == ("mcp.unauthorized", True), fault.message

@@ -504,7 +504,9 @@ class Connection:
             message = f"{self.name} takes no token that `oauth` gets"
             return StepError(message, code=UNAUTHORIZED, retriable=False)
         code = "tool.invalid_arguments" if error.code == types.INVALID_PARAMS else "tool.failed"
-        return StepError(f"{self.name} refuses the call: {error.message[:1000]}", code=code, retriable=False)
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+        more = "" if data is None else f" ({cut(text)[:500]})"
+        return StepError(f"{self.name} refuses the call: {error.message[:1000]}{more}", code=code, retriable=False)
 
     def _faulty(self, fault: Mapping[str, Any], repeatable: bool) -> StepError:
         text = str(fault["message"])

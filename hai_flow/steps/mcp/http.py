@@ -158,10 +158,14 @@ class _Answering(httpx2.AsyncBaseTransport):
             status in _GONE or (status in _REFUSED and await self._is_gone(session, status, content))
         ):
             return _fault(f"it has forgotten the session: {answers}", code=SESSION_GONE, reached=False)
-        if status in _MOVED and "location" not in response.headers:
+        if status in _MOVED and not _leads_on(response, request):
             return _fault(f"{answers}, and no address to go to", reached=status == 303)
+        if status == 303:
+            return _fault(f"{answers}: what it was asked may be done, and is told elsewhere", reached=True)
         if status in _DENIED and not self._asks_for_tokens:
-            return _fault(f"{answers}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
+            wanted_auth = hide_secrets(response.headers.get("www-authenticate", ""))[:_WORDS_CHARS_MAX]
+            challenge = f"; it wants {wanted_auth}" if wanted_auth else ""
+            return _fault(f"{answers}: its `auth` is missing or wrong{challenge}", code=UNAUTHORIZED, final=True)
         if call is not None and status < 300:
             return self._answer_to(call, response, content)
         if kind.startswith("application/json"):
@@ -242,6 +246,15 @@ class _Answering(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _leads_on(response: httpx2.Response, request: httpx2.Request) -> bool:
+    """Whether a redirect leads to an address, and not to its own."""
+    try:
+        target = request.url.join(response.headers.get("location", ""))
+        return target.scheme in ("http", "https") and target != request.url
+    except (httpx2.InvalidURL, ValueError):
+        return False
 
 
 def _find_limit(request: httpx2.Request, call: types.RequestId | None) -> float | None:
