@@ -432,6 +432,59 @@ async def test_a_question_whose_id_is_always_new_is_answered_once() -> None:
     assert agent.sends == 1
 
 
+def asks_again(number: int) -> Json:
+    """A question in the same words each time, with the id of its own."""
+    message = {"messageId": f"q{number}", "role": "agent", "parts": [{"text": "Which colour?"}]}
+    return task(status={"state": "input-required", "message": message})
+
+
+CUT: Final = Reply(503, b"gone")
+
+
+async def test_an_answer_that_may_be_taken_is_not_given_to_the_next_question() -> None:
+    with pytest.raises(AsksPerson) as asked:
+        await perform(Sloppy(asks_again(1)))
+    answer = Answer("accept", {"answer": "red"}, asked.value.state, ())
+    agent = Sloppy(asks_again(1), CUT, asks_again(2))
+    with pytest.raises(AsksPerson, match="Which colour"):
+        await perform(agent, answer=answer, number=2)
+    assert agent.sends == 1
+    agent = Sloppy(renamed, CUT, renamed)
+    with pytest.raises(OutcomeLost):
+        await perform(agent, answer=answer, number=2)
+    assert agent.sends == 1
+
+
+async def test_a_look_that_fails_for_a_while_is_repeated() -> None:
+    agent = Sloppy(task("working"), with_status(500, -32603), with_status(500, -32603), task(artifacts=[SAID]))
+    assert (await perform(agent))["text"] == "painted"
+
+
+@pytest.mark.parametrize("listed", [Reply(403, b"no"), Reply(404, b"no")])
+async def test_a_doubt_stays_one_where_the_tasks_can_not_be_listed(listed: Reply) -> None:
+    class Closed(Sloppy):
+        def __call__(self, received: Received) -> Reply:
+            return listed if b'"ListTasks"' in received.body else super().__call__(received)
+
+    fault = await failure(Closed({"error": {"code": -32603, "message": "no paint"}}))
+    assert isinstance(fault, OutcomeLost), fault
+
+
+async def test_a_message_that_is_answered_elsewhere_is_a_doubt_by_rest_too() -> None:
+    class Rest(Sloppy):
+        def _describe(self) -> Json:
+            return {"supportedInterfaces": [{"url": f"{self.url}/rest", "protocolBinding": "HTTP+JSON"}]}
+
+        def __call__(self, received: Received) -> Reply:
+            if received.target.startswith("/rest"):
+                elsewhere = Reply(303, headers=(("Location", "/tasks/t"),))
+                return elsewhere if received.method == "POST" else Reply(404, b"no")
+            return super().__call__(received)
+
+    fault = await failure(Rest(task()))
+    assert isinstance(fault, OutcomeLost), fault
+
+
 PAGE: Final = Reply(body=b"<html>Welcome</html>", type="text/html")
 DOUBTFUL_ANSWERS: Final[dict[str, tuple[Json, ...]]] = {
     "a page when the task is asked for": (PAGE,),

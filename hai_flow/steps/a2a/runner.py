@@ -179,9 +179,13 @@ class Agent:
         try:
             response = await self._exchange("POST", self.interface.url, body, key)
         except StepError as error:
-            if _status_of(error) in _WITH_ERRORS:
-                _raise_refusal(peer.read_answer(error.data["text"]))
-            raise
+            if (status := _status_of(error)) in _WITH_ERRORS:
+                try:
+                    _raise_refusal(peer.read_answer(error.data["text"]))
+                except Refused as refused:
+                    if status != 500 or method == "SendMessage" or not refused.is_doubt:
+                        raise
+            raise  # what only looks at a task, or ends it, is asked again once the agent is well
         answer = _read(response)
         if not isinstance(answer, Mapping) or not answer.keys() & {"result", "error"}:
             message = f"the agent {self._tool.name} answers with what is no JSON-RPC"
@@ -210,7 +214,7 @@ class Agent:
             status = _status_of(error)
             if status is None or status in (401, 403, 408, 425, 429) or status >= 500:
                 raise
-            code = {404: -32001 if id else -32601, 405: -32601}.get(status, -32602)
+            code = {303: -32603, 404: -32001 if id else -32601, 405: -32601}.get(status, -32602)
             raise Refused(code, f"{error.message} {error.data['text']}") from None
 
     async def _exchange(self, method: str, url: str, body: Json = None, key: str | None = None) -> dict[str, Any]:
@@ -270,10 +274,14 @@ class Errand:
         `lost`: why there may be one that is not known. Raises OutcomeLost where there may, and the agent lists none."""
         try:
             listed = await self._patiently(self._list)
-        except Refused as refused:
+        except (Refused, StepError) as error:
+            if isinstance(error, StepError) and _status_of(error) is None:
+                raise
             if lost is not None:
                 raise self._make_outcome_lost(lost) from None
-            log.info("a2a_tasks_not_listed", reason=refused.message)
+            if isinstance(error, StepError):
+                raise
+            log.info("a2a_tasks_not_listed", reason=error.message)
             return None
         tasks = [each for each in listed if each.get("contextId") == self._context]
         if not self._attempt.lost and self._attempt.answer is None:  # those were left by a cut
@@ -360,7 +368,7 @@ class Errand:
                     task = await self._await_taking(task, state)
                 if not self._asks(task, state):  # it has got the answer all the same
                     return task
-                if not is_passing(error):
+                if not is_passing(error) or (self._renames and _may_have_begun(error)):
                     message = f"Nobody knows whether the agent has taken the answer: {error.message}."
                     raise OutcomeLost(message) from None
 
@@ -406,12 +414,13 @@ class Errand:
 
     def _asks(self, task: Task, state: Mapping[str, Json]) -> bool:
         """Whether the task asks the question of a state. By its content alone it may be the next one, where an attempt
-        that was lost may have brought the answer to this one."""
+        that was lost, or a request that broke off, may have brought the answer to this one."""
         if peer.state_of(task) != "input-required":
             return False
         if peer.is_asking(task, state["question"]):
             return True
-        is_same = not self._attempt.lost and peer.question_of(task).content == state.get("content")
+        may_be_next = self._attempt.lost or (self._answered is not None and not self._renames)
+        is_same = not may_be_next and peer.question_of(task).content == state.get("content")
         self._renames = self._renames or is_same
         return is_same
 
