@@ -97,16 +97,48 @@ async def test_a_steps_time_does_not_pass_before_a_worker_takes_the_run(make: Ma
     assert sorted(effects.begun) == sorted((str(run_id), "s", 2) for run_id in waited), "each was performed once"
 
 
-async def test_a_steps_time_does_not_pass_while_it_waits_for_a_place(make: Make) -> None:
+async def test_a_steps_time_does_not_pass_while_it_waits_for_a_place(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True, concurrency=1)
     first = (await start(runtime, GATED)).run_id
     await until(lambda: effects.begun)
     second = (await start(runtime, BRIEF)).run_id
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(3.5)
+    third = (await start(runtime, BRIEF)).run_id
+    await asyncio.sleep(0.5)
+    effects.gate.set()
+    for run_id in (first, second, third):
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+    assert [run_id for run_id, _, _ in effects.begun] == [str(first), str(second), str(third)]
+    for run_id in (second, third):
+        retried = [each for each in await log_of(eye, run_id) if isinstance(each, e.StepRetried)]
+        assert [(each.held, each.error.message) for each in retried] == [(True, LATE)], "once, when it has a place"
+
+
+@pytest.mark.usefixtures("eye")
+@pytest.mark.parametrize("items", ["[a, b]", "[a, b, c]"])
+async def test_steps_of_one_run_that_wait_for_a_place_have_their_whole_time(make: Make, items: str) -> None:
+    runtime = await make(performs=True, concurrency=1)
+    first = (await start(runtime, GATED)).run_id
+    await until(lambda: effects.begun)
+    steps = "steps: [{id: s, call: fx.note, with: {n: 1}, timeout: 1s, retry: {max: 0}}]"
+    loop = f"for_each: {{items: {items}, key: '${{{{ item }}}}', max_parallel: 3, {steps}}}"
+    second = (await start(runtime, f"{TOOLS}steps: [{{id: l, {loop}}}]\n")).run_id
+    await asyncio.sleep(1.5)
     effects.gate.set()
     for run_id in (first, second):
         await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
-    assert [run_id for run_id, _, _ in effects.begun] == [str(first), str(second)]
+
+
+async def test_an_attempt_whose_time_is_shorter_than_a_commit_is_given_back_once(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.worker.worker.lacks_time", lambda *_: True)
+    effects.gate.set()
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, BRIEF)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    retried = [each for each in await log_of(eye, run_id) if isinstance(each, e.StepRetried)]
+    assert len(retried) == 1
 
 
 async def test_an_attempt_placed_under_a_doubtful_lease_does_not_begin(

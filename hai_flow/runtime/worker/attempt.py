@@ -144,7 +144,8 @@ class RunningAttempt:
     """An attempt that this process deals with: `task` performs it, or is None while it is only being reported as over.
 
     `begun`: whether the task has its place and the effect may have happened; `rests`: it has given its place back for
-    as long as `rest` takes. For its runner it is the stream."""
+    as long as `rest` takes; `renewed`: it has waited for its place for too long, and is given back for another one,
+    as which it goes on. For its runner it is the stream."""
 
     __slots__ = (
         "_ended",
@@ -161,6 +162,7 @@ class RunningAttempt:
         "parts",
         "path",
         "place",
+        "renewed",
         "rest",
         "rests",
         "run",
@@ -180,6 +182,7 @@ class RunningAttempt:
         self.rest: Callable[[float], Awaitable[None]] = asyncio.sleep
         self.place: TracePosition | None = None  # in a trace
         self.known_since = time.monotonic()
+        self.renewed: asyncio.Future[None] | None = None
         self.uses: tuple[ModelUse, ...] = ()
         self.parts: tuple[Json, ...] = ()
         self.notes: tuple[str, ...] = ()
@@ -188,6 +191,18 @@ class RunningAttempt:
         self._transaction: Transaction | None = None
         self._ended = self._succeeded = False
         self._receipt: tuple[Context, Callable[[], Json]] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for its place, so that nothing of it has happened."""
+        return self.task is not None and not self.begun
+
+    def take_over(self, attempt: int) -> None:
+        """Go on as this attempt, which was opened for the one that was given back."""
+        self.attempt, self.known_since = attempt, time.monotonic()
+        renewed, self.renewed = self.renewed, None
+        if renewed is not None and not renewed.done():
+            renewed.set_result(None)
 
     def receive(self, describe: Callable[[], Json]) -> None:
         """Take a function that gives what has come so far of the attempt's answer (`Attempt.receive`)."""

@@ -22,7 +22,7 @@ import hai_flow
 from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
-from hai_flow.engine.state.jobs import lacks_time, next_ready, open_attempts, order_of, wake_at
+from hai_flow.engine.state.jobs import is_due, lacks_time, next_ready, open_attempts, order_of, wake_at
 from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.queue_selection import NOTHING, QueueSelection
@@ -493,8 +493,13 @@ class Worker(Service):
         if held is None or held.run is not run:
             held = self._held[run.id] = HeldRun(run)
         state = run.state
+        succeeded = set()
         for path, performance in list(held.attempts.items()):
-            if state.attempts.get(path) != performance.attempt:
+            current = state.attempts.get(path)
+            if current is not None and current != performance.attempt and performance.renewed is not None:
+                performance.take_over(current)
+            elif current != performance.attempt:
+                succeeded.add(path)
                 del held.attempts[path]
                 if performance.task is not None:
                     performance.task.cancel()
@@ -516,7 +521,7 @@ class Worker(Service):
         attempts = open_attempts(state)
         new = [path for path in attempts if path not in held.attempts]
         for path in new if len(new) < 2 else sorted(new, key=partial(order_of, state)):
-            self._begin(held, path, attempts[path], waited)
+            self._begin(held, path, attempts[path], None if path in succeeded else waited)
         if state.status == "stopping":
             self._cancel_what_is_stopped(held)
         goes_on = state.ready and state.status in ("running", "stopping") and not run.submissions
@@ -587,13 +592,38 @@ class Worker(Service):
         held.attempts[path] = RunningAttempt(self._stage, held.run, path, attempt)
         self.committer.report(held.run, c.StepLost(path=path, attempt=attempt, held=True, reason=reason))
 
-    def _give_late_back(self, held: HeldRun, now: int) -> None:
-        """Give back the attempts that have waited for a place here until their time is over."""
-        for path, performance in list(held.attempts.items()):
-            task = performance.task
-            if task is not None and not performance.begun and lacks_time(held.run.state, path, now + SOON_MS):
-                task.cancel()
-                self._give_attempt_back(held, path, performance.attempt, LATE)
+    def _give_late_back(self, held: HeldRun) -> None:
+        """Give back the attempts that have waited for a place here until their time is over, before something is
+        decided by which they would fail. They stay in the queue for a place."""
+        soon = self.committer.now_ms() + SOON_MS
+        for path, performance in held.attempts.items():
+            if performance.waits and performance.renewed is None and lacks_time(held.run.state, path, soon):
+                self._renew(performance)
+
+    def _renew(self, performance: RunningAttempt) -> asyncio.Future[None]:
+        """Give back an attempt that waits, or has waited, for its place: it goes on as the next one that is opened."""
+        renewed = performance.renewed = asyncio.get_running_loop().create_future()
+        command = c.StepLost(path=performance.path, attempt=performance.attempt, held=True, reason=LATE)
+        self.committer.report(performance.run, command)
+        return renewed
+
+    async def _await_whole_time(self, performance: RunningAttempt) -> None:
+        """Return once an attempt that has waited for its place has its time."""
+        renewed, waited = performance.renewed, int(1000 * (time.monotonic() - performance.known_since))
+        if renewed is None and lacks_time(performance.run.state, performance.path, self.committer.now_ms(), waited):
+            renewed = self._renew(performance)
+        if renewed is not None:
+            await renewed
+
+    def _is_due(self, held: HeldRun, now: int) -> bool:
+        """Whether something happens by itself by now. The time of an attempt that waits for a place does not pass: it
+        is given back when it has one, however long that takes."""
+        state, attempts = held.run.state, held.attempts
+        return is_due(state, now, attempts=False) or any(
+            path in state.attempts and lacks_time(state, path, now)
+            for path in state.timeouts
+            if path not in attempts or not attempts[path].waits
+        )
 
     def _set_timer(self, run: CachedRun) -> None:
         if self._wakes.set(run.id, wake_at(run.state)):
@@ -605,10 +635,10 @@ class Worker(Service):
             now = self.committer.now_ms()
             for run_id in self._wakes.take(now):
                 held = self._held.get(run_id)
-                if held is not None and not any(
-                    isinstance(each.command, c.TimerFired) for each in held.run.submissions
-                ):
-                    self._give_late_back(held, now)
+                if held is None or any(isinstance(each.command, c.TimerFired) for each in held.run.submissions):
+                    continue
+                if self._is_due(held, now):
+                    self._give_late_back(held)
                     self.committer.report(held.run, c.TimerFired(_describe_receipts(held, now)))
             self._woken.clear()
             first = self._wakes.first
@@ -622,7 +652,9 @@ class Worker(Service):
         """Nothing is begun by a process that stops, or whose lease may be over."""
         return not self._stage.closing and self._heart is not None and self._heart.safe
 
-    def _begin(self, held: HeldRun, path: str, attempt: int, waited: int = 0) -> None:
+    def _begin(self, held: HeldRun, path: str, attempt: int, waited: int | None) -> None:
+        """`waited`: for so long (ms) the run has waited for a worker; None: the attempt was opened for one of this
+        process, which it succeeds, so it has waited for nothing but its commit."""
         run = held.run
         if run.state.status == "stopping" and not is_in_cleanup(path):
             self._drop_unbegun(held, path, attempt)
@@ -637,7 +669,7 @@ class Worker(Service):
             else:
                 self._waiting.add(run.id)
             return
-        if lacks_time(run.state, path, self.committer.now_ms(), waited):
+        if waited is not None and lacks_time(run.state, path, self.committer.now_ms(), waited):
             self._give_attempt_back(held, path, attempt, LATE)
             return
         performance = held.attempts[path] = RunningAttempt(self._stage, run, path, attempt)
@@ -658,10 +690,13 @@ class Worker(Service):
         """Run one attempt and report its outcome. One that was closed meanwhile reports nothing."""
         run = performance.run
         queue = DEFAULT_QUEUE if run.plan is None else run.plan.queue
-        if not self._places.take(queue):
+        has_place = self._places.take(queue)
+        if not has_place:
             await self._places.wait(queue)
         performance.rest = partial(self._rest, performance, queue)
         try:
+            if not has_place:
+                await self._await_whole_time(performance)
             if not self._may_begin or self.committer.freezes.holds(run, performance.path):
                 self._forget(performance)
                 self._waiting.add(run.id)
@@ -676,6 +711,8 @@ class Worker(Service):
         performance.flush()
         if watching := self.committer.listeners.performed:
             tell(watching, performance, report, began, time.monotonic())
+        if run.state.timeouts and (held := self._held.get(run.id)) is not None:
+            self._give_late_back(held)
         self.committer.report(run, report, performance.transaction)
 
     async def _rest(self, performance: RunningAttempt, queue: str, seconds: float) -> None:
