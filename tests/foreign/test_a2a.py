@@ -387,6 +387,19 @@ async def test_an_agent_that_leads_elsewhere_is_told_with_the_place(status: int,
     assert "key" not in fault.message
 
 
+@pytest.mark.parametrize("place", ["/rpc", "/rpc#here"])
+async def test_an_agent_that_leads_to_its_own_address_is_given_its_errand_once(place: str) -> None:
+    asked: list[str] = []
+
+    class Circling(Leading):
+        def __call__(self, received: Received) -> Reply:
+            asked.append(received.method)
+            return super().__call__(received)
+
+    fault = await failure(Circling(307, place))
+    assert (fault.code, asked.count("POST") <= 2) == ("http.status", True), (fault, asked)
+
+
 # --- questions --------------------------------------------------------------------------------------------------------
 
 

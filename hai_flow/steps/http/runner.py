@@ -158,7 +158,8 @@ class HttpExchange:
             response = await self._send(asked, url)
             target = _find_target(response)
             is_look = asked["method"] in ("GET", "HEAD")
-            if target is None or not (is_look or (url == asked["url"] and self._repeats(response, target))):
+            may_repeat = target not in (None, url) and url == asked["url"]
+            if target is None or not (is_look or (may_repeat and self._repeats(response, target))):
                 return await self._judge(response)
             url = target
         message = f"the address leads on more than {REDIRECTS_MAX} times; name the one where it ends"
