@@ -60,23 +60,23 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
     match tree:
         case Select(test=True):
             chain = chains.get(id(tree.operand))
-            if chain is None and outcome and (path := _find_item_path(tree.operand)):
-                return frozenset([(*path, tree.name)])
-            return frozenset([(*chain.path, tree.name)]) if outcome and chain and chain.field else frozenset()
+            if chain is None:
+                return _show_member(tree.operand, tree.name, outcome)
+            return frozenset([(*chain.path, tree.name)]) if outcome and chain.field else frozenset()
         case Call(function="hasValue", target=Call(function="_?._", arguments=(operand, Const(value=field)))):
             chain = chains.get(id(operand))
-            if chain is None and outcome and (path := _find_item_path(operand)):
-                return frozenset([(*path, str(field))])
-            return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
+            if chain is None:
+                return _show_member(operand, str(field), outcome)
+            return frozenset([(*chain.path, chain.field)]) if outcome and chain.field else frozenset()
         case Call(function="hasValue", target=Call(function="_[?_]", arguments=(operand, Const(value=name)))):
             chain = chains.get(id(operand))
             is_name = outcome and chain is not None and chain.field is None and isinstance(name, str | int)
             return frozenset([(*chain.path, name)]) if chain is not None and is_name else frozenset()
         case Call(function="@in", arguments=(Const(value=str() as name), operand)):
             chain = chains.get(id(operand))
-            if chain is None and outcome and (path := _find_item_path(operand)):
-                return frozenset([(*path, name)])
-            return frozenset([(*chain.path, name)]) if outcome and chain and chain.field is None else frozenset()
+            if chain is None:
+                return _show_member(operand, name, outcome)
+            return frozenset([(*chain.path, name)]) if outcome and chain.field is None else frozenset()
         case Call(function="!_", arguments=(operand,)):
             return _collect_paths(operand, chains, not outcome)
         case Call(function="_&&_" | "_||_", arguments=(left, right)):
@@ -97,10 +97,10 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             return frozenset()
 
 
-def _find_item_path(tree: Tree) -> tuple[Segment, ...]:
-    """The path inside of a loop's item that the tree is; empty for any other tree."""
-    path = parse_static_path(tree)
-    return () if path is None else (path[0].name, *path[1])
+def _show_member(tree: Tree, member: Segment, outcome: bool) -> Guards:
+    """The member as a guard, by a test for it, where the tree is a path inside of an item of a loop; else nothing."""
+    path = parse_static_path(tree) if outcome else None
+    return frozenset() if path is None else frozenset([(path[0].name, *path[1], member)])
 
 
 def collect_kept(over: Tree, variable: str, chains: Mapping[int, Chain]) -> Guards:
