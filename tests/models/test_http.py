@@ -220,7 +220,7 @@ async def test_of_many_connections_some_are_kept(monkeypatch: pytest.MonkeyPatch
 
 
 @asynccontextmanager
-async def asked(url: str) -> AsyncIterator[tuple[Any, http.HttpAnswer]]:
+async def open_exchange(url: str) -> AsyncIterator[tuple[Any, http.HttpAnswer]]:
     """A request by the pool itself: its connection and its answer."""
     parts, pool = urlsplit(url), http.HttpPool(ssl.create_default_context)
     origin = http.ServerOrigin(str(parts.hostname), parts.port or 80, secure=False)
@@ -233,7 +233,7 @@ async def asked(url: str) -> AsyncIterator[tuple[Any, http.HttpAnswer]]:
 async def test_a_header_that_stands_twice_has_both_values() -> None:
     async with (
         serving(OK + b"X-A: 1\r\nx-a: 2\r\n" + LENGTH + BODY, closes=not CLOSES) as served,
-        asked(served.url) as (_, answer),
+        open_exchange(served.url) as (_, answer),
     ):
         assert answer.headers["x-a"] == "1, 2"
         assert b"".join([each async for each in answer.chunks]) == BODY
@@ -242,7 +242,7 @@ async def test_a_header_that_stands_twice_has_both_values() -> None:
 async def test_a_body_that_nobody_reads_yet_is_not_taken_in() -> None:
     large = b"y" * 8 * 1024**2
     answer = OK + b"content-length: %d\r\n\r\n" % len(large) + large
-    async with serving(answer, closes=not CLOSES) as served, asked(served.url) as (connection, response):
+    async with serving(answer, closes=not CLOSES) as served, open_exchange(served.url) as (connection, response):
         await until(lambda: connection._is_paused)
         assert connection._buffered < len(large) / 4
         assert b"".join([each async for each in response.chunks]) == large

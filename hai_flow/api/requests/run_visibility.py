@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -443,7 +443,19 @@ def _to_row(run: CachedRun, before: RunRow | None) -> RunRow:
     state, plan, created_at = run.state, run.plan, run.created_at
     assert plan is not None, "it has decided"
     assert created_at is not None, "its commit has won"
-    row = before or RunRow(
+    moved: dict[str, Any] = {
+        "status": state.status,
+        "seq": state.seq,
+        "version": run.version,
+        "ended_at": None,
+        "result": None,
+        "unreadable": None,
+        "instigators": " ".join(state.all_instigators),
+        "held": " ".join(sorted(set(state.held.values()))),
+    }
+    if before is not None:
+        return dataclasses.replace(before, **moved)
+    return RunRow(
         id=run.id,
         tenant=run.tenant,
         workflow=plan.sha256,
@@ -455,29 +467,14 @@ def _to_row(run: CachedRun, before: RunRow | None) -> RunRow:
         parent_path=None,
         queue=plan.queue,
         slot=derive_thread_slot(state.thread_id),
-        status=state.status,
-        seq=state.seq,
-        version=run.version,
         started_by=state.requester,
         created_at=created_at,
-        ended_at=None,
         branch_of=None,
         follows=None,
         copied=0,
-        unreadable=None,
         workflow_title=plan.title or None,
         input=values.dumps(state.input),
-    )
-    return dataclasses.replace(
-        row,
-        status=state.status,
-        seq=state.seq,
-        version=run.version,
-        ended_at=None,
-        result=None,
-        unreadable=None,
-        instigators=" ".join(state.all_instigators),
-        held=" ".join(sorted(set(state.held.values()))),
+        **moved,
     )
 
 
