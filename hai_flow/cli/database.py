@@ -17,10 +17,9 @@ from hai_flow.cli.run_until_signal import exit_code_for, handling
 from hai_flow.cli.terminal import note, program
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings, variable
+from hai_flow.store.postgres.connections import Connection
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.embedded import EmbeddedPostgres
 
 Result = TypeVar("Result")

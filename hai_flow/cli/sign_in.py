@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -12,9 +12,7 @@ from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import note, print_json, say
-
-if TYPE_CHECKING:
-    from asyncpg import Connection
+from hai_flow.store.postgres.connections import Connection
 
 DECIDER: Final = "decider"
 

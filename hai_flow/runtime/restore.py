@@ -17,11 +17,11 @@ from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.ops.verify import Plans
 from hai_flow.store.ops import database_history
+from hai_flow.store.postgres.connections import Connection
 
 if TYPE_CHECKING:
     from hai_flow.runtime.runtime import Runtime
     from hai_flow.store.ops.database_history import Beat, Era
-    from hai_flow.store.postgres.database import Connection
 
 DELIVERY_SECONDS_MAX: Final = 60.0
 AT_ONCE: Final = 64

@@ -25,7 +25,7 @@ from tests.support.server import YAML, expect, serving
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
+    from hai_flow.store.postgres.connections import Connection
 
 FLOW: Final = """
 hai: flow/v1

@@ -27,7 +27,7 @@ from tests.support.runs import Play
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import BatchResult
-    from hai_flow.store.postgres.database import Connection
+    from hai_flow.store.postgres.connections import Connection
 
 
 async def _put_in_force(database: Database, kind: str = "allow") -> UUID:

@@ -26,7 +26,7 @@ from tests.runtime.test_notifier import FLOW, World, world
 from tests.support.identities import People
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
+    from hai_flow.store.postgres.connections import Pool
 
 __all__ = ["world"]
 

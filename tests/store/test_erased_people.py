@@ -10,7 +10,7 @@ from hai_flow.store.identity.erasure import forget
 from tests.support.identities import People
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
+    from hai_flow.store.postgres.connections import Connection
 
 OTHERS: Final = 20_000
 ASKED: Final = [f"user:p{i}" for i in range(300)]

@@ -13,7 +13,7 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.state.state import RunState
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+    from hai_flow.store.postgres.connections import Connection, Pool
 
 
 async def log_of(connection: Connection | Pool, run_id: UUID) -> list[e.Event]:

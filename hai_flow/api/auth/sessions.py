@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
@@ -41,13 +41,8 @@ from hai_flow.store.identity import sessions, tickets
 from hai_flow.store.identity.proofs import WHOLE
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import Account
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import read_clock
-
-if TYPE_CHECKING:
-    from asyncpg import Connection
-
-    from hai_flow.store.postgres.database import Pool
-
 
 COOKIE: Final = "__Host-hai_session"
 CSRF: Final = "HAI-CSRF"

@@ -13,11 +13,11 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.store.identity import credential_checks, tickets
 from hai_flow.store.identity.credential_checks import Proof
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.wire import sse
 
 if TYPE_CHECKING:
     from hai_flow.runtime.runtime import Runtime
-    from hai_flow.store.postgres.database import Pool
 
 PARAMETER: Final = "ticket"
 SECONDS: Final = 30

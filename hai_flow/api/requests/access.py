@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -44,14 +44,12 @@ from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.commit.entries import Branch
 from hai_flow.store.identity.keys import is_pattern_of
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.runs import threads
 from hai_flow.store.runs.run_lists import RunSummary
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Dialect, Profile
 from hai_flow.wire.dialects.log import LOG
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 Began = TypeVar("Began", bound=Begin)
 Look = TypeVar("Look")

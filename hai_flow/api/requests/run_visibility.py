@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -30,6 +30,7 @@ from hai_flow.store.commit.projection import read_thread_entry
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.people import pendings
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
@@ -38,10 +39,6 @@ from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.dialects.dialect import Entry
 from hai_flow.wire.personal import Mask, message, strip_personal, tool_call
 from hai_flow.wire.withheld import concerns, strip_conversation
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
-
 
 Answer = TypeVar("Answer")
 HEAD: Final = 2**53  # beyond every seq: all events

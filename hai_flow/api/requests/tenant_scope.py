@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 from uuid import UUID
 
 from hai_flow.api.base.id_patterns import is_run_id
@@ -20,10 +20,8 @@ from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.runtime.tenancy.placement import demand_seat
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.row_security import Reads
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from asyncpg import Connection
 
 BY: Final = "service:cli"  # who acts: access to the database proves no principal
 

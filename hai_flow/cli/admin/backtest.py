@@ -16,10 +16,9 @@ from hai_flow.cli.errors import FAILED, UsageError, print_definition_error
 from hai_flow.cli.options import DataDirOption, JsonOption, parse_duration
 from hai_flow.cli.terminal import plural, print_json, say
 from hai_flow.errors import DefinitionError
+from hai_flow.store.postgres.connections import Connection
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.definition.plan import Plan
     from hai_flow.runtime.ops.backtest import Backtest, Backtesting
 

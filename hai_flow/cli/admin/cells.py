@@ -16,11 +16,10 @@ from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import out, print_json, say
 from hai_flow.errors import HaiFlowError, StoreError
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.store.cells.cells import Cell
 
 app = app_of(

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import typer
 
@@ -22,9 +22,7 @@ from hai_flow.cli.options import load_settings
 from hai_flow.cli.terminal import note, say
 from hai_flow.errors import HaiFlowError, StoreError
 from hai_flow.settings import Settings, variable
-
-if TYPE_CHECKING:
-    from asyncpg import Connection
+from hai_flow.store.postgres.connections import Connection
 
 Result = TypeVar("Result")
 

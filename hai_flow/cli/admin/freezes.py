@@ -18,11 +18,10 @@ from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, print_items, print_json, print_result, say
 from hai_flow.engine.steps.freezes import NO_WRITES
 from hai_flow.errors import HaiFlowError
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.store.ops.freezes import FreezeRow
 
 REASON_CHARS_MAX: Final = 500

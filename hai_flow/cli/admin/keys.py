@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -19,10 +19,8 @@ from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption, parse_duration
 from hai_flow.cli.terminal import moment, note, print_items, print_json, print_result, say
 from hai_flow.errors import HaiFlowError
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from asyncpg import Connection
 
 Result = TypeVar("Result")
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import load_settings
 from hai_flow.errors import HaiFlowError, StoreError
+from hai_flow.store.postgres.connections import Connection
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.settings import Settings
     from hai_flow.store.cells.cells import Cell
 

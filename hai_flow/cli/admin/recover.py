@@ -14,10 +14,9 @@ from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.cli.terminal import note, out, plural, print_json, program, say
+from hai_flow.store.postgres.connections import Connection
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.runtime.restore import Doubt, HoldResult, State
 
 SHOWN_MAX: Final = 20

@@ -17,10 +17,9 @@ from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import plural, print_json, print_result, say
 from hai_flow.settings import variable
+from hai_flow.store.postgres.connections import Connection
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.runtime.retention.archive import Archive, Restored
     from hai_flow.runtime.retention.policy import Retention
     from hai_flow.runtime.retention.prune import Pruned

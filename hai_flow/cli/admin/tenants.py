@@ -19,11 +19,10 @@ from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, print_items, print_json, print_result, say
 from hai_flow.errors import HaiFlowError
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.store.cells.cells import Cell
     from hai_flow.store.identity.tenants import Tenant
 

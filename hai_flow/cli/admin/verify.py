@@ -15,10 +15,9 @@ from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, cells_view, t
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption
 from hai_flow.cli.terminal import note, plural, print_json, say
+from hai_flow.store.postgres.connections import Connection
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.runtime.ops.verify import VerifiedRuns, Verifying
 
 NOTE_SECONDS: Final = 5.0  # between two words on how far it has got

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from hai_flow.definition.checks import asking
@@ -54,10 +54,8 @@ from hai_flow.store.audit import audit
 from hai_flow.store.catalog import rehearsals, workflows
 from hai_flow.store.catalog.workflows import NamedVersion, Workflow, WorkflowSummary
 from hai_flow.store.messaging import triggers
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import Database
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 PLANS_MAX: Final = 512
 BUILT_IN: Final = "built_in"  # the way by which the server itself publishes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from hai_flow.definition.plan import Plan, Run, RunTrigger
@@ -13,9 +13,7 @@ from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.errors import Finding, Rejected, Unreadable
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.messaging import triggers
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
+from hai_flow.store.postgres.connections import Pool
 
 
 class Published(Protocol):

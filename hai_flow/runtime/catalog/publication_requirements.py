@@ -11,10 +11,10 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.errors import Rejected
 from hai_flow.store.catalog import rehearsals, workflows
+from hai_flow.store.postgres.connections import Connection, Pool
 
 if TYPE_CHECKING:
     from hai_flow.store.catalog.workflows import Workflow
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class RehearsalDemand(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -30,11 +29,9 @@ from hai_flow.runtime.commit.queues import Queue
 from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import BatchResult, CommitResult
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.error_classes import FAILURES, ErrorClass, classify, passing
 from hai_flow.store.runs import logs
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -24,13 +24,11 @@ from hai_flow.runtime.commit.submission import Submission
 from hai_flow.store.catalog import workflows
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.error_classes import ErrorClass, classify, passing
 from hai_flow.store.runs import leases as claims
 from hai_flow.store.runs import logs
 from hai_flow.store.runs.logs import Loaded, LogRow
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
 

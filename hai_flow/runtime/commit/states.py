@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from hai_flow.engine import events as e
@@ -12,11 +12,9 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.store.ops.replicas import History
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
 
 HEAD: Final = 2**53
 """Beyond every seq: `state_at` it is the run as it is."""

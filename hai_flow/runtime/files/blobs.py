@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID, uuid4
 
 from hai_flow.settings import SettingsError, variable
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.runs import files
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Database, Pool
+    from hai_flow.store.postgres.database import Database
 
 
 PIECE_BYTES: Final = 256 * 1024

@@ -28,6 +28,7 @@ from hai_flow.runtime.files.blobs import IN_POSTGRES, Contents, MissingContent, 
 from hai_flow.steps.files import Content, kind_of
 from hai_flow.steps.secrets import hide_secrets
 from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs import files
 from hai_flow.store.runs.files import File
@@ -35,7 +36,7 @@ from hai_flow.store.runs.viewers import Viewer
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Database, Pool
+    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -31,13 +31,11 @@ from hai_flow.store.identity import keys
 from hai_flow.store.messaging import hints, pushes
 from hai_flow.store.messaging.pushes import Push
 from hai_flow.store.people.notifications import derive_notification_id
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import Database
 from hai_flow.wire import a2a, approvals, webhook_signatures
 from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
 from hai_flow.wire.mcp import Question, RunView
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
 
 log = structlog.get_logger(__name__)
 

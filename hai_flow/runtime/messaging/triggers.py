@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 from uuid import UUID
 
 import msgspec
@@ -64,13 +64,10 @@ from hai_flow.store.messaging.signals import Signal
 from hai_flow.store.messaging.triggers import EventTriggerRow, ScheduleRow, TriggerKind
 from hai_flow.store.ops.due_work import DueWork
 from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import files
 from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
-
 
 log = structlog.get_logger(__name__)
 _NEXT_FIRE_WORK: Final = 500  # microseconds: a date that comes once in a leap year takes more

@@ -25,11 +25,11 @@ from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.ops.verify import Plans
 from hai_flow.store.catalog.rehearsals import KeptRehearsal
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import read_clock
 from hai_flow.store.runs import run_bundle
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
     from hai_flow.store.runs.run_bundle import Row
 
 Reason: TypeAlias = Literal["release", "plan", "forked", "migrated", "log", "inputs", "engine", "personal"]

@@ -16,10 +16,9 @@ from hai_flow.errors import HaiFlowError
 from hai_flow.primitives.hosts import is_loopback
 from hai_flow.runtime.ops.doctor import Check, DoctorFacts, check_cell, examine
 from hai_flow.settings import variable
+from hai_flow.store.postgres.connections import Connection
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
     from hai_flow.settings import Settings
     from hai_flow.store.ops.replicas import Standby
 

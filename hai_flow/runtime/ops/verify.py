@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -24,11 +24,9 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.ops.run_checks import Commit, RunCheck, Violation
 from hai_flow.store.catalog import workflows
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs import run_bundle
 from hai_flow.store.runs.run_bundle import Evidence
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 PLANS_MAX: Final = 64
 VIOLATIONS_KEPT: Final = 10_000

@@ -21,11 +21,12 @@ from hai_flow.errors import Unreadable
 from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.store.people import absences, inbox, notifications
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from hai_flow.store.people.absences import AbsenceRow
-    from hai_flow.store.postgres.database import Connection, Database
+    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

@@ -43,6 +43,7 @@ from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import Account, ButtonRow, CardRow
 from hai_flow.store.people.delegations import Delegation
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import Database
 from hai_flow.wire.personal import mask_opened
 
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from hai_flow.runtime.people.roster import Rosters
     from hai_flow.runtime.tenancy.tenants import Tenants
     from hai_flow.store.people.notifications import Notification
-    from hai_flow.store.postgres.database import Pool
 
 log = structlog.get_logger(__name__)
 

@@ -16,10 +16,10 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.selectors import name_holdings, voting_person
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding
+from hai_flow.store.postgres.connections import Pool
 
 if TYPE_CHECKING:
     from hai_flow.store.people.delegations import Delegation
-    from hai_flow.store.postgres.database import Pool
 
 AllIds: TypeAlias = Callable[[str], tuple[str, ...]]
 """All ids of the person with this id, the one that they are known by first."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -37,12 +37,10 @@ from hai_flow.store.people import absences, delegations, inbox
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.inbox import Filters, OpenQuestion, Place
 from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import EVERYTHING, Database
 from hai_flow.store.postgres.error_classes import passing
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
 
 COUNTED_MAX: Final = 10_000
 Correction: TypeAlias = tuple[inbox.InboxRow, str, str, str]

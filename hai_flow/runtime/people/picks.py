@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -36,10 +36,8 @@ from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import absences, inbox, picks, undecidable
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.inbox import OpenQuestion
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.database import Database
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
 

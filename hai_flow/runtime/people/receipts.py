@@ -7,7 +7,7 @@ import os
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -21,14 +21,12 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import SHORT_BYTES, run_beside_loop
 from hai_flow.settings import Settings, variable
 from hai_flow.store.audit import audit
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.runs import run_bundle
 from hai_flow.values import Json
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.receipt import ReceiptRecorder
 from hai_flow.wire.withheld import strip_evidence
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
 
 FILE: Final = "receipt-keys.json"
 _AT_ONCE: Final = 16 * 1024  # bytes of events

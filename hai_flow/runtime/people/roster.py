@@ -18,10 +18,11 @@ from hai_flow.runtime.people.delegates import AllIds, list_selectors_of
 from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding
+from hai_flow.store.postgres.connections import Connection, Pool
 
 if TYPE_CHECKING:
     from hai_flow.runtime.tenancy.tenants import Tenants
-    from hai_flow.store.postgres.database import Connection, Database, Pool
+    from hai_flow.store.postgres.database import Database
 
 DECIDER: Final = "decider"  # the role by which a key decides questions
 

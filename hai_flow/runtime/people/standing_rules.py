@@ -43,6 +43,7 @@ from hai_flow.store.audit.audit_chain import new_row
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import rules as store
 from hai_flow.store.people.rules import RuleRow
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import passing
 from hai_flow.values import Json
@@ -50,7 +51,6 @@ from hai_flow.values import Json
 if TYPE_CHECKING:
     from hai_flow.runtime.commit.batches import CommitEntry
     from hai_flow.runtime.people.roster import Rosters
-    from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
 

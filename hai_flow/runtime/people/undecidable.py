@@ -35,11 +35,12 @@ from hai_flow.store.people import absences, inbox, notifications, undecidable
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.inbox import OpenQuestion
 from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from hai_flow.runtime.catalog.catalog import Catalog
-    from hai_flow.store.postgres.database import Database, Pool
+    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

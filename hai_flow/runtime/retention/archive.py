@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -25,10 +25,8 @@ from hai_flow.runtime.ops.verify import Plans, fold_and_check
 from hai_flow.store.identity import erasure
 from hai_flow.store.ops import retention
 from hai_flow.store.ops.retention import Archived, Member
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.runs import run_bundle
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 FORMAT: Final = 1
 _BATCH_BYTES: Final = 4 * 1024 * 1024

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -21,11 +21,9 @@ from hai_flow.runtime.retention.archive import Archive
 from hai_flow.runtime.retention.policy import Retention
 from hai_flow.store.ops import retention as retiring
 from hai_flow.store.ops.retention import Member
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.error_classes import passing
 from hai_flow.store.runs import log_compaction
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
 BATCH_ROWS: Final = 1000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -19,11 +19,9 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives.beside_loop import LARGE_BYTES, run_by_size
 from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
 
 BYTES_MAX: Final = 4 * 1024 * 1024  # of a log that a fork copies: it is decided and written in one go
 _PAGE: Final = 500

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -32,12 +32,10 @@ from hai_flow.runtime.commit.hints import RunNotice
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.streams.stream_items import StreamItem, is_slow_to_encode, item_of_event, item_without_number
 from hai_flow.store.ops.replicas import History
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import EVERYTHING, Database
 from hai_flow.store.runs import logs
 from hai_flow.wire.dialects.dialect import Dialect, Encoder, Profile
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import hai_flow
@@ -17,10 +17,8 @@ from hai_flow.runtime.tenancy.tenants import SECONDS
 from hai_flow.store.cells import replication
 from hai_flow.store.identity import tenants
 from hai_flow.store.identity.tenants import Tenant
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.runs import workers
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 KNOWN_AFTER: Final = timedelta(seconds=2 * SECONDS)
 """Nothing begins in an added cell before this time has passed: then every process knows of the cell."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs import leases
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class Doubtful(NamedTuple):

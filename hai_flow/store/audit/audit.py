@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -29,10 +29,8 @@ from hai_flow.store.audit.audit_chain import (
     read_erased_commitments,
 )
 from hai_flow.store.commit.entries import AuditRow
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs.run_bundle import snapshot
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 LOCK_KEY: Final = 0x4841_4941_5544_4954  # "HAIAUDIT"
 SEALED_AT_ONCE: Final = 1000

@@ -5,14 +5,12 @@ run's own head alone."""
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.audit.audit_chain import Fault
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs.log_compaction import iter_commits
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 RUNS_AT_ONCE: Final = 200
 ROWS_AT_ONCE: Final = 200

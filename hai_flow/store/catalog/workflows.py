@@ -7,15 +7,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
 
 from hai_flow.errors import Rejected
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 
 @dataclass(frozen=True, slots=True)

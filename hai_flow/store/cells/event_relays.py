@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 AGAIN: Final = timedelta(seconds=2)
 """So long the process that has taken an event is left alone with it."""

@@ -5,15 +5,13 @@ seat is read, so an older reading never overwrites a newer one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.store.people import rules
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 
 class _Table(msgspec.Struct, frozen=True):

@@ -5,13 +5,11 @@ commit with which a run begins decides: either a run or a pointer gets the slot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 _POINTER: Final = 0xFFFF_FFFF_FFFF_0000_0000 << 48  # of no version that a run's id has; below it the cell
 

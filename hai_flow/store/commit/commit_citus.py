@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from hai_flow.store.commit.commit_arrays import arguments, build_born_arrays, build_piece_arrays
@@ -21,10 +21,8 @@ from hai_flow.store.commit.commit_sql import (
     render_children,
 )
 from hai_flow.store.commit.entries import CommitResult, Entry
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.database import ON_THE_NODE, read_clock, transaction
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 _OF_A_MOVE: Final = frozenset({"moved", "commands", "moves", "elsewhere", "free", "instigators", "summaries", "holds"})
 _OF_A_BIRTH: Final = frozenset({"branches", "elsewhere", "instigators", "summaries", "holds"})

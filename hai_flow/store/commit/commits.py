@@ -16,13 +16,12 @@ from hai_flow.store.commit.commit_arrays import arguments
 from hai_flow.store.commit.commit_citus import commit_in_pieces
 from hai_flow.store.commit.commit_sql import COMMON, ENDED, SELDOM, SINGLE, commit_statement
 from hai_flow.store.commit.entries import BatchResult, CommitResult, Entry
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.database import PIN, transaction
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 
 if TYPE_CHECKING:
     from asyncpg import Record
-
-    from hai_flow.store.postgres.database import Connection
 
 
 ENTRIES_MAX: Final = 256

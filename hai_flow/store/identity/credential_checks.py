@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 FORGOTTEN_FOR: Final = "25 hours"  # a token lasts a day at most
 SKEW: Final = timedelta(seconds=5)  # by which clocks may differ

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -17,10 +17,8 @@ from hai_flow import values
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import ERASED_MAX, FORGOTTEN, Details, commitment, new_row
 from hai_flow.store.identity import credential_checks
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.database import read_clock
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 # Of the details of the person's acts these stay: none of them says who it was, or is in their own words.
 _KEPT: Final = frozenset(

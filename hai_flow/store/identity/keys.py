@@ -17,11 +17,11 @@ from hai_flow.primitives.invisible_characters import compose, has_invisible
 from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.store.identity.proofs import IS_GOOD
 from hai_flow.store.people import delegations
+from hai_flow.store.postgres.connections import Connection, Pool
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from hai_flow.store.postgres.database import Connection, Pool
 
 PREFIX: Final = "hai_"
 ID: Final = re.compile(r"[0-9a-z]{12}", re.ASCII)

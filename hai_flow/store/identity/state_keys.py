@@ -10,14 +10,12 @@ import hmac
 import secrets
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from hai_flow.store.messaging import hints
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 STATE_SECONDS: Final = 7 * 86400.0
 """How long a sealed state is good. It opens nothing by itself; whoever comes later uses `get_run` and `answer`."""

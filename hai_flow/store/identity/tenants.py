@@ -7,14 +7,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from hai_flow.cells import HOME, TenantCells
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
-
+from hai_flow.store.postgres.connections import Connection, Pool
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 DEFAULT: Final = "default"

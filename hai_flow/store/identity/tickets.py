@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from hai_flow.primitives.secret_digests import hash_secret
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 TICKET: Final = "haik_"
 LINK: Final = "hail_"  # of a link that signs a browser in

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.primitives.secret_digests import hash_secret
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class CallbackRow(msgspec.Struct, frozen=True):

@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.store.commit.commit_sql import PROMISE_SECONDS
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 PROMISE: Final = timedelta(seconds=PROMISE_SECONDS)  # as the default of promised_until, for slots of older releases
 _GONE: Final = "('stopping', 'finished', 'failed', 'stopped')"

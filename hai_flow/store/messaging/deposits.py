@@ -7,13 +7,12 @@ with the reason."""
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 HINT: Final = "deposits"  # the payload with which the function wakes workers
 KEPT: Final = timedelta(days=30)

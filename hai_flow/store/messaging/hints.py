@@ -6,12 +6,10 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
-
+from hai_flow.store.postgres.connections import Connection, Pool
 
 HINT_CHANNEL: Final = "hai_runs"
 DUE: Final = "due"

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.errors import Rejected
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 WAITING_MAX: Final = 20
 """So many messages of one thread may wait."""

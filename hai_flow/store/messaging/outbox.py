@@ -6,13 +6,12 @@ Delivery makes a command with the id (run, seq, n) and deletes the message after
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 
 class OutboxMessage(msgspec.Struct, frozen=True):

@@ -10,10 +10,11 @@ from uuid import UUID
 
 import msgspec
 
+from hai_flow.store.postgres.connections import Connection, Pool
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    from hai_flow.store.postgres.database import Connection, Pool
 
 PUSHES_MAX: Final = 10
 """Of one caller for one run."""

@@ -14,11 +14,11 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.errors import Rejected
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import AuditRow
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class Signal(msgspec.Struct, frozen=True):

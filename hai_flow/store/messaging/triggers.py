@@ -8,16 +8,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.schedule import Missed, Timing
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 Overlap: TypeAlias = Literal["queue", "queue_one", "skip", "cancel_running"]
 TriggerKind: TypeAlias = Literal["event", "run", "webhook"]

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
 import msgspec
 
 from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
-
 
 BEATS: Final = "beats"
 KEPT_BEATS: Final = 17_280  # a day of them, every five seconds, and some more until the next removal

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.commit.commit_sql import FREEZE_VERSION
@@ -13,10 +13,8 @@ from hai_flow.store.messaging.pushes import ANY_DUE
 from hai_flow.store.ops.freezes import ANY_TO_RELEASE
 from hai_flow.store.people.absences import ANY_ABSENCE_DUE
 from hai_flow.store.people.chat import ANY_CARD_DUE
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.runs.leases import EARLIEST_WAKE, LOST_RUN, WAITING_QUEUES
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 
 class DueWork(NamedTuple):

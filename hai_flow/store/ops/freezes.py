@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.primitives import instants
 from hai_flow.store.commit.commit_sql import FREEZE_VERSION, RAISE_FREEZE_VERSION
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class FreezeRow(NamedTuple):

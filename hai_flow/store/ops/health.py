@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import asyncpg
 import msgspec
 
 from hai_flow.store.identity.state_keys import read_ring
 from hai_flow.store.postgres import database_roles, row_security
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs import leases
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 _SETTINGS: Final = ("fsync", "synchronous_commit", "full_page_writes", "max_connections", "server_version")
 AUDIT_TRIGGERS: Final = frozenset(

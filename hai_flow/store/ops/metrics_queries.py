@@ -5,17 +5,15 @@ page of the index in a look. The counts are kept in a row of `sweeps`: one proce
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.engine.state.state import TERMINAL_STATUSES, Status
 from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.runs.leases import SERVES, WAITING_QUEUES
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 NAME: Final = "census"
 PAGE_RUNS: Final = 20_000

@@ -19,13 +19,13 @@ import structlog
 from msgspec.structs import replace
 
 from hai_flow.errors import StoreError
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.postgres.row_security import Reads
 from hai_flow.store.runs import logs
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
     from hai_flow.store.runs.logs import Loaded, LogRow
 
 log = structlog.get_logger(__name__)

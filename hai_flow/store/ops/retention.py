@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import new_row
 from hai_flow.store.audit.log_chain import REMOVED
 from hai_flow.store.messaging.concurrency_slots import derive_thread_slot
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.database import PIN
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
 
 PAGE_RUNS: Final = 500
 UNIT_RUNS_MAX: Final = 10_000

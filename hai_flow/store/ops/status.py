@@ -10,10 +10,10 @@ import msgspec
 from hai_flow.engine.state.state import TERMINAL_STATUSES, Status
 from hai_flow.store.ops import metrics_queries
 from hai_flow.store.ops.metrics_queries import COUNTED_MAX
+from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.runs import workers
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
     from hai_flow.store.runs.workers import ServerRow
 
 OPEN: Final = sorted(set(get_args(Status)) - TERMINAL_STATUSES)

@@ -6,15 +6,13 @@ canary away before it is decided. Other runs cost a comparison."""
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.engine.canaries import CANARY
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 LISTED_MAX: Final = 500
 LOOKED_AT_MAX: Final = 20_000

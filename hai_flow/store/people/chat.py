@@ -14,9 +14,10 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import astuple
 
+from hai_flow.store.postgres.connections import Connection, Pool
+
 if TYPE_CHECKING:
     from hai_flow.store.people.notifications import Notification
-    from hai_flow.store.postgres.database import Connection, Pool
 
 GOOD_FOR: Final = timedelta(days=30)  # a button
 CODE_GOOD_FOR: Final = timedelta(minutes=10)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -14,10 +14,8 @@ import msgspec
 from hai_flow import values
 from hai_flow.store.commit.commit_sql import due
 from hai_flow.store.people.canaries import SHOWN_REQUESTER, SHOWN_WORKFLOW
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 Place = tuple[datetime, str]
 """Where a pending stands in an inbox: (due, id)."""

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 KEPT: Final = timedelta(days=30)
 FORGOTTEN_AT_ONCE: Final = 1000

@@ -9,13 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
 from hai_flow.store.people import canaries
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 LOOKED_AT_MAX: Final = 20_000
 By: TypeAlias = Literal["workflow", "tool"]

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.store.people.canaries import SHOWN_REQUESTER, SHOWN_WORKFLOW
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs.logs import LogRow
 from hai_flow.store.runs.viewers import Viewer, render_may_read
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import asyncpg
 import msgspec
@@ -22,13 +22,10 @@ import structlog
 
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres import database_roles, row_security
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.error_classes import FAILURES, CommitUnknown, ErrorClass, classify
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
-    Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
-    Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
     _Connection = asyncpg.Connection[asyncpg.Record]
     _AsyncpgPool = asyncpg.Pool[asyncpg.Record]
 else:

@@ -18,10 +18,11 @@ from uuid import UUID
 
 import asyncpg
 
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database_roles import API, READ, SQL, takes_on
 
 if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Database, Pool
+    from hai_flow.store.postgres.database import Database
 
 
 @functools.lru_cache(maxsize=512)

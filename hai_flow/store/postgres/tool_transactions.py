@@ -22,6 +22,7 @@ import asyncpg
 import structlog
 
 from hai_flow.errors import OutcomeLost, StepError
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import (
     DEMAND_NO_STATEMENTS,
     LEAVE_LOCKS_AND_STATEMENTS,
@@ -41,7 +42,7 @@ from hai_flow.store.postgres.error_classes import (
 
 if TYPE_CHECKING:
     from hai_flow.store.commit.entries import BatchResult
-    from hai_flow.store.postgres.database import Connection, Database, Pool, Session
+    from hai_flow.store.postgres.database import Database, Session
 
 log = structlog.get_logger(__name__)
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.engine.events import ABI
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
-
 
 DEAD_AFTER: Final = "1 second"
 

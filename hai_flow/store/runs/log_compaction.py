@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.primitives import instants
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
+from hai_flow.store.postgres.connections import Connection
 
 Row: TypeAlias = Mapping[str, Any]
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.store.commit.entries import CommandRow
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import ON_THE_NODE
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 from hai_flow.store.runs.log_compaction import list_ends
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class LogRow(msgspec.Struct, frozen=True, gc=False):

@@ -6,17 +6,15 @@ that waits one round trip instead of four."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.store.catalog.workflows import LATEST_FIRST, SUMMARY_COLUMNS, NamedVersion, WorkflowSummary
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs.run_lists import RunSummary
 from hai_flow.store.runs.threads import LAST_RUN, TURN_OF_WIRE_RUN, Turn
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class PostContext(msgspec.Struct, frozen=True):

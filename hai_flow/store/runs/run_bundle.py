@@ -8,16 +8,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import read_clock
 from hai_flow.store.runs.log_compaction import iter_commits
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 Row: TypeAlias = Mapping[str, Any]
 

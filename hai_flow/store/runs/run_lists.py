@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.definition.plan import DEFAULT_QUEUE
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs.viewers import NO_OPEN_CANARY, Viewer, readable
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 @dataclass(frozen=True, slots=True)

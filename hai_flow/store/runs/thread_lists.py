@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs.viewers import NO_OPEN_CANARY, Viewer, readable
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class ThreadSummary(msgspec.Struct, frozen=True):

@@ -13,16 +13,14 @@ No query of a POST reads all of a thread: a line is walked backwards, as far as 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.runs.run_lists import SUMMARY_COLUMNS, RunSummary
 from hai_flow.store.runs.viewers import Viewer, render_may_read
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class Turn(msgspec.Struct, frozen=True):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection, Pool
-
+from hai_flow.store.postgres.connections import Connection, Pool
 
 State: TypeAlias = Literal["alive", "draining", "ended", "dead"]
 HOLDS_COUNTED_MAX: Final = 10_000

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import Path
 from pydantic import Field
@@ -27,9 +27,7 @@ from hai_flow.runtime.tenancy.cell_assignment import settle
 from hai_flow.store.audit import audit
 from hai_flow.store.identity import tenants
 from hai_flow.store.identity.tenants import MOST, Tenant
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
+from hai_flow.store.postgres.connections import Connection
 
 router = Routes(prefix="/v1/tenants", tags=["identity"], dependencies=[requires(Right.MANAGE_KEYS)])
 

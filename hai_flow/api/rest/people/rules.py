@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid5
 
 import msgspec
@@ -39,9 +39,7 @@ from hai_flow.runtime.commit.submission import CommitWithRows
 from hai_flow.runtime.people.standing_rules import RuleBody, read_row
 from hai_flow.store.people import rules as store
 from hai_flow.store.people.rules import RuleRow
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Connection
+from hai_flow.store.postgres.connections import Connection
 
 router = Routes(prefix="/v1/rules", tags=["rules"])
 

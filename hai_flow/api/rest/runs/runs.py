@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
+from typing import Annotated, Any, Final, TypeAlias, get_args
 from uuid import UUID
 
 import msgspec
@@ -38,11 +38,9 @@ from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.runtime.commit.submission import SUPERSEDED, Outcome
 from hai_flow.store.catalog import workflows
 from hai_flow.store.catalog.workflows import WorkflowSummary
+from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.runs import logs, run_lists, threads, workers
 from hai_flow.store.runs.run_lists import RunRow
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Pool
 
 _PAUSED: Final = b'"type":"run_paused"'  # in the JSON of a log
 
