@@ -13,6 +13,7 @@ from hai_flow.models.calls.written import find_written_call
 NAMES: Final = ("add", "ping", "get_weather", "search")
 ARGS: Final = '{"text": "hi"}'
 CALL: Final = f'{{"name": "add", "arguments": {ARGS}}}'
+HERMES: Final = f"<tool_call>\n{CALL}\n</tool_call>"
 WRITTEN: Final[dict[str, str]] = {
     "hermes": f"<tool_call>\n{CALL}\n</tool_call>",
     "hermes behind words": f"Sure, I will.\n<tool_call>{CALL}</tool_call>",
@@ -64,8 +65,13 @@ WRITTEN: Final[dict[str, str]] = {
     "xlam": f'[{CALL}, {{"name": "ping", "arguments": {{}}}}]',
     "openai": '{"tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]}',
     "a block of Markdown": f"```json\n{CALL}\n```",
-    "a block of Markdown behind words": f"I will add it.\n\n```json\n{CALL}\n```\n",
-    "json behind words": f"I will add it.\n{CALL}",
+    "a template behind words, in one line": f"Sure.<tool_call>{CALL}</tool_call>",
+    "a template in one line, with words that are indented": f"Sure.\n\n    I add it.\n<tool_call>{CALL}</tool_call>",
+    "a template in a block": f"```xml\n<tool_call>{CALL}</tool_call>\n```",
+    "mistral behind words, in one line": f"Sure.[TOOL_CALLS]add[ARGS]{ARGS}",
+    "deepseek behind words, in one line": f"Sure.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{ARGS}",
+    "gemma behind words": '`add` is right.\n```tool_code\nprint(default_api.add(text="hi"))\n```',
+    "code in the arguments": '<tool_call>{"name": "add", "arguments": {"text": "use `x` here"}}</tool_call>',
     "arguments as text": '{"name": "add", "arguments": "{\\"text\\": \\"hi\\"}"}',
     "python with parentheses in texts": 'add(text="a) and (b", n=(1, 2))\nping()',
     "react": f"Thought: I need to add.\nAction: add\nAction Input: {ARGS}",
@@ -90,6 +96,36 @@ ANSWERS: Final[dict[str, str]] = {
     "a mark in a sentence": "I have taken the stray <tool_call> tags from the page, and then had to add it again.",
     "a plural": "add(s): none (all are there)",
     "a signature": "add(text) puts a text on the list (at its end)",
+    "a block of JSON behind words": f"The request for it is this one.\n\n```json\n{CALL}\n```\n",
+    "json behind words": f"I have added hi. For your records, this is what I sent.\n{CALL}",
+    "json that is explained": f"{CALL}\n\nThis is the JSON that the tool takes.",
+    "a block of json that is explained": f"```json\n{CALL}\n```\nThis is the JSON that the tool takes.",
+    "a template in a block behind words": f"Hermes writes a call so:\n\n```xml\n{HERMES}\n```\n\nLook for the tag.",
+    "a template in a block at the end": f"Hermes writes a call so:\n~~~\n{HERMES}\n~~~",
+    "a template in a block within a block": f"So:\n````markdown\n```\n{HERMES}\n```\n{HERMES}\n````\nDone.",
+    "a template in a block that is explained": f"```\n<function=add>{ARGS}</function>\n```\nis how Llama writes it.",
+    "templates in two blocks": f"OpenAI:\n```json\n{CALL}\n```\nLlama:\n```\n<function=add>{ARGS}</function>\n```",
+    "a template that is quoted": f"The log has:\n\n> <tool_call>\n> {CALL}\n> </tool_call>\n\nIt was not read.",
+    "a template that is indented": f"The log has:\n\n    <tool_call>\n    {CALL}\n\nIt was not read.",
+    "templates in a sentence": f"Hermes writes <tool_call>{CALL}</tool_call>, Llama <function=add>{ARGS} for it.",
+    "mistral in a sentence": f"Mistral writes [TOOL_CALLS]add[ARGS]{ARGS} in such a case.",
+    "gpt-oss in a sentence": "The commentary to=functions.add header is read by the server.",
+    "gemma that is explained": "Gemma writes:\n\n```tool_code\nprint(add(text='hi'))\n```\n\nand its server runs it.",
+    "a template within code": f"Look for `in the log <tool_call>{CALL}`, and add a line.",
+    "a template within code of two signs": f"Look for ``<tool_call>{CALL}``, and add a line.",
+    "templates in a table": f"| Hermes | <tool_call>{CALL}</tool_call> |\n|---|---|\n| Llama | <function=add>{ARGS} |",
+    "a mark in the plural": "I removed the <tool_call>s and used add for the rest.",
+    "a mark and a colon": "<tool_call>: add is missing here.",
+    "a mark in parentheses": "The tags <tool_call> (see add) are not closed.",
+    "a mark in a German word": "Ich habe das <tool_call>-Tag entfernt und add aufgerufen.",
+    "a mark in Chinese": "我删除了<tool_call>标签：add 不变。",
+    "marks around nothing": "The element <tool_calls></tool_calls> was empty, so I used add for it.",
+    "marks in a list": "What I did:\n1. [TOOL_CALL] add -> ok\n2. [TOOL_CALL] ping -> ok",
+    "marks in a log": "12:01 [TOOL_CALL] add ok\n12:02 [TOOL_RESULT] ok",
+    "react in a block": "ReAct models write:\n\n```\nAction: add\nAction Input: {}\n```\n\nand wait.",
+    "react in minutes": "Action: we will add it on Monday\nAction Input: none yet",
+    "a schema": '{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}',
+    "schemas": '[{"name": "add", "parameters": {"type": "object", "properties": {"text": {"type": "string"}}}}]',
     "a call that is explained": 'add(text="a (b)") puts a text on the list (at its end)',
 }
 
@@ -108,6 +144,7 @@ def test_an_answer_that_mentions_a_function_is_no_call(answer: str) -> None:
 HOSTILE: Final = (
     *("{", "[{", "<tool_call>", "\n{", "```json\n", "add(", '```json\n{"a":', "\n[1,", "<|", "< ", "\n{}", "Action:"),
     *("<tool_call_a", "<tool_call" + "_a" * 40, 'add("\\"', "add()", "add('", "<tool_call>`", "```a", "```\n{", "</a>"),
+    *("`a` ", "|a|\n", "\n\n    a", "~~~\n", "\n> ", "``a`b", "{} ", "<tool_call>add x ", "<tool_call>s add\n"),
 )  # fmt: skip
 
 

@@ -196,9 +196,12 @@ asking.bug("a call that is written as text is an answer").edit(
 ).by("tests/runtime/test_agents.py::test_a_call_written_as_text_fails_its_agent_and_is_not_its_answer")
 _WRITTEN: Final = "tests/models/test_written_calls.py"
 written = Room("hai_flow/models/calls/written.py", _WRITTEN)
-written.bug("JSON anywhere in a text is a call").edit(
-    "if start == places[0] or _BEHIND.fullmatch(text, end):", "if True:"
+written.bug("JSON at the end of an answer is a call").edit(
+    "            return []\n", "            at += 1\n            continue\n"
 ).by(f"{_WRITTEN}::test_an_answer_that_mentions_a_function_is_no_call")
+written.bug("a call that Markdown quotes is one").edit("own = _QUOTED.sub(_keep_call, text)", "own = text").by(
+    f"{_WRITTEN}::test_an_answer_that_mentions_a_function_is_no_call"
+)
 written.bug("an object that has more than a call is one").edit(" and value.keys() <= _BESIDE else", " else").by(
     f"{_WRITTEN}::test_an_answer_that_mentions_a_function_is_no_call"
 )
