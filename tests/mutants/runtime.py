@@ -522,6 +522,17 @@ worker.bug("an attempt that waited for its place begins with a doubtful lease").
 worker.bug("an attempt that waited for its place begins under a freeze").edit(
     "if not self._may_begin or self.committer.freezes.holds(run, performance.path):\n", "if not self._may_begin:\n"
 ).by("tests/runtime/test_freezes.py::test_attempts_that_wait_for_a_place_do_not_begin_under_a_freeze")
+worker.bug("each end of an attempt gives back all others that wait").edit(
+    "            self._give_late_back(held)\n        self.committer.report(run, report",
+    "            self._give_late_back(held, SOON_MS)\n        self.committer.report(run, report",
+).by(f"{_WORKER}::test_the_end_of_an_attempt_gives_back_none_whose_time_is_not_over")
+worker.bug("the time of an attempt passes while it may not begin").edit(
+    "return path in held.run.state.children if performance is None else not performance.waits",
+    "return performance is None or not performance.waits",
+).by(f"{_WORKER}::test_an_attempt_that_may_not_begin_does_not_fail_for_its_time")
+worker.bug("timers of a run are late while an attempt of it waits").edit(
+    "                    self._wakes.set(run_id, due)\n", "                    pass\n"
+).by(f"{_WORKER}::test_timers_of_a_run_are_on_time_while_an_attempt_of_it_waits")
 worker.bug("what could not begin with a doubtful lease never begins").edit("self.sync(ours.run)\n", "pass\n").by(
     f"{_WORKER}::test_attempts_held_by_a_doubtful_lease_begin_after_the_next_heartbeat"
 )

@@ -38,7 +38,7 @@ async def test_the_census_names_what_was_kept(make: Make) -> None:
     assert worker is not None
     before = census(runtime)
     for _ in range(5):
-        worker._waiting.add(uuid4())
+        worker._waiting[uuid4()] = 0.0
     runtime.fanout._hinted.add(uuid4())
     kept = [asyncio.get_running_loop().create_future() for _ in range(200)]
     more = grown(before, census(runtime), BOUNDS)

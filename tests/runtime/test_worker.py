@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -127,6 +129,60 @@ async def test_steps_of_one_run_that_wait_for_a_place_have_their_whole_time(make
     effects.gate.set()
     for run_id in (first, second):
         await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+
+
+async def retries_of(eye: Connection, run_id: UUID) -> list[e.StepRetried]:
+    return [each for each in await log_of(eye, run_id) if isinstance(each, e.StepRetried)]
+
+
+async def test_the_end_of_an_attempt_gives_back_none_whose_time_is_not_over(make: Make, eye: Connection) -> None:
+    runtime, count = await make(performs=True, concurrency=1), 40
+    steps = "steps: [{id: s, call: fx.note, with: {n: 1}, timeout: 1s, retry: {max: 0}}]"
+    loop = f"for_each: {{items: {list(range(count))}, key: '${{{{ item }}}}', max_parallel: {count}, {steps}}}"
+    began = time.monotonic()
+    run_id = (await start(runtime, f"{TOOLS}steps: [{{id: l, {loop}}}]\n")).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    seconds = time.monotonic() - began
+    retried = Counter(each.path for each in await retries_of(eye, run_id))
+    assert max(retried.values()) <= seconds + 1, "once for each time-out, and once for its place"
+
+
+BESIDE = """steps:
+  - id: both
+    parallel:
+      waits: [{id: s, call: fx.gated, timeout: 1s, retry: {max: 0}}]
+      goes_on: [{id: t, wait: {for: 1500ms}}, {id: u, wait: {for: 1500ms}}]
+"""
+
+
+async def test_an_attempt_that_may_not_begin_does_not_fail_for_its_time(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    effects.gate.set()
+    with monkeypatch.context() as patch:
+        patch.setattr(HeartbeatLoop, "safe", False)
+        run_id = (await start(runtime, TOOLS + BESIDE)).run_id
+        await until(lambda: has_fired(eye, run_id, "both/goes_on/t"))
+        assert not effects.begun
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert [path for _, path, _ in effects.begun] == ["both/waits/s"]
+    assert {(each.held, each.error.message) for each in await retries_of(eye, run_id)} == {(True, LATE)}
+
+
+async def has_fired(eye: Connection, run_id: UUID, path: str) -> bool:
+    return any(isinstance(each, e.TimerFired) and each.path == path for each in await log_of(eye, run_id))
+
+
+async def test_timers_of_a_run_are_on_time_while_an_attempt_of_it_waits(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True, concurrency=1)
+    await start(runtime, GATED)
+    await until(lambda: effects.begun)
+    run_id = (await start(runtime, TOOLS + BESIDE)).run_id
+    await until(lambda: has_fired(eye, run_id, "both/goes_on/u"))
+    timers = [each for each in await log_of(eye, run_id) if isinstance(each, e.TimerSet | e.TimerFired)]
+    late = [fired.at - each.due for each, fired in pairwise(timers) if isinstance(each, e.TimerSet)]
+    assert min(late) < 400, "a look each second finds both half a second late"
 
 
 async def test_an_attempt_whose_time_is_shorter_than_a_commit_is_given_back_once(

@@ -22,7 +22,7 @@ import hai_flow
 from hai_flow.definition.paths import is_in_cleanup, is_inside
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
-from hai_flow.engine.state.jobs import is_due, lacks_time, next_ready, open_attempts, order_of, wake_at
+from hai_flow.engine.state.jobs import lacks_time, next_due, next_ready, open_attempts, order_of, wake_at
 from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.queue_selection import NOTHING, QueueSelection
@@ -39,7 +39,7 @@ from hai_flow.runtime.worker.concurrency import ConcurrencyPlaces
 from hai_flow.runtime.worker.heartbeat import HEART_SETTINGS, HeartbeatLoop
 from hai_flow.runtime.worker.takeover import build_worker_name
 from hai_flow.runtime.worker.thread_messages import ThreadMessages
-from hai_flow.runtime.worker.timers import TimerHeap
+from hai_flow.runtime.worker.timers import AGAIN_MS, TimerHeap
 from hai_flow.steps.runner import Registry
 from hai_flow.store.messaging import hints
 from hai_flow.store.postgres.database import Database
@@ -56,7 +56,7 @@ LOOK_SECONDS: Final = 1.0
 RESTING_MAX: Final = 10_000  # attempts without a place at once; more keep theirs
 HANDED_ON_MAX: Final = 1000  # runs that are handed on by one statement
 LATE: Final = "It waited for a worker before it had begun, and begins again with its whole time."
-SOON_MS: Final = 1000  # before the time of an attempt without a place is over, it is given back
+SOON_MS: Final = 1000  # so long may pass until a timer's command is decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Worker(Service):
         self._resting = 0  # of them, without a place
         self._leaving: dict[UUID, HeldRun] = {}  # of a process that stops: those that others shall go on with
         self._handing: asyncio.Task[None] | None = None
-        self._waiting: set[UUID] = set()  # held runs with attempts that could not be begun when they were opened
+        self._waiting: dict[UUID, float] = {}  # held runs with attempts that could not be begun yet, and since when
         self._claiming = False
         self._undecided: set[UUID] = set()
         self._heart: HeartbeatLoop | None = None
@@ -413,8 +413,7 @@ class Worker(Service):
 
     def _begin_waiting(self) -> None:
         """Begin the attempts that could not be begun when they were opened, as far as they may now."""
-        waiting, self._waiting = self._waiting, set()
-        for run_id in waiting:
+        for run_id in list(self._waiting):
             if (ours := self._held.get(run_id)) is not None:
                 self.sync(ours.run)
 
@@ -422,11 +421,8 @@ class Worker(Service):
         """Other freezes are in force: give back what they hold and what has not begun, and begin what waited."""
         for held in list(self._held.values()):
             for path, performance in list(held.attempts.items()):
-                task = performance.task
-                if task is None or performance.begun or not self.committer.freezes.certainly_holds(held.run, path):
-                    continue
-                task.cancel()
-                self._give_attempt_back(held, path, performance.attempt)
+                if performance.waits and self.committer.freezes.certainly_holds(held.run, path):
+                    self._give_attempt_back(held, path, performance.attempt)
         self._begin_waiting()
 
     async def _start_over(self) -> None:
@@ -506,7 +502,8 @@ class Worker(Service):
         if run.claim_unproven and self._claiming and run.id not in self._claims:
             self._undecided.add(run.id)  # the claim that is on its way will say whether it was a dead worker's
             return
-        waited = 0
+        since = self._waiting.pop(run.id, None) if self._waiting else None
+        waited = 0 if since is None else int(1000 * (time.monotonic() - since))
         if suspect := run.claim_unproven:
             run.prove_claim()
         if self._claims and (claim := self._claims.pop(run.id, None)) is not None:
@@ -532,6 +529,7 @@ class Worker(Service):
     def _drop(self, run: CachedRun) -> None:
         held = self._held.pop(run.id, None)
         self._claims.pop(run.id, None)
+        self._waiting.pop(run.id, None)
         self._wakes.set(run.id, None)
         if held is not None:
             held.cancel()
@@ -589,15 +587,22 @@ class Worker(Service):
     def _give_attempt_back(self, held: HeldRun, path: str, attempt: int, reason: str | None = None) -> None:
         """The attempt has not begun. A freeze holds it: the run's log holds the step from here on. Or it has waited for
         too long (`reason`): it is opened again, with its whole time."""
+        if (waiting := held.attempts.get(path)) is not None and waiting.task is not None:
+            waiting.task.cancel()
         held.attempts[path] = RunningAttempt(self._stage, held.run, path, attempt)
         self.committer.report(held.run, c.StepLost(path=path, attempt=attempt, held=True, reason=reason))
 
-    def _give_late_back(self, held: HeldRun) -> None:
-        """Give back the attempts that have waited for a place here until their time is over, before something is
+    def _give_late_back(self, held: HeldRun, soon: int = 0) -> None:
+        """Give back the attempts that wait to begin and whose time is over now, or in `soon` ms, before something is
         decided by which they would fail. They stay in the queue for a place."""
-        soon = self.committer.now_ms() + SOON_MS
-        for path, performance in held.attempts.items():
-            if performance.waits and performance.renewed is None and lacks_time(held.run.state, path, soon):
+        state, at = held.run.state, self.committer.now_ms() + soon
+        for path in state.timeouts:
+            if path not in state.attempts or self._is_timed(held, path) or not lacks_time(state, path, at):
+                continue
+            performance = held.attempts.get(path)
+            if performance is None:
+                self._give_attempt_back(held, path, state.attempts[path], LATE)
+            elif performance.renewed is None:
                 self._renew(performance)
 
     def _renew(self, performance: RunningAttempt) -> asyncio.Future[None]:
@@ -615,15 +620,22 @@ class Worker(Service):
         if renewed is not None:
             await renewed
 
-    def _is_due(self, held: HeldRun, now: int) -> bool:
-        """Whether something happens by itself by now. The time of an attempt that waits for a place does not pass: it
-        is given back when it has one, however long that takes."""
-        state, attempts = held.run.state, held.attempts
-        return is_due(state, now, attempts=False) or any(
-            path in state.attempts and lacks_time(state, path, now)
-            for path in state.timeouts
-            if path not in attempts or not attempts[path].waits
-        )
+    @staticmethod
+    def _is_timed(held: HeldRun, path: str) -> bool:
+        """Whether the time of the open attempt passes: not while it waits to begin, for it is given back when it
+        may, however long that takes."""
+        performance = held.attempts.get(path)
+        return path in held.run.state.children if performance is None else not performance.waits
+
+    def _find_next_due(self, held: HeldRun) -> int | None:
+        """When the next thing happens to the run by itself, or None."""
+        state = held.run.state
+        first = next_due(state, attempts=False)
+        times = [] if first is None else [first.at]
+        if state.running_since is not None:
+            timed = [path for path in state.timeouts if path in state.attempts and self._is_timed(held, path)]
+            times += [state.running_since + state.timeouts[path] - state.worked for path in timed]
+        return min(times, default=None)
 
     def _set_timer(self, run: CachedRun) -> None:
         if self._wakes.set(run.id, wake_at(run.state)):
@@ -637,9 +649,12 @@ class Worker(Service):
                 held = self._held.get(run_id)
                 if held is None or any(isinstance(each.command, c.TimerFired) for each in held.run.submissions):
                     continue
-                if self._is_due(held, now):
-                    self._give_late_back(held)
+                due = self._find_next_due(held)
+                if due is not None and due <= now:
+                    self._give_late_back(held, SOON_MS)
                     self.committer.report(held.run, c.TimerFired(_describe_receipts(held, now)))
+                elif due is not None and due < now + AGAIN_MS:
+                    self._wakes.set(run_id, due)
             self._woken.clear()
             first = self._wakes.first
             # No longer than that in one piece: the database's clock may have been set forward meanwhile.
@@ -660,14 +675,11 @@ class Worker(Service):
             self._drop_unbegun(held, path, attempt)
             return
         freezes = self.committer.freezes
-        if not self._may_begin:
-            self._waiting.add(run.id)
+        if not self._may_begin or (freezes.is_stale and not freezes.certainly_holds(run, path)):
+            self._waiting.setdefault(run.id, time.monotonic() - (waited or 0) / 1000)
             return
         if freezes.holds(run, path):
-            if freezes.certainly_holds(run, path):
-                self._give_attempt_back(held, path, attempt)
-            else:
-                self._waiting.add(run.id)
+            self._give_attempt_back(held, path, attempt)
             return
         if waited is not None and lacks_time(run.state, path, self.committer.now_ms(), waited):
             self._give_attempt_back(held, path, attempt, LATE)
@@ -699,7 +711,7 @@ class Worker(Service):
                 await self._await_whole_time(performance)
             if not self._may_begin or self.committer.freezes.holds(run, performance.path):
                 self._forget(performance)
-                self._waiting.add(run.id)
+                self._waiting.setdefault(run.id, performance.known_since)
                 return
             performance.begun = True
             began = time.monotonic()
