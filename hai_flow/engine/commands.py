@@ -178,7 +178,8 @@ class StepLost(Command, frozen=True):
     """The process that performed the attempt is gone, or its answer was lost; how far it came is unknown.
 
     `reason` is a sentence on that; None: the process is gone. `held`: nothing of the attempt has happened, because a
-    freeze holds it, or because it waited for so long (`reason`) that too little of its time is left."""
+    freeze holds it, or (`reason`) because the run is paused, or it waited for so long that too little of its time is
+    left."""
 
     path: str
     attempt: int

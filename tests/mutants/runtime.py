@@ -533,6 +533,13 @@ worker.bug("the time of an attempt passes while it may not begin").edit(
 worker.bug("timers of a run are late while an attempt of it waits").edit(
     "                    self._wakes.set(run_id, due)\n", "                    pass\n"
 ).by(f"{_WORKER}::test_timers_of_a_run_are_on_time_while_an_attempt_of_it_waits")
+worker.bug("an attempt that waits for its place begins in a paused run").edit(
+    "                    self._give_attempt_back(held, path, performance.attempt, PAUSED)\n",
+    "                    pass\n",
+).by(f"{_WORKER}::test_an_attempt_that_waits_for_a_place_does_not_begin_in_a_paused_run")
+worker.bug("an attempt of a paused run begins in the worker that claims the run").edit(
+    "            self._give_attempt_back(held, path, attempt, PAUSED)\n            return\n", "            pass\n"
+).by(f"{_WORKER}::test_an_attempt_of_a_paused_run_does_not_begin_where_it_is_claimed")
 worker.bug("what could not begin with a doubtful lease never begins").edit("self.sync(ours.run)\n", "pass\n").by(
     f"{_WORKER}::test_attempts_held_by_a_doubtful_lease_begin_after_the_next_heartbeat"
 )

@@ -18,7 +18,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.heartbeat import HeartbeatLoop
-from hai_flow.runtime.worker.worker import LATE, Worker
+from hai_flow.runtime.worker.worker import LATE, PAUSED, Worker
 from hai_flow.store.commit import commits
 from hai_flow.store.postgres.error_classes import CommitUnknown
 from hai_flow.store.runs import leases
@@ -183,6 +183,39 @@ async def test_timers_of_a_run_are_on_time_while_an_attempt_of_it_waits(make: Ma
     timers = [each for each in await log_of(eye, run_id) if isinstance(each, e.TimerSet | e.TimerFired)]
     late = [fired.at - each.due for each, fired in pairwise(timers) if isinstance(each, e.TimerSet)]
     assert min(late) < 400, "a look each second finds both half a second late"
+
+
+async def test_an_attempt_that_waits_for_a_place_does_not_begin_in_a_paused_run(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True, concurrency=1)
+    first, second = [(await start(runtime, GATED)).run_id for _ in range(2)]
+    await until(lambda: effects.begun)
+    await runtime.committer.submit(second, LOCAL_TENANT, c.Pause(by="user:local"))
+    effects.gate.set()
+    await until(lambda: is_now(runtime, first, "finished"))
+    third = (await start(runtime, GATED)).run_id
+    await until(lambda: is_now(runtime, third, "finished"))
+    assert [(each.held, each.error.message) for each in await retries_of(eye, second)] == [(True, PAUSED)]
+    await runtime.committer.submit(second, LOCAL_TENANT, c.Resume(by="user:local"))
+    await until(lambda: is_now(runtime, second, "finished"))
+    assert effects.begun == [(str(first), "wait", 1), (str(third), "wait", 1), (str(second), "wait", 2)]
+
+
+async def test_an_attempt_of_a_paused_run_does_not_begin_where_it_is_claimed(make: Make, eye: Connection) -> None:
+    server = await make()
+    run_id = (await start(server, GATED)).run_id
+    await server.committer.submit(run_id, LOCAL_TENANT, c.Pause(by="user:local"))
+    effects.gate.set()
+    worker = await make(performs=True)
+    await until(lambda: has_been_retried(eye, run_id))
+    await some_turns(worker)
+    assert not effects.begun
+    await server.committer.submit(run_id, LOCAL_TENANT, c.Resume(by="user:local"))
+    await until(lambda: is_now(server, run_id, "finished"))
+    assert effects.begun == [(str(run_id), "wait", 2)]
+
+
+async def has_been_retried(eye: Connection, run_id: UUID) -> bool:
+    return bool(await retries_of(eye, run_id))
 
 
 async def test_an_attempt_whose_time_is_shorter_than_a_commit_is_given_back_once(

@@ -56,6 +56,7 @@ LOOK_SECONDS: Final = 1.0
 RESTING_MAX: Final = 10_000  # attempts without a place at once; more keep theirs
 HANDED_ON_MAX: Final = 1000  # runs that are handed on by one statement
 LATE: Final = "It waited for a worker before it had begun, and begins again with its whole time."
+PAUSED: Final = "The run was paused before it had begun."
 SOON_MS: Final = 1000  # so long may pass until a timer's command is decided
 
 
@@ -515,6 +516,10 @@ class Worker(Service):
         if self._stage.closing:
             self._hand_on(held)
             return
+        if state.status == "paused":
+            for path, performance in list(held.attempts.items()):
+                if performance.waits:
+                    self._give_attempt_back(held, path, performance.attempt, PAUSED)
         attempts = open_attempts(state)
         new = [path for path in attempts if path not in held.attempts]
         for path in new if len(new) < 2 else sorted(new, key=partial(order_of, state)):
@@ -585,8 +590,8 @@ class Worker(Service):
         self.committer.report(held.run, failure(path, attempt, error))
 
     def _give_attempt_back(self, held: HeldRun, path: str, attempt: int, reason: str | None = None) -> None:
-        """The attempt has not begun. A freeze holds it: the run's log holds the step from here on. Or it has waited for
-        too long (`reason`): it is opened again, with its whole time."""
+        """The attempt has not begun. A freeze holds it: the run's log holds the step from here on. Or the run is paused
+        (`reason`), or it has waited for too long: then it is opened again, with its whole time."""
         if (waiting := held.attempts.get(path)) is not None and waiting.task is not None:
             waiting.task.cancel()
         held.attempts[path] = RunningAttempt(self._stage, held.run, path, attempt)
@@ -673,6 +678,9 @@ class Worker(Service):
         run = held.run
         if run.state.status == "stopping" and not is_in_cleanup(path):
             self._drop_unbegun(held, path, attempt)
+            return
+        if run.state.status == "paused":
+            self._give_attempt_back(held, path, attempt, PAUSED)
             return
         freezes = self.committer.freezes
         if not self._may_begin or (freezes.is_stale and not freezes.certainly_holds(run, path)):
