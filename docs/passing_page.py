@@ -11,10 +11,10 @@ from tests.engine.passing import KINDS, PEOPLE, TABLE
 _SHOWN: Final = {"y": "yes", "n": "no", "=": "=", "-": ""}
 _HEAD: Final = """# Skip, retry, fork and migrate at a question
 
-<!-- Written by `make docs` from tests/engine/passing.py, and tried cell by cell by tests/engine/test_passing.py. -->
+<!-- Written by `make docs` from tests/engine/passing.py, and tried cell by cell by tests/engine/test_bypass.py. -->
 
 A skip, a retry, a fork, a rerun, a branch or a migration could bypass a question, or ask one again that was answered
-with no. This page tells operators and auditors who may do what (`engine/pendings/passing.py` has the code). *Those
+with no. This page tells operators and auditors who may do what (`engine/pendings/bypass.py` has the code). *Those
 behind the run* are its requester and its [instigators](security.md#requesters-and-instigators).
 
 * **Skip.** Only a person whose approval would decide the question, with its quorum, can skip it, and never after a no.

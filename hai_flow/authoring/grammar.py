@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hai_flow.authoring.scaffold import TemplateName, template
+from hai_flow.definition.yaml.key_table import COMMON_KEYS
 from hai_flow.definition.yaml.keys import Key, Shape
 from hai_flow.definition.yaml.language import SHAPES, VERBS
-from hai_flow.definition.yaml.reference import COMMON_KEYS
 
 _HEAD: Final = """\
 # hai: flow/v1

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from hai_flow.authoring import keys_of_tests
-from hai_flow.definition.names import names
+from hai_flow.definition.names import name_forms
 from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.key_table import COMMON_KEYS
 from hai_flow.definition.yaml.keys import Key, Shape, Type
 from hai_flow.definition.yaml.language import SHAPES, VERBS
-from hai_flow.definition.yaml.reference import COMMON_KEYS
 from hai_flow.values import Json
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -25,10 +25,10 @@ _DURATION: Final = (
 )
 _SELECTOR: Final = r"^((user|agent|role|group):[\s\S]+|requester|anyone|editor)$|\$\{\{"
 _NAMES: Final[dict[str, str]] = {
-    "id": f"^{names.IDENTIFIER}$",
-    "variable": f"^{names.VARIABLE}$",
-    "workflow": f"^{names.WORKFLOW}$",
-    "name": f"^{names.HANDLE}$",
+    "id": f"^{name_forms.IDENTIFIER}$",
+    "variable": f"^{name_forms.VARIABLE}$",
+    "workflow": f"^{name_forms.WORKFLOW}$",
+    "name": f"^{name_forms.HANDLE}$",
 }
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hai_flow.checking.modules import ModuleFiles
-from hai_flow.definition.children import Child, child_of
+from hai_flow.definition.child_interface import Child, child_of
 from hai_flow.definition.compiler import Earlier, read_workflow
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Types
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Plan, Run, WebhookTrigger
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import BYTES_MAX, Document, parse_once
 from hai_flow.definition.yaml.document import Path as Place
 from hai_flow.definition.yaml.fixes import complete_findings

@@ -15,24 +15,24 @@ from typing import Final, TypeAlias
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.asking import report_queues
+from hai_flow.definition.checks.asked_people import report_queues
+from hai_flow.definition.checks.ineffective_settings import check_declared_deadlines, check_limits, check_schema
 from hai_flow.definition.checks.lint import lint
 from hai_flow.definition.checks.plain_secrets import check_secrets
-from hai_flow.definition.checks.unraised import check_document_catch
+from hai_flow.definition.checks.unraised_errors import check_document_catch
 from hai_flow.definition.checks.yaml_pitfalls import check_plain_values
-from hai_flow.definition.children import Children, find_no_child
-from hai_flow.definition.context import StepContext
+from hai_flow.definition.child_interface import Children, find_no_child
 from hai_flow.definition.declarations import read_declarations
 from hai_flow.definition.incremental import UnchangedSteps
-from hai_flow.definition.ineffective_literals import check_declared_deadlines, check_limits, check_schema
 from hai_flow.definition.names.known_names import Names, NoSteps, Types
-from hai_flow.definition.names.scope import END, Visibility
+from hai_flow.definition.names.visible_steps import END, Visibility
 from hai_flow.definition.outline import outline
 from hai_flow.definition.people.notify import notify
 from hai_flow.definition.personal.pii_checks import refuse_disclosures
 from hai_flow.definition.raw_steps import Outline, is_end_certain
 from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.steps import collect_types, compile_catch, compile_list
 from hai_flow.definition.yaml.document import Document, parse, parse_once
 from hai_flow.definition.yaml.fixes import complete_findings

@@ -15,9 +15,9 @@ from hai_flow.definition import plan
 from hai_flow.definition.fields import DEADLINE_DEFAULT, Constant, Parts, texts
 from hai_flow.definition.names.durations import spell
 from hai_flow.definition.names.known_names import Names, Types
-from hai_flow.definition.names.names import NameKind, check_name
-from hai_flow.definition.names.scope import Visibility
+from hai_flow.definition.names.name_forms import NameKind, check_name
 from hai_flow.definition.names.secret_names import SecretBearing
+from hai_flow.definition.names.visible_steps import Visibility
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import Outline
 from hai_flow.definition.schemas.schemas import JsonSchema
@@ -29,8 +29,8 @@ from hai_flow.definition.tools.openapi import read as read_openapi
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.includes import Used
+from hai_flow.definition.yaml.key_table import DOCUMENT_SHAPES
 from hai_flow.definition.yaml.mapping_reader import Reader
-from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
 from hai_flow.primitives.hosts import place_fault
 from hai_flow.primitives.titles import TITLE_CHARS_MAX
 from hai_flow.values import Json

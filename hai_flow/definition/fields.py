@@ -28,8 +28,8 @@ from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, count_working_days
 from hai_flow.definition.schemas.schemas import JsonSchema, compile_schema
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import DOCUMENT_SHAPES
 from hai_flow.definition.yaml.mapping_reader import Reader
-from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
 from hai_flow.values import Json
 
 DEADLINE_DEFAULT: Final = 7 * 24 * 3_600_000  # milliseconds

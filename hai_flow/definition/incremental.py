@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Guards, Names, Types
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.step_context import StepContext
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _APART: Final = frozenset({"steps", "name", "version", "title", "description", "summary", "output"})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from hai_flow.definition.names.names import SEEDED, check_name, suggest_name
+from hai_flow.definition.names.name_forms import SEEDED, check_name, suggest_name
 from hai_flow.definition.names.wording import as_yaml, describe_odd_sign, kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.yaml.document import Path

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from hai_flow.definition.paths import UNDO, function_of_key, with_keys
-from hai_flow.definition.tools.effects import Effect, effect_of_method
+from hai_flow.definition.tools.effect_classes import Effect, effect_of_method
 from hai_flow.foreign import BigIntegers
 from hai_flow.values import Json
 
@@ -444,7 +444,7 @@ CALL_EFFECT: Template = _CallEffect()
 
 
 class CallWrites:
-    """The expression that asks whether an agent's call is of a class that asks people (definition/tools/effects)."""
+    """The expression that asks whether an agent's call is of a class that asks people (`tools/effect_classes`)."""
 
     source = "the tool writes"
     roots = frozenset({THE_CALL})

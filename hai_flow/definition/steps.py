@@ -8,17 +8,17 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.known_conditions import with_facts
-from hai_flow.definition.context import StepContext
+from hai_flow.definition.checks.condition_facts import with_facts
 from hai_flow.definition.fields import KNOWN_CODES, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Guards, Names, Types
 from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, NULL, REMEDY
-from hai_flow.definition.names.scope import Visibility, move_names
+from hai_flow.definition.names.visible_steps import Visibility, move_names
 from hai_flow.definition.paths import catch
 from hai_flow.definition.people.deadlines import find_outcome
 from hai_flow.definition.people.forms import collect_literal_form
 from hai_flow.definition.people.policies import OPTIONS, approval
 from hai_flow.definition.raw_steps import Clause, StepDraft, ends, is_end_certain
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.calls import derive_delivery, result_of_python
 from hai_flow.definition.verbs.http import SENT
 from hai_flow.definition.verbs.state import let_schemas

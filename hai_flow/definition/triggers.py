@@ -16,12 +16,12 @@ from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.names.holes import split_holes
 from hai_flow.definition.names.known_names import Names, NoSteps
 from hai_flow.definition.names.known_types import INSTANT, REQUEST
-from hai_flow.definition.names.names import WEBHOOK_PATH
+from hai_flow.definition.names.name_forms import WEBHOOK_PATH
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.names.zones import NO_PLACES, check_sign, check_zone
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
-from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
+from hai_flow.definition.yaml.key_table import DOCUMENT_SHAPES
 from hai_flow.schedule import (
     CRON_CHARS_MAX,
     UnevenStep,

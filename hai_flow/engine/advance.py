@@ -13,7 +13,7 @@ from hai_flow.engine.pendings.withdrawing import withdraw_unwanted
 from hai_flow.engine.state import run_size
 from hai_flow.engine.state.jobs import has_ready, is_working, next_ready
 from hai_flow.engine.steps import start_step
-from hai_flow.engine.steps.freezes import hold_ready
+from hai_flow.engine.steps.held_steps import hold_ready
 
 ONCE_ONLY: Final = ("asked", "at_most_once")
 """How steps are delivered whose attempts nobody may simply repeat."""

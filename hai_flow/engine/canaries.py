@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.definition import paths
-from hai_flow.definition.names import names
+from hai_flow.definition.names import name_forms
 from hai_flow.definition.people.calendars import count_working_days
 from hai_flow.definition.plan import Approve, Plan, Template
 from hai_flow.engine.events import PendingOpened
@@ -25,7 +25,7 @@ from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
-CANARY: Final = names.SEEDED
+CANARY: Final = name_forms.SEEDED
 """The name of the workflow, which no author can publish and no request can start."""
 ASKER: Final = "service:oversight"
 """The requester of every canary, and of no other run of that workflow."""

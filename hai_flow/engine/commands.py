@@ -81,9 +81,9 @@ class Start(Command, frozen=True):
     state as a client posted it, `kept` that of the thread's last run: both count as far as the workflow lets them
     (`shared`).
 
-    `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above it
-    holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
-    admission; `cancels`: and by its coming the oldest are stopped. `allowance` is what the run above has reserved.
+    `key` is the concurrency key that the run needs (`concurrency_slots.key_of`), None if its workflow has none or if a
+    run above it holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for
+    its admission; `cancels`: and by its coming the oldest are stopped. `allowance` is what the run above has reserved.
     `trace` as in the event; two starts that differ in it alone are the same."""
 
     run_id: UUID

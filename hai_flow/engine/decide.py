@@ -22,8 +22,8 @@ from hai_flow.engine.handlers import answering, clock, control, inbound, outcome
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
-from hai_flow.engine.steps import slots
-from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.engine.steps import concurrency_slots
+from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.errors import reject_unknown_run
 from hai_flow.values import Json
 
@@ -57,7 +57,7 @@ def decide(
     if draft.state.parent is not None:
         children.tell_parent(draft, state)
     if draft.state.status in TERMINAL_STATUSES:
-        slots.tell_freed(draft, state)
+        concurrency_slots.tell_freed(draft, state)
     decision = draft.decision(outcome)
     return msgspec.structs.replace(decision, undecided=True) if undecided else decision
 

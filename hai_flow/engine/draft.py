@@ -37,7 +37,7 @@ from hai_flow.engine.state.bounds import EVENT_BYTES_MAX, Bounds
 from hai_flow.engine.state.instances import resolve_step, root_of
 from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.steps.agents import call_at
-from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import WORK
 from hai_flow.values import Json

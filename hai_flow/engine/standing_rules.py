@@ -12,18 +12,18 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.people.conditions import ARGUMENTS, ConditionError, compile_conditions
+from hai_flow.definition.people.rule_conditions import ARGUMENTS, ConditionError, compile_conditions
 from hai_flow.definition.plan import Plan, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import find_disguise
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.events import RuleUse
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.eligibility import world_of
 from hai_flow.engine.pendings.selectors import World, is_agent, list_excluding_selectors, list_matching_selectors
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.engine.steps.freezes import Freeze, freeze_of
+from hai_flow.engine.steps.held_steps import Freeze, freeze_of
 from hai_flow.primitives.beside_loop import spend
 from hai_flow.primitives.invisible_characters import compose
 from hai_flow.values import Json

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias, get_args
 
 from hai_flow import values
+from hai_flow.graph.chart import chart_of
 from hai_flow.graph.mermaid import mermaid
-from hai_flow.graph.outline import chart_of
 from hai_flow.graph.scene import scene
 from hai_flow.graph.svg import svg
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from hai_flow.graph.outline import Chart, Lane, Node
+from hai_flow.graph.chart import Chart, Lane, Node
 
 GAP: Final = 30  # between steps; room for an arrow
 SIDE: Final = 36  # between a step and its handlers

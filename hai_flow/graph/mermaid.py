@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hai_flow.definition.names.wording import shorten
-from hai_flow.graph.outline import LINE_CHARS, Chart, Lane, Node
+from hai_flow.graph.chart import LINE_CHARS, Chart, Lane, Node
 
 _ENTITIES: Final = {ord("&"): "#amp;", ord('"'): "#quot;", ord("<"): "#lt;", ord(">"): "#gt;", ord("#"): "#35;",
                     ord("`"): "#96;", ord("\\"): "#92;"}  # fmt: skip

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from hai_flow.definition.yaml.document import Document, parse
 from hai_flow.definition.yaml.document import YamlNode as Written
 from hai_flow.definition.yaml.include_keys import first_of
+from hai_flow.graph.chart import Chart, Lane, Node, chart_in
 from hai_flow.graph.layout import Connector, Opened, PlacedText, Rectangle, Shape, laid_out, visible
-from hai_flow.graph.outline import Chart, Lane, Node, chart_in
 from hai_flow.values import Json
 
 BASELINE = 13  # of a line of text, below its top

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
+from hai_flow.graph.chart import Chart
 from hai_flow.graph.layout import SIZES, Closed, Connector, Opened, PlacedText, Rectangle, Shape, laid_out, visible
-from hai_flow.graph.outline import Chart
 
 _SANS: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans CJK SC', sans-serif"
 _MONO: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', monospace"

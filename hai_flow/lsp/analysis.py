@@ -13,9 +13,9 @@ import msgspec
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.checking.workflows import Workflows
 from hai_flow.definition.compiler import Earlier
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Types
 from hai_flow.definition.plan import Plan
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import BYTES_MAX, Document
 from hai_flow.errors import Finding
 from hai_flow.shared import with_uses

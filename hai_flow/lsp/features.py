@@ -11,17 +11,17 @@ import msgspec
 
 from hai_flow.authoring.walking import expressions
 from hai_flow.definition import plan
-from hai_flow.definition.names.names import check_name
+from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.python_modules import PythonModule
 from hai_flow.definition.tools.a2a_agents import ARGUMENTS
 from hai_flow.definition.yaml.document import YamlNode, parse
+from hai_flow.definition.yaml.key_table import COMMON_KEYS
 from hai_flow.definition.yaml.keys import Key, Type
 from hai_flow.definition.yaml.language import SHAPES, VERBS
-from hai_flow.definition.yaml.reference import COMMON_KEYS
 from hai_flow.errors import Edit
 from hai_flow.lsp.analysis import Analysis, DocumentNames
-from hai_flow.lsp.places import SourcePosition, cursor_at, is_in_hole, path_at, shape_at, type_at
+from hai_flow.lsp.cursor_place import SourcePosition, cursor_at, is_in_hole, path_at, shape_at, type_at
 from hai_flow.values import Json
 
 Kind = Literal["verb", "key", "value", "step", "field", "tool", "workflow"]

@@ -22,10 +22,10 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.sweep_isolation import Rows
 from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.runtime.catalog.catalog import Catalog
-from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.catalog.pii_catalog import Personals
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.committer import Committer
-from hai_flow.runtime.commit.freezes import Freezes
+from hai_flow.runtime.commit.freeze_cache import Freezes
 from hai_flow.runtime.commit.hints import Carrier, HintLetter, Notify
 from hai_flow.runtime.files.blobs import RemoteContents
 from hai_flow.runtime.files.files import Files

@@ -27,7 +27,7 @@ from hai_flow.models.structured import parameters_shown
 from hai_flow.models.tokens import cut_to, tokens_of
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
-from hai_flow.primitives.screening import mark_result
+from hai_flow.primitives.prompt_injection import mark_result
 from hai_flow.steps.offered_tools import OfferedFunction
 from hai_flow.steps.runner import Attempt
 from hai_flow.values import Json, storable

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from hai_flow.definition.plan import Tool
-from hai_flow.definition.tools.effects import Effect
+from hai_flow.definition.tools.effect_classes import Effect
 from hai_flow.values import Json
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from hai_flow.definition.paths import FINALLY, is_catch, is_handler, plan_path
 from hai_flow.definition.plan import Plan, Step, Switch
 from hai_flow.engine import events as e
-from hai_flow.testing.documents.names import find_policy
+from hai_flow.testing.documents.step_names import find_policy
 
 NO_CASE: Final = -1
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.names import names
+from hai_flow.definition.names import name_forms
 from hai_flow.definition.plan import Plan
 from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.yaml.include_keys import read_texts
@@ -37,7 +37,7 @@ Published: TypeAlias = Callable[[str], bytes]
 """The bytes of a published workflow by `name@version`. Raises `HaiFlowError` where there is none."""
 
 _ENDINGS: Final = (".flow.yaml", ".flow.yml", ".yaml", ".yml")
-_REFERENCE = re.compile(rf"{names.WORKFLOW}@[0-9]{{1,9}}(\+[0-9a-f]{{8}})?")
+_REFERENCE = re.compile(rf"{name_forms.WORKFLOW}@[0-9]{{1,9}}(\+[0-9a-f]{{8}})?")
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))
 
 

@@ -36,7 +36,7 @@ from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.steps.still import find_gate_to_check, find_why, judge
 from hai_flow.testing.cassettes import CassetteError, Tape, is_recorded
-from hai_flow.testing.documents.names import agent_of, call_name, is_request, may_call, means_request, names_of
+from hai_flow.testing.documents.step_names import agent_of, call_name, is_request, may_call, means_request, names_of
 from hai_flow.testing.failures import CaseFailed
 from hai_flow.testing.suite import ABSENT, Behaviour, Mock, MockError, ToolCall
 from hai_flow.values import Json

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hai_flow import values
-from hai_flow.definition.personal.personal import declares
+from hai_flow.definition.personal.pii_flow import declares
 from hai_flow.definition.plan import ApiTrigger, Emit, Http, Plan, Return, Run
 from hai_flow.definition.schemas.schemas import PII
-from hai_flow.definition.tools.effects import Effect, gravest
+from hai_flow.definition.tools.effect_classes import Effect, gravest
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
 from hai_flow.primitives import instants

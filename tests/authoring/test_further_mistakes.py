@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from hai_flow.checking.modules import ModuleFiles
-from hai_flow.definition.checks.unused import list_notes
+from hai_flow.definition.checks.unused_declarations import list_notes
 from hai_flow.definition.compiler import check_workflow
 from tests.support import commands
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.definition.children import Child, child_of
+from hai_flow.definition.child_interface import Child, child_of
 from hai_flow.definition.compiler import check_workflow
 from tests.definition.support import compiled, workflow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.personal.personal import derive_personal
+from hai_flow.definition.personal.pii_flow import derive_personal
 from tests.testing.support import messages, played
 
 HEAD = """\

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.names.names import LENGTH_MAX, NameKind, check_name, suggest_name
+from hai_flow.definition.names.name_forms import LENGTH_MAX, NameKind, check_name, suggest_name
 from tests.definition.support import compiled, findings, workflow
 
 KINDS: tuple[NameKind, ...] = get_args(NameKind)

@@ -14,9 +14,9 @@ from hai_flow.authoring.json_schema import workflow_schema
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.key_table import COMMON_KEYS
 from hai_flow.definition.yaml.keys import Key, Shape, Type
 from hai_flow.definition.yaml.language import SHAPES, VERBS
-from hai_flow.definition.yaml.reference import COMMON_KEYS
 
 
 def test_types_are_well_formed() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.pendings.passing import find_approval, find_rejected
+from hai_flow.engine.pendings.bypass import find_approval, find_rejected
 from hai_flow.engine.runs.fork import list_undone
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected

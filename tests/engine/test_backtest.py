@@ -16,7 +16,7 @@ from hai_flow.engine.runs.backtest import Verdict, is_faithful, list_obstacles, 
 from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording, has_departure
 from hai_flow.engine.runs.replay import STREAMED
 from hai_flow.engine.state.bounds import Bounds
-from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.errors import Rejected
 from tests.corpus import kept
 from tests.support.runs import DAY, HOUR, MINUTE, Play, plan_of

@@ -17,7 +17,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Message
 from hai_flow.engine.evolve.evolve import fold
-from hai_flow.engine.pendings import deciders
+from hai_flow.engine.pendings import eligibility
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.ids import derive_child_run_id
@@ -131,8 +131,10 @@ def _take(family: Family, by: str) -> None:
 def _map_obstacles_to_sign(play: Play) -> dict[str, str | None]:
     """Who may decide the run's open approval: by person, the obstacle's code."""
     (id,) = [id for path, id in play.state.open_pendings.items() if path.endswith("ok")]
-    pending, world = play.state.pendings[id], deciders.world_of(play.plan, play.state)
-    obstacles = {by: deciders.obstacle(pending, c.Principal(by, ("lead",)), world) for by in ("user:bob", "user:zoe")}
+    pending, world = play.state.pendings[id], eligibility.world_of(play.plan, play.state)
+    obstacles = {
+        by: eligibility.obstacle(pending, c.Principal(by, ("lead",)), world) for by in ("user:bob", "user:zoe")
+    }
     return {by: None if obstacle is None else obstacle.code for by, obstacle in obstacles.items()}
 
 

@@ -16,7 +16,7 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.jobs import is_busy, lacks_time
 from hai_flow.engine.state.state import RunState
-from hai_flow.engine.steps.freezes import MODES, Freeze, Mode, Scope, find_freeze_of_stop, holds_nothing
+from hai_flow.engine.steps.held_steps import MODES, Freeze, Mode, Scope, find_freeze_of_stop, holds_nothing
 from tests.engine.test_agents import TOOLS, answer, call, flow
 from tests.support.runs import MINUTE, SECOND, Play
 

@@ -7,7 +7,7 @@ import pytest
 
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import LoopState
-from hai_flow.engine.steps.loops import ITEMS_BYTES_MAX, ITEMS_MAX, index_of, next_iteration
+from hai_flow.engine.steps.next_iteration import ITEMS_BYTES_MAX, ITEMS_MAX, index_of, next_iteration
 from tests.support.runs import MINUTE, Play
 
 # --- for_each ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.standing_rules import CONSULT, StandingRule, choose
 from hai_flow.engine.state.state import PendingState, RunState
-from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.errors import Rejected
 from tests.support.runs import Play
 

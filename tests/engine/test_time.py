@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import fold
-from hai_flow.engine.pendings.deciders import may_decide
+from hai_flow.engine.pendings.eligibility import may_decide
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import wake_at

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.graph import FORMATS, Format, draw, scene
-from hai_flow.graph.outline import chart_of
+from hai_flow.graph.chart import chart_of
 from tests.graph.stories import EVERYTHING
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,9 +13,9 @@ import pytest
 
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.compiler import Earlier, read_workflow
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Types
 from hai_flow.definition.plan import Plan
+from hai_flow.definition.step_context import StepContext
 from hai_flow.errors import Finding
 from hai_flow.lsp.analysis import Analyst
 from tests.support.examples import by_night

@@ -140,7 +140,7 @@ resumed.bug("an agent that can't say what it has begun is simply called again").
 ).by(f"{_ASKED}::test_an_unknowable_start_of_an_agent_asks_people_and_again_is_no_loss")
 _AGENTS: Final = "tests/engine/test_agents.py"
 
-effects = Room("hai_flow/definition/tools/effects.py", _AGENTS)
+effects = Room("hai_flow/definition/tools/effect_classes.py", _AGENTS)
 effects.bug("what reaches others asks nobody").edit(
     'frozenset({"read", "reversible"})', 'frozenset({"read", "reversible", "external"})'
 ).by(f"{_AGENTS}::test_the_declared_class_decides_whether_a_call_asks_its_requester")

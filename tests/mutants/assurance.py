@@ -11,7 +11,7 @@ chains.bug("the calls around an agent do not count").edit("calls = paths.calls_a
 gates = Room("hai_flow/definition/verbs/models.py", "tests/engine/test_agents.py")
 gates.bug("what can be taken back has no gate").edit('in (None, "read")):', "in (None, *ASKS_NOBODY)):")
 
-screen = Room("hai_flow/primitives/screening.py", "tests/test_screening.py")
+screen = Room("hai_flow/primitives/prompt_injection.py", "tests/test_prompt_injection.py")
 screen.bug("the marks of a speaker stand").edit("_ROLES.sub(_break, reveal(text))", "reveal(text)")
 screen.bug("hidden characters stay hidden").edit("_ROLES.sub(_break, reveal(text))", "_ROLES.sub(_break, text)")
 screen.bug("capitals get through").edit("low = text.lower()", "low = text")

@@ -24,7 +24,7 @@ draft = Room("hai_flow/engine/draft.py", "tests/definition/test_lets.py")
 draft.bug("a branch reads what a `let` in another branch has named").edit(
     "if inside not in (within, loop) and not paths.is_inside(inside, within):", "if False:"
 ).by("tests/definition/test_lets.py::test_a_name_is_read_in_its_list_and_inside_of_it")
-personal = Room("hai_flow/definition/personal/personal.py", "tests/definition/test_lets.py")
+personal = Room("hai_flow/definition/personal/pii_flow.py", "tests/definition/test_lets.py")
 personal.bug("a personal value is personal no more once it has another name").edit(
     "case plan.Let():\n                return self.mark(verb.values, step)",
     "case plan.Let():\n                return False",
@@ -34,13 +34,13 @@ votes = Room("hai_flow/engine/pendings/votes.py", _WORDS)
 votes.bug("a veto is one rejection like any other").edit(
     "if any(not set(rules.veto).isdisjoint(vote.matched) for vote in rejections):", "if False:"
 ).by(f"{_WORDS}::test_one_rejection_with_a_veto_decides_and_others_count")
-scope = Room("hai_flow/definition/names/scope.py", _WORDS)
+scope = Room("hai_flow/definition/names/visible_steps.py", _WORDS)
 scope.bug("the output of a step whose failure is data is believed to be there").edit(
     'ignored = draft.fields.get("continue_on_error") is True\n', "ignored = False\n"
 ).by(f"{_WORDS}::test_the_output_of_a_step_whose_failure_is_data_must_be_guarded")
 _MISTAKES: Final = "tests/authoring/test_further_mistakes.py"
 _GUARDS: Final = "tests/definition/test_guards.py"
-believed = Room("hai_flow/definition/names/scope.py", _GUARDS, _MISTAKES)
+believed = Room("hai_flow/definition/names/visible_steps.py", _GUARDS, _MISTAKES)
 believed.bug("a step is believed to have run because one other case ends the list").edit(
     "return is_one_of_two and all(is_end_certain", "return is_one_of_two and any(is_end_certain"
 ).by(f"{_GUARDS}::test_a_guard_that_proves_nothing_is_doubted")
@@ -52,7 +52,7 @@ editors = Room("hai_flow/lsp/server.py", _EDITORS)
 editors.bug("a text with the line ends of Windows is taken as it is").edit(
     'text.replace("\\r\\n", "\\n").replace("\\r", "\\n")', "text"
 ).by(f"{_EDITORS}::test_a_text_with_windows_line_ends_is_answered_in_place")
-places = Room("hai_flow/lsp/places.py", _EDITORS)
+places = Room("hai_flow/lsp/cursor_place.py", _EDITORS)
 places.bug("a hole that was opened on a line above is not seen").edit(
     "return line is before or indent", "return line is before or False and indent"
 ).by(f"{_EDITORS}::test_a_hole_over_several_lines_is_offered_names")
@@ -64,7 +64,7 @@ unchanged.bug("a step is used again although a step that it names was changed").
 unchanged.bug("a step that has moved keeps the line on which it was").edit(
     "moved = draft.line - earlier.line", "moved = 0"
 ).by(f"{_UNCHANGED}::test_after_random_edits_all_is_as_if_it_were_read_anew")
-futile = Room("hai_flow/definition/ineffective_literals.py", _MISTAKES)
+futile = Room("hai_flow/definition/checks/ineffective_settings.py", _MISTAKES)
 futile.bug("a wait beyond the limit of its run is not found").edit(
     "if isinstance(limit, int) and length > limit:", "if False:"
 ).by(_MISTAKES)
@@ -107,7 +107,7 @@ certainty.bug("two comparisons that exclude each other are taken for a condition
 certainty.bug("a comparison with what the schema excludes is taken for a condition").edit(
     "return True if least > value else False if most <= value else None", "return None"
 ).by(_MISTAKES)
-unraised = Room("hai_flow/definition/checks/unraised.py", _MISTAKES)
+unraised = Room("hai_flow/definition/checks/unraised_errors.py", _MISTAKES)
 unraised.bug("a rejection deep inside of a block counts as one that nobody can give").edit(
     "for one in steps for each in (one, *one.inside()))]", "for one in steps for each in (one,))]"
 ).by(_MISTAKES)
@@ -115,7 +115,7 @@ plain_secrets = Room("hai_flow/definition/checks/plain_secrets.py", _MISTAKES)
 plain_secrets.bug("a token behind its scheme is taken for two words").edit(
     'bare = _SCHEME.sub("", text.strip())', "bare = text.strip()"
 ).by(_MISTAKES)
-unused = Room("hai_flow/definition/checks/unused.py", _MISTAKES)
+unused = Room("hai_flow/definition/checks/unused_declarations.py", _MISTAKES)
 unused.bug("a tool that only an undo calls counts as one that nothing uses").edit(
     'return text == name or text.startswith(f"{name}.")', "return text == name"
 ).by(_MISTAKES)

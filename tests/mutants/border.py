@@ -249,7 +249,7 @@ jobs.bug("calls of one answer begin in an order of chance").edit(
 cron.bug("a step that leaves a range at once is found behind a star alone").edit(
     "in_vain = len(values) <= 1", 'in_vain = len(values) <= 1 and match["first"] is None'
 ).by("tests/definition/test_schedules.py")
-queues = Room("hai_flow/definition/checks/asking.py")
+queues = Room("hai_flow/definition/checks/asked_people.py")
 queues.bug("instants pile up behind a question without a word").edit(
     'trigger.overlap != "queue":', 'trigger.overlap != "queue_one":'
 ).by("tests/definition/test_schedules.py::test_instants_that_wait_behind_a_question_are_doubted")

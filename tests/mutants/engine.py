@@ -122,7 +122,7 @@ admission.bug("an answer that says something else than the one that decided is t
 admission.bug("of two different answers to one question in one request the first counts").edit(
     "if read.setdefault(answer.id, entry)[1].sha != entry[1].sha:", "if read.setdefault(answer.id, entry) is None:"
 ).by(f"{_T}answers.py", f"{_T}approvals.py")
-deciders = Room("hai_flow/engine/pendings/deciders.py", *_PEOPLE)
+deciders = Room("hai_flow/engine/pendings/eligibility.py", *_PEOPLE)
 deciders.bug("a delegate votes beside the one they vote for").edit(
     "intersection(votes.ids_of_voter(principal))", "intersection((principal.id,))"
 )
@@ -311,7 +311,7 @@ forked.bug("a fork waits for a callback that comes to another run").edit(
 forked.bug("the stop of a run that is forked within a turn cleans up for it").edit(
     "if step.turn == there.turn.n}", "if not path}"
 )
-forked_twice = Room("hai_flow/engine/runs/fork.py", f"{_T}passing.py")
+forked_twice = Room("hai_flow/engine/runs/fork.py", f"{_T}bypass.py")
 forked_twice.bug("one approval pays in two runs").edit("if place is not None and again:\n", "if False:\n")
 
 skipped = Room("hai_flow/engine/steps/skipping.py", f"{_T}skipping.py")
@@ -322,7 +322,7 @@ skipped.bug("a step that is skipped leaves its `finally` out").edit(
 )
 skipped.bug("what cleans up is skipped").edit("if is_in_cleanup(step.path):\n", "if False:\n")
 
-passing = Room("hai_flow/engine/pendings/passing.py", f"{_T}passing.py")
+passing = Room("hai_flow/engine/pendings/bypass.py", f"{_T}bypass.py")
 passing.bug("what was rejected is skipped").edit("if said_no is not None:\n", "if False:\n")
 passing.bug("one of two that must approve skips alone").edit(
     "if votes.verdict(rules, after) == votes.APPROVE:", "if True:"
@@ -347,7 +347,7 @@ passing.bug("who is behind a run moves it to any version").edit(
     "if not _is_of_the_request(who, world):\n", "if True:\n"
 )
 
-guarding = Room("hai_flow/definition/checks/guarding.py", f"{_T}guarding.py")
+guarding = Room("hai_flow/definition/checks/question_guards.py", f"{_T}question_guards.py")
 guarding.bug("a condition in front of a question is none").edit(
     "return [to_plain(step.condition), step", "return [None, step"
 )
@@ -362,7 +362,7 @@ guarding.bug("another payment goes in front of a question").edit(
     "if was is None or _act(was)", "if was is not None and _act(was)"
 )
 
-excluding = Room("hai_flow/engine/pendings/selectors.py", f"{_T}passing.py")
+excluding = Room("hai_flow/engine/pendings/selectors.py", f"{_T}bypass.py")
 excluding.bug("who caused a run decides").edit("if selector == REQUESTER and not holdings", "if False and not holdings")
 staging = Room("hai_flow/engine/pendings/deadlines.py", f"{_T}approvals_time.py")
 staging.bug("the no behind a stage that nobody can decide is not reached").edit(
@@ -427,7 +427,7 @@ passing_time.bug("what is due has no bounds").edit("if passed and not draft.is_w
 )
 beginning = Room("hai_flow/engine/handlers/start.py", *_COMMANDS)
 beginning.bug("a queued run begins without being admitted").edit(
-    "    if command.queued:\n        slots.queue(draft, cancels=command.cancels)\n", ""
+    "    if command.queued:\n        concurrency_slots.queue(draft, cancels=command.cancels)\n", ""
 ).by(f"{_T}queueing.py")
 clock = Room("hai_flow/engine/handlers/clock.py", *_COMMANDS)
 clock.bug("a jump goes by what begins on the way").edit(
@@ -541,7 +541,7 @@ signals.bug("any one of several signals is enough").edit(
 
 agent = Room("hai_flow/engine/blocks/agent.py", f"{_T}retry.py", f"{_T}agents.py")
 agent.bug("an agent that is begun anew counts its answers from 0 again").edit(
-    "first = iterations.next_number(draft, step)\n", "first = 0\n"
+    "first = loop_rules.next_number(draft, step)\n", "first = 0\n"
 )
 agent.bug("a Retry behind `max_turns` begins another conversation").edit(
     "return None if loop is None or loop.last < 0 else paths.iteration(step.path, loop.last + 1)\n", "return None\n"
@@ -618,7 +618,7 @@ TARGETS: Final = (
     Target("hai_flow/definition/paths.py", ("tests/definition/test_paths.py", "tests/engine/test_instances.py")),
     Target("hai_flow/engine/state/instances.py", ("tests/engine/test_instances.py", "tests/engine/test_agents.py")),
     Target("hai_flow/engine/state/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_time.py")),
-    Target("hai_flow/engine/steps/loops.py", ("tests/engine/test_loops.py",)),
+    Target("hai_flow/engine/steps/next_iteration.py", ("tests/engine/test_loops.py",)),
     Target("hai_flow/engine/state/patch.py", ("tests/engine/test_patch.py",)),
     Target("hai_flow/primitives/json_pointers.py", ("tests/test_json_pointers.py",)),
     Target(
@@ -645,7 +645,7 @@ TARGETS: Final = (
     Target(
         "hai_flow/engine/pendings/selectors.py", ("tests/engine/test_selectors.py", "tests/engine/test_approvals.py")
     ),
-    Target("hai_flow/engine/steps/slots.py", ("tests/engine/test_queueing.py",)),
+    Target("hai_flow/engine/steps/concurrency_slots.py", ("tests/engine/test_queueing.py",)),
     Target("hai_flow/engine/runs/start_run.py", ("tests/engine/test_queueing.py", "tests/engine/test_values.py")),
     Target("hai_flow/engine/state/snapshot.py", ("tests/engine/test_approvals.py", "tests/engine/test_vocabulary.py")),
 )

@@ -9,7 +9,7 @@ from tests.mutants.mutant import Room
 _ENGINE: Final = "tests/engine/test_freezes.py"
 _RUNTIME: Final = "tests/runtime/test_freezes.py"
 
-held = Room("hai_flow/engine/steps/freezes.py", _ENGINE)
+held = Room("hai_flow/engine/steps/held_steps.py", _ENGINE)
 held.bug("a freeze holds the runs of every workflow").edit("return freeze.name == state.workflow", "return True")
 held.bug("a freeze of a person holds only what they started").edit(
     "map(compose, (state.requester, *state.all_instigators))", "(state.requester,)"
@@ -76,7 +76,7 @@ deciding_elsewhere = Room("hai_flow/runtime/commit/cached_run.py", "tests/runtim
 deciding_elsewhere.bug("nobody knows that another process holds the run").edit(
     "return self._worker is not None and not self._owned", "return False"
 ).by("tests/runtime/test_worker.py::test_a_call_approved_in_another_process_is_made_once_without_doubt")
-freezes = Room("hai_flow/runtime/commit/freezes.py", _RUNTIME)
+freezes = Room("hai_flow/runtime/commit/freeze_cache.py", _RUNTIME)
 freezes.bug("a process that knows of a newer version begins all the same").edit(
     "return self._newest != self._version or (", "return ("
 ).by(f"{_RUNTIME}::test_a_process_that_knows_of_newer_freezes_reads_them_before_it_begins")

@@ -6,11 +6,11 @@ from typing import Final
 
 from tests.mutants.mutant import Room
 
-_WHOLE: Final = "tests/wire/test_personal.py::test_of_a_run_that_is_personal_as_a_whole_no_value_is_sent"
+_WHOLE: Final = "tests/wire/test_pii_masking.py::test_of_a_run_that_is_personal_as_a_whole_no_value_is_sent"
 
 # --- which values they are --------------------------------------------------------------------------------------------
 
-marks = Room("hai_flow/definition/personal/pii_marks.py", "tests/definition/test_personal.py")
+marks = Room("hai_flow/definition/personal/pii_marks.py", "tests/definition/test_pii_flow.py")
 marks.bug("a mark inside of a list is not followed").edit(
     "return [mask_value(item, mark[ITEM]) for item in value]", "return list(value)"
 )
@@ -28,7 +28,7 @@ marks.bug("a schema's references are not followed").edit("if isinstance(referenc
 
 # --- states and events ------------------------------------------------------------------------------------------------
 
-wire = Room("hai_flow/wire/personal.py", _WHOLE)
+wire = Room("hai_flow/wire/pii_masking.py", _WHOLE)
 wire.bug("the input of a run's start is shown").edit(
     "event,\n            input=mask_object(event.input, personal.input),\n            state=",
     "event,\n            state=",
@@ -44,19 +44,19 @@ wire.bug("a patch of the state shows what it changes").edit(
 )
 wire.bug("a run that went on with another version is masked by the marks of the first").edit(
     'if whole.sha256 not in (self.personal.sha256, "") or self.personal is WHOLE:', "if self.personal is WHOLE:"
-).by("tests/wire/test_personal.py::test_a_run_that_goes_on_with_another_version_is_masked_as_a_whole")
+).by("tests/wire/test_pii_masking.py::test_a_run_that_goes_on_with_another_version_is_masked_as_a_whole")
 wire.bug("what a tool's form marks is shown where the workflow marks nothing").edit(
     "return self.personal.after_answers(forms, is_limited=True)", "return self.personal"
-).by("tests/wire/test_personal.py::test_values_of_a_tools_marked_form_are_masked_and_what_they_become")
+).by("tests/wire/test_pii_masking.py::test_values_of_a_tools_marked_form_are_masked_and_what_they_become")
 derived = Room(
-    "hai_flow/definition/personal/personal.py",
-    "tests/wire/test_personal.py::test_values_of_a_tools_marked_form_are_masked_and_what_they_become",
+    "hai_flow/definition/personal/pii_flow.py",
+    "tests/wire/test_pii_masking.py::test_values_of_a_tools_marked_form_are_masked_and_what_they_become",
 )
 derived.bug("after one marked form the next one's values are shown").edit(
     "derive=derive,\n            answered", "answered"
 )
 runs = Room(
-    "hai_flow/runtime/catalog/personal.py",
+    "hai_flow/runtime/catalog/pii_catalog.py",
     "tests/attacks/test_mcp_servers.py::test_what_a_servers_form_marks_is_hidden_from_viewers_everywhere",
 )
 runs.bug("a list of runs shows what a tool's form marks").edit(
@@ -87,7 +87,7 @@ cards.bug("a card in a room shows what a tool's form marks").edit(
 
 # --- logs of processes ------------------------------------------------------------------------------------------------
 
-logs = Room("hai_flow/runtime/catalog/personal.py", "tests/runtime/test_personal_logs.py")
+logs = Room("hai_flow/runtime/catalog/pii_catalog.py", "tests/runtime/test_personal_logs.py")
 logs.bug("an exception is quoted whatever it quotes").edit("if not hides_values(plan, state, path):", "if True:")
 logs.bug("a plan that is not known has nothing personal").edit(
     "return plan is None or touches", "return plan is not None and touches"

@@ -10,7 +10,7 @@ _ENGINE: Final = "tests/engine/test_picks.py"
 _RUNTIME: Final = "tests/runtime/test_picks.py"
 _NOTIFIER: Final = "tests/runtime/test_notifier.py"
 
-deciders = Room("hai_flow/engine/pendings/deciders.py", _ENGINE)
+deciders = Room("hai_flow/engine/pendings/eligibility.py", _ENGINE)
 deciders.bug("everybody decides before people are picked").edit("if rules.picked is None:\n", "if False:\n")
 deciders.bug("others than the picked decide").edit("return _find_obstacle_of_pick(rules, principal)", "return None")
 answering = Room("hai_flow/engine/handlers/answering.py", _ENGINE)

@@ -676,7 +676,7 @@ pulse.bug("a pulse that fails wakes nobody").edit(
 )
 pulse.bug("no record of the audit is sealed on Citus").edit("if self._database.sharded:", "if False:")
 pulse.bug("an alarm rings for what the next pulse tells").edit("elif wait < LATEST * self._poll_seconds:", "else:")
-due_work = Room("hai_flow/store/ops/due_work.py", "tests/runtime/test_pulse.py")
+due_work = Room("hai_flow/store/ops/pulse.py", "tests/runtime/test_pulse.py")
 due_work.bug("runs of dead workers are not told").edit("EXISTS ({LOST_RUN})", "false")
 due_work.bug("promises of slots that are over are not told").edit("WHERE promised_until <= now()", "WHERE false")
 watched = Room("hai_flow/runtime/messaging/triggers.py", "tests/runtime/test_pulse.py")

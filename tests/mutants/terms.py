@@ -137,7 +137,7 @@ freezes.bug("a freeze that is over reaches a cell that has not got it").edit(
     "        if row.thawed_at is not None:  #", "        if False:  #"
 ).by("tests/api/test_large_tenants.py::test_a_freeze_that_is_over_reaches_no_cell_by_its_key_again")
 obeying = Room(
-    "hai_flow/runtime/commit/freezes.py",
+    "hai_flow/runtime/commit/freeze_cache.py",
     "tests/runtime/test_freezes.py::test_what_can_not_be_read_back_lets_nothing_begin_until_it_is",
 )
 obeying.bug("a freeze that can't be read back holds nothing").edit("self.note_version(self._newest + 1)", "pass")

@@ -322,7 +322,7 @@ of_issuers.bug("a padded token is taken").edit(
 times = Room("hai_flow/api/base/id_patterns.py", "tests/attacks/test_far_times.py")
 times.bug("a time may be at an end of the calendar").edit("if not 1000 <= time.year <= 9000:", "if False:")
 
-what_is_asked = Room("hai_flow/engine/pendings/passing.py", "tests/engine/test_passing.py")
+what_is_asked = Room("hai_flow/engine/pendings/bypass.py", "tests/engine/test_bypass.py")
 what_is_asked.bug("who is behind a run skips what decides whether people are asked").edit(
     "if question is not None:\n", "if False:\n"
 )
@@ -336,7 +336,7 @@ branches = Room("hai_flow/runtime/runs/branches.py", "tests/attacks/test_skip_an
 branches.bug("what a relative has done on a common approval is not looked for").edit(
     "paths.update(steps)\n", "_ = steps\n"
 )
-guarding = Room("hai_flow/definition/checks/guarding.py", "tests/definition/test_guarding.py")
+guarding = Room("hai_flow/definition/checks/question_guards.py", "tests/definition/test_question_guards.py")
 guarding.bug("a step that is read by way of another decides nothing").edit("read += [part for", "_ = [part for")
 guarding.bug("the arguments of a call decide nothing").edit("elif is_guarded_by_arguments(question):", "elif False:")
 guarding.bug("what a run below is given decides nothing").edit(
@@ -440,21 +440,21 @@ stored_signals.bug("the file of an event that waits is removed").edit(
 )
 
 _HIDDEN: Final = "tests/attacks/test_personal_values.py"
-masks = Room("hai_flow/wire/personal.py", _HIDDEN)
+masks = Room("hai_flow/wire/pii_masking.py", _HIDDEN)
 masks.bug("the name of who wrote is shown").edit(
     '{"content": MASK, "extra": None, "name": None}', '{"content": MASK, "extra": None}'
 )
 masks.bug("a vote on a form that a tool has marked is shown").edit(
     "if not _hides(of, question):\n        return vote", "if not of.touches:\n        return vote"
-).by("tests/wire/test_personal.py")
+).by("tests/wire/test_pii_masking.py")
 masks.bug("the values of such a vote are shown").edit(
     "join(of.answer, mark_of_schema(question.schema)))\n    return replace(vote", "of.answer)\n    return replace(vote"
-).by("tests/wire/test_personal.py")
+).by("tests/wire/test_pii_masking.py")
 queue_views = Room("hai_flow/api/requests/views.py", _HIDDEN)
 queue_views.bug("a message in the queue is shown").edit(
     "MASK if message and personal is not None and personal.message else message", "message"
 )
-disclosures = Room("hai_flow/definition/personal/pii_checks.py", "tests/definition/test_personal.py")
+disclosures = Room("hai_flow/definition/personal/pii_checks.py", "tests/definition/test_pii_flow.py")
 disclosures.bug("a veto names a personal value").edit('"veto": "veto", ', "")
 disclosures.bug("a quorum is a personal value").edit('"quorum": "quorum", ', "")
 run_triggers = Room("hai_flow/runtime/messaging/triggers.py", "tests/runtime/test_personal_logs.py")

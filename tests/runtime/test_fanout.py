@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow.definition.personal.personal import WHOLE
+from hai_flow.definition.personal.pii_flow import WHOLE
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide

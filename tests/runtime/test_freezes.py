@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.steps.freezes import Mode, Scope
+from hai_flow.engine.steps.held_steps import Mode, Scope
 from hai_flow.runtime.commit import committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker import thaws

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from hai_flow.engine import commands as c
-from hai_flow.engine.steps.slots import THREAD_FREED
+from hai_flow.engine.steps.concurrency_slots import THREAD_FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime

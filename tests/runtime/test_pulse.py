@@ -18,7 +18,7 @@ from hai_flow.runtime.messaging.triggers import Watched
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.audit import audit
 from hai_flow.store.messaging import outbox, signals, triggers
-from hai_flow.store.ops.due_work import DueWork, due_work
+from hai_flow.store.ops.pulse import DueWork, due_work
 from hai_flow.store.runs import leases
 from tests.runtime.conftest import ASKING, Connection, Make, is_now, start
 from tests.support.waiting import until

@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 
 from hai_flow.cells import TenantCells
 from hai_flow.engine import commands as c
-from hai_flow.engine.steps.slots import THREAD_FREED
+from hai_flow.engine.steps.concurrency_slots import THREAD_FREED
 from hai_flow.errors import Unreadable
 from hai_flow.notify.channels import read_channels
 from hai_flow.runtime.base import sweep_isolation
@@ -413,7 +413,7 @@ ROWLESS = {
     "runtime/commit/committer.py: clock": "reads a clock",
     "runtime/commit/committer.py: hints": "sends hints, which polls make good",
     "runtime/messaging/deposits.py: deposits": "one that can't take effect is refused, or left for its lease, alone",
-    "runtime/commit/freezes.py: freezes": "one statement",
+    "runtime/commit/freeze_cache.py: freezes": "one statement",
     "runtime/worker/thaws.py: runs held by freezes": "sends each run a command, decided with others of its run",
     "runtime/commit/committer.py: lane {number}": "a run that can't be decided is failed or set apart (recovery)",
     "runtime/commit/committer.py: late answers": "one answer each",

@@ -11,7 +11,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.ids import derive_child_run_id
-from hai_flow.engine.steps.slots import AWAIT, FREED
+from hai_flow.engine.steps.concurrency_slots import AWAIT, FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.concurrency_slots import CANCELLED
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime

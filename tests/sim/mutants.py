@@ -206,10 +206,10 @@ def one_item_too_many_is_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_iteration_is_left_out(patch: pytest.MonkeyPatch) -> None:
-    from hai_flow.engine.steps import loops
+    from hai_flow.engine.steps.next_iteration import next_iteration
 
     def hasty(path: Any, loop: Any) -> Any:
-        following = loops.next_iteration(path, loop)
+        following = next_iteration(path, loop)
         return following if loop.begun != 2 else ()
 
     patch.setattr(for_each, "next_iteration", hasty)

@@ -34,7 +34,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.evolve.evolve import fold
-from hai_flow.engine.pendings import deadlines, decide, deciders, frontend_calls, gates, validate_answers, votes
+from hai_flow.engine.pendings import deadlines, decide, eligibility, frontend_calls, gates, validate_answers, votes
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.snapshot import decode_state, encode_state
 from hai_flow.engine.state.state import PendingState, RunState
@@ -319,7 +319,7 @@ class Asked:
         return [event for event in self.log if isinstance(event, kind)]
 
     def can(self, by: c.Principal) -> bool:
-        return deciders.may_decide(self.plan, self.state, self.pending, by)
+        return eligibility.may_decide(self.plan, self.state, self.pending, by)
 
     @property
     def needs(self) -> Any:

@@ -18,7 +18,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import evolve, fold
-from hai_flow.engine.pendings.deciders import may_decide
+from hai_flow.engine.pendings.eligibility import may_decide
 from hai_flow.engine.runs.fork import find_first_effects, inheritance, list_undone
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.ids import run_of_pending

@@ -590,7 +590,7 @@ class PendingOpened(Event, frozen=True):
     in the middle of its call, and `options` may be answered instead); approve: `options`, `evidence`, `schema` = the
     form if there is one; gate: as approve, with `tool` and `args` in place of evidence; doubt: `tool` and `args` of a
     call whose outcome was lost, which an operator settles, and as `evidence` what had come of the answer. `effect`: the
-    class of the call behind a gate (definition/tools/effects). `source` (hex): the digest of the code, or of the
+    class of the call behind a gate (definition/tools/effect_classes). `source` (hex): the digest of the code, or of the
     description, of a gate's tool; `anew`: the gate is asked once more, and `evidence` has the difference. `policy` is a
     `Rules` as JSON: the deciders, how votes add up, and each escalation, with holes filled. `deadline` is that of this
     stage.

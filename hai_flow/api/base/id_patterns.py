@@ -11,7 +11,7 @@ from uuid import UUID
 from fastapi import Path
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from hai_flow.definition.names.names import WORKFLOW
+from hai_flow.definition.names.name_forms import WORKFLOW
 from hai_flow.primitives.invisible_characters import compose, visible
 from hai_flow.store.identity import keys
 

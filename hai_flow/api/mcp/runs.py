@@ -21,7 +21,7 @@ from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pe
 from hai_flow.api.rest.runs.runs import StartBody, begin
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.answers import answer_refusal
-from hai_flow.engine.pendings.deciders import obstacle, world_of
+from hai_flow.engine.pendings.eligibility import obstacle, world_of
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, describe_findings

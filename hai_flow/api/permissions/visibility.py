@@ -16,7 +16,7 @@ from hai_flow.engine.commands import Principal
 from hai_flow.engine.pendings.selectors import World, ids_of, list_matching_selectors, name_holdings, voting_person
 from hai_flow.engine.state.state import RunState
 from hai_flow.store.runs.viewers import Viewer
-from hai_flow.wire.withheld import is_asking_reader
+from hai_flow.wire.reader_redaction import is_asking_reader
 
 TENANT: Final = "tenant"
 

@@ -17,7 +17,7 @@ from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire.dialects.dialect import Dialect, Profile
 from hai_flow.wire.dialects.hai import HAI
 from hai_flow.wire.dialects.log import LOG, seeing
-from hai_flow.wire.withheld import CONVERSATION, EVIDENCE
+from hai_flow.wire.reader_redaction import CONVERSATION, EVIDENCE
 
 
 def find_profile(turn: TurnState | None, dialect: Dialect) -> Profile:

@@ -14,7 +14,7 @@ from hai_flow import values
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.permissions.visibility import Sight, build_reader, build_viewer, find_sight, find_sight_by_questions
 from hai_flow.api.requests.tenant_scope import TenantScope
-from hai_flow.definition.personal.personal import WHOLE, Personal
+from hai_flow.definition.personal.pii_flow import WHOLE, Personal
 from hai_flow.definition.personal.pii_marks import mask_object, mask_value
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import disguise_state, find_disguise, is_canary, read_disguise
@@ -37,8 +37,8 @@ from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.dialects.dialect import Entry
-from hai_flow.wire.personal import Mask, message, strip_personal, tool_call
-from hai_flow.wire.withheld import concerns, strip_conversation
+from hai_flow.wire.pii_masking import Mask, message, strip_personal, tool_call
+from hai_flow.wire.reader_redaction import concerns, strip_conversation
 
 Answer = TypeVar("Answer")
 HEAD: Final = 2**53  # beyond every seq: all events

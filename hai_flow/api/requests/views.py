@@ -14,7 +14,7 @@ from hai_flow import values
 from hai_flow.api.http.problems import build_problem
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.shape_models import list_fields
-from hai_flow.definition.personal.personal import Personal
+from hai_flow.definition.personal.pii_flow import Personal
 from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.engine.events import PendingOpened, decode_pending
 from hai_flow.engine.pendings.votes import describe_needs
@@ -51,8 +51,8 @@ from hai_flow.store.runs.threads import Message
 from hai_flow.store.runs.workers import WorkerRow
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Entry
+from hai_flow.wire.reader_redaction import strip_evidence_of
 from hai_flow.wire.timeline import is_filler
-from hai_flow.wire.withheld import strip_evidence_of
 
 
 def time_of(moment: datetime | None) -> str | None:

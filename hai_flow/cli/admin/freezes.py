@@ -16,7 +16,7 @@ from hai_flow.cli.client.rest import ask
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, print_items, print_json, print_result, say
-from hai_flow.engine.steps.freezes import NO_WRITES
+from hai_flow.engine.steps.held_steps import NO_WRITES
 from hai_flow.errors import HaiFlowError
 from hai_flow.store.postgres.connections import Connection
 from hai_flow.values import Json

@@ -64,7 +64,7 @@ def validate(
 
 def _unused(sources: Mapping[str, bytes], found: Mapping[str, list[Finding]]) -> Iterator[tuple[str, int, int, str]]:
     """What files without errors declare and don't use: each with its file, line and column."""
-    from hai_flow.definition.checks.unused import list_notes
+    from hai_flow.definition.checks.unused_declarations import list_notes
 
     for name, source in sources.items():
         if not any(finding.severity == "error" for finding in found[name]):

@@ -69,7 +69,7 @@ def new(
     rounds until somebody approves; loop, a list, several at once; schedule, by the clock, with retries; agent, a model
     with tools; event, a wait for an event; parallel, two gates at once; undo, taking back what was done."""
     from hai_flow.authoring import scaffold
-    from hai_flow.definition.names.names import check_name
+    from hai_flow.definition.names.name_forms import check_name
 
     if recipe is not None and template is not None:
         raise UsageError("expected --template or --recipe, not both: a recipe is a whole workflow.")

@@ -15,7 +15,7 @@ from hai_flow.cli.terminal import compact, failure_text, moment
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.graph.outline import Lane, Node
+    from hai_flow.graph.chart import Lane, Node
 
 EventJson: TypeAlias = dict[str, Json]
 
@@ -94,7 +94,7 @@ def list_questions_below(events: Iterable[EventJson]) -> list[Json]:
 
 def words_of(source: str) -> dict[str, Node]:
     """The steps of a workflow by path, for `build_lines`. Nothing where this release can't read it."""
-    from hai_flow.graph.outline import chart_of
+    from hai_flow.graph.chart import chart_of
 
     try:
         return {node.path: node for node in chart_of(source.encode()).all_nodes()}

@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
+from hai_flow.definition.checks.ineffective_settings import check_step
 from hai_flow.definition.fields import texts
-from hai_flow.definition.ineffective_literals import check_step
-from hai_flow.definition.names.scope import END
+from hai_flow.definition.names.visible_steps import END
 from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, ends, find_loop_around, is_end_certain
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import VERBS
 from hai_flow.primitives.json_pointers import unescape

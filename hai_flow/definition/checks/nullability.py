@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.definition.checks.known_conditions import (
+from hai_flow.definition.checks.condition_facts import (
     collect_guards,
     collect_kept,
     collect_shown,

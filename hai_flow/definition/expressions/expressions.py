@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from hai_flow.definition.checks.condition_facts import collect_guards, sufficient
 from hai_flow.definition.checks.constant_conditions import Certainty, evaluate_literal, report_certain_condition
-from hai_flow.definition.checks.known_conditions import collect_guards, sufficient
 from hai_flow.definition.checks.nullability import Doubts
 from hai_flow.definition.checks.value_types import ValueTypes, find_common
 from hai_flow.definition.expressions import cel

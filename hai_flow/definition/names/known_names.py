@@ -64,7 +64,7 @@ _MEMBER_HINTS: Final = {
 _CLOSED: Final[Mapping[str, Json]] = {"additionalProperties": False}
 
 Guards: TypeAlias = frozenset[tuple[Any, ...]]
-"""Paths that are there, and facts, which begin with None (`known_conditions`)."""
+"""Paths that are there, and facts, which begin with None (`condition_facts`)."""
 
 
 class Shows(Protocol):

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.durations import NotADuration, milliseconds, spell
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import as_yaml, kind_of, suggestion
@@ -21,9 +20,10 @@ from hai_flow.definition.people.deciders import (
 )
 from hai_flow.definition.people.notify import REMIND, compile_reminders, notify
 from hai_flow.definition.people.quorum_check import check_deciders, check_inherited_quorum
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import NOTHING, NOTIFY
 from hai_flow.definition.yaml.keys import ANY, BOOLEAN, DURATION, SELECTORS, TEXT, Key, Shape, enum, shape_of, stages
-from hai_flow.definition.yaml.reference import NOTHING, NOTIFY
 from hai_flow.values import Json
 
 ON_DEADLINE_KEY: Final = Key(

@@ -10,11 +10,11 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate, list_values
 from hai_flow.definition.fields import is_hole, strip_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, HOLE, SELECTORS, Key, either, enum, integer, map_of
 from hai_flow.values import Json

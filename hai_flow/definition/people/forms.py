@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition.checks.type_mismatches import misfits
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate
 from hai_flow.definition.fields import texts
 from hai_flow.definition.names.known_names import Names
@@ -15,6 +14,7 @@ from hai_flow.definition.names.known_types import FILLED
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.schemas.schema_work import TOO_LARGE
 from hai_flow.definition.schemas.schemas import fault_of_size
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import SCHEMA, Key, enum, map_of
 from hai_flow.values import Json

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import shorten
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import DURATION, Key, list_of
 from hai_flow.values import Json

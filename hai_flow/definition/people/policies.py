@@ -7,12 +7,12 @@ from typing import Final, Literal, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import misfits
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.names import check_name
+from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.people.awaited_events import subscription
 from hai_flow.definition.people.deadlines import ON_DEADLINE_KEY, check_times, on_deadline
 from hai_flow.definition.people.deciders import (
     EXCLUDE,
@@ -27,9 +27,10 @@ from hai_flow.definition.people.deciders import (
 from hai_flow.definition.people.forms import COMBINE, FORM, check_combine, form_of
 from hai_flow.definition.people.notify import REMIND, compile_reminders, notify
 from hai_flow.definition.people.quorum_check import check_deciders, check_pick
-from hai_flow.definition.people.subscriptions import subscription
 from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import DEADLINE, NOTIFY, PAUSE_CLOCK
 from hai_flow.definition.yaml.keys import (
     ANY,
     BOOLEAN,
@@ -47,7 +48,6 @@ from hai_flow.definition.yaml.keys import (
     map_of,
     shape_of,
 )
-from hai_flow.definition.yaml.reference import DEADLINE, NOTIFY, PAUSE_CLOCK
 from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 

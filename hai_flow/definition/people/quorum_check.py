@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.people.deciders import REQUESTER
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.values import Json
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
-from hai_flow.definition.personal.personal import Flow, declares
+from hai_flow.definition.personal.pii_flow import Flow, declares
 from hai_flow.definition.personal.pii_marks import covers, mark_of_schema, part
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.mapping_reader import Reader
 

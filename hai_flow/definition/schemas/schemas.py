@@ -78,7 +78,7 @@ _PLAIN_KEYWORDS: Final = (
     "enumNames",  # titles of an `enum`, as forms of MCP 2025-06-18 have them
 )  # fmt: skip
 PII: Final = "pii"
-"""The one keyword of ours: `pii: true` marks values as personal (definition/personal/personal)."""
+"""The one keyword of ours: `pii: true` marks values as personal (definition/personal/pii_flow)."""
 KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS, *_PLAIN_KEYWORDS, PII))
 
 

@@ -16,9 +16,9 @@ from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.tools.auth import check_auth
 from hai_flow.definition.yaml.document import Path, parse
+from hai_flow.definition.yaml.key_table import DOCUMENT_SHAPES, MCP_CATALOGUE, MCP_ENTRY, MCP_OAUTH
 from hai_flow.definition.yaml.keys import Shape
 from hai_flow.definition.yaml.mapping_reader import Reader
-from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES, MCP_CATALOGUE, MCP_ENTRY, MCP_OAUTH
 from hai_flow.errors import Finding
 from hai_flow.values import Json
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.known_conditions import FACTS_MAX, collect_facts
+from hai_flow.definition.checks.condition_facts import FACTS_MAX, collect_facts
 from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.checks.value_types import find_element
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.constants import evaluate_constant
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expressions import CompiledExpression, CompiledTemplate, infer_type, is_never_first
@@ -17,11 +16,13 @@ from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names, as_inferred
 from hai_flow.definition.names.known_types import NULL, record
-from hai_flow.definition.names.names import check_name
+from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import ENDED_KEYS
 from hai_flow.definition.yaml.keys import (
     ANY,
     CEL,
@@ -37,7 +38,6 @@ from hai_flow.definition.yaml.keys import (
     map_of,
     shape_of,
 )
-from hai_flow.definition.yaml.reference import ENDED_KEYS
 from hai_flow.values import Json
 
 CASE: Final = Shape("case", "An entry of `switch`", (

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits, path_inside, types_taken
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
@@ -18,12 +17,13 @@ from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.python_modules import FunctionSource, PythonModule
 from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.tools.a2a_agents import ARGUMENTS
 from hai_flow.definition.verbs.http import AWAIT_CALLBACK, compile_callback_terms
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS
 from hai_flow.definition.yaml.keys import LITERAL
-from hai_flow.definition.yaml.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS
 from hai_flow.values import Json
 
 CALL_MS: Final = 300_000  # of one attempt, unless the tool or the document says otherwise

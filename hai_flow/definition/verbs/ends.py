@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import CODE, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.raw_steps import StepDraft, find_loop_around
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of

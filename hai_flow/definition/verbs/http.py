@@ -8,18 +8,18 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import Record, is_hole, texts
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import record
 from hai_flow.definition.names.secret_names import CallbackBearing, SecretBearing
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.tools.auth import check_auth
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import BIG_INTEGERS, DEADLINE, DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.definition.yaml.keys import ANY, CEL, DURATION, SCHEMA, TEXT, Key, Shape, enum, integer, shape_of
-from hai_flow.definition.yaml.reference import BIG_INTEGERS, DEADLINE, DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.values import Json
 
 HTTP: Final = Shape("http", "`http`", (

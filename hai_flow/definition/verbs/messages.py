@@ -8,13 +8,13 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import ENDED_KEYS
 from hai_flow.definition.yaml.keys import ANY, MAPPING, TEXT, Key, Shape, either, shape_of
-from hai_flow.definition.yaml.reference import ENDED_KEYS
 from hai_flow.values import Json
 
 SAY: Final = Shape("say", "`say` as a mapping", (

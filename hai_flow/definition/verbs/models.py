@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.declarations import check_model
 from hai_flow.definition.fields import Record, is_hole
 from hai_flow.definition.names.known_names import Names
@@ -19,11 +18,13 @@ from hai_flow.definition.paths import escape
 from hai_flow.definition.people.policies import approval
 from hai_flow.definition.plan import RESPOND
 from hai_flow.definition.raw_steps import StepDraft
-from hai_flow.definition.tools.effects import ASKS_NOBODY
+from hai_flow.definition.step_context import StepContext
+from hai_flow.definition.tools.effect_classes import ASKS_NOBODY
 from hai_flow.definition.verbs.calls import CALL_MS, can_call_function, derive_delivery, find_python, is_tool
 from hai_flow.definition.verbs.still import with_still
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import EFFECT_KEYS
 from hai_flow.definition.yaml.keys import (
     ANY,
     CEL,
@@ -41,7 +42,6 @@ from hai_flow.definition.yaml.keys import (
     map_of,
     shape_of,
 )
-from hai_flow.definition.yaml.reference import EFFECT_KEYS
 from hai_flow.values import Json
 
 _MODEL_KEYS: Final = (

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.people.deadlines import (
     CONSENT,
@@ -32,9 +31,10 @@ from hai_flow.definition.people.policies import (
     policy,
 )
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.verb import VerbRules
+from hai_flow.definition.yaml.key_table import DEADLINE, DECIDED_KEYS, ENDED_KEYS, EXPIRY, NOTHING, NOTIFY, PAUSE_CLOCK
 from hai_flow.definition.yaml.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
-from hai_flow.definition.yaml.reference import DEADLINE, DECIDED_KEYS, ENDED_KEYS, EXPIRY, NOTHING, NOTIFY, PAUSE_CLOCK
 from hai_flow.values import Json
 
 ASK: Final = Shape("ask", "`ask`", (

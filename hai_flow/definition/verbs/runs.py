@@ -6,17 +6,17 @@ import re
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.children import Child
-from hai_flow.definition.context import StepContext
+from hai_flow.definition.child_interface import Child
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import record
-from hai_flow.definition.names.names import WORKFLOW, suggest_name
+from hai_flow.definition.names.name_forms import WORKFLOW, suggest_name
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.calls import check_arguments
 from hai_flow.definition.verbs.verb import VerbRules
+from hai_flow.definition.yaml.key_table import DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.definition.yaml.keys import LITERAL
-from hai_flow.definition.yaml.reference import DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.values import Json
 
 _FILE: Final = re.compile(r"\S+\.(yaml|yml|json)")

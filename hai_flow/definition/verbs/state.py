@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits, spell_types, types_taken
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import CompiledTemplate, infer_type
 from hai_flow.definition.fields import DATA, is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names, as_inferred
-from hai_flow.definition.names.names import check_name
+from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.schemas.schema_paths import explain_unknown_property, find_part, resolve
 from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import ENDED_KEYS
 from hai_flow.definition.yaml.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
-from hai_flow.definition.yaml.reference import ENDED_KEYS
 from hai_flow.primitives.json_pointers import find_key, unescape
 from hai_flow.values import Json
 

@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.people.policies import STILL, describe_arguments
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.calls import compile_call
 from hai_flow.definition.yaml.document import Path
 from hai_flow.values import Json

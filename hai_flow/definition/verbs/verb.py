@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.raw_steps import Lists, StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.keys import Shape, Type
 from hai_flow.values import Json
 

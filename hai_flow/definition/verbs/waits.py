@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.expressions.expressions import list_values
 from hai_flow.definition.fields import find_other_kind, is_literal, strip_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import NULL_INSTEAD, record
 from hai_flow.definition.names.wording import kind_of
+from hai_flow.definition.people.awaited_events import SUBSCRIPTION, subscription
 from hai_flow.definition.people.deadlines import check_times, on_deadline
-from hai_flow.definition.people.subscriptions import SUBSCRIPTION, subscription
 from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.verb import VerbRules
 from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.key_table import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
 from hai_flow.definition.yaml.keys import ANY, CEL, DURATION, TEXT, Key, Shape, list_of, literal, shape_of
-from hai_flow.definition.yaml.reference import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
 from hai_flow.primitives.instants import read_rfc3339
 from hai_flow.values import Json
 

@@ -9,8 +9,8 @@ from typing import Final
 from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.include_keys import Part, label, list_services
+from hai_flow.definition.yaml.key_table import SHARED
 from hai_flow.definition.yaml.mapping_reader import Reader
-from hai_flow.definition.yaml.reference import SHARED
 from hai_flow.values import Json
 
 _NOT_SENT: Final = (

@@ -1,6 +1,6 @@
 """How a mapping is described: its keys, each with the kind of its values. Pure data.
 
-`reference` and the verbs describe the language with these, and files of a deployment (identities, secrets) their own
+`key_table` and the verbs describe the language with these, and files of a deployment (identities, secrets) their own
 mappings; `reader` holds what is written against them."""
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import Final
 from hai_flow.definition.names.wording import article
 from hai_flow.definition.verbs import blocks, calls, ends, http, messages, models, people, runs, state, waits
 from hai_flow.definition.verbs.verb import VerbRules
+from hai_flow.definition.yaml.key_table import COMMON_KEYS, DOCUMENT_SHAPES
 from hai_flow.definition.yaml.keys import Key, Shape, Type
-from hai_flow.definition.yaml.reference import COMMON_KEYS, DOCUMENT_SHAPES
 
 _MODULES: Final = (calls, http, models, runs, people, messages, state, waits, blocks, ends)
 VERBS: Final[dict[str, VerbRules]] = {verb.name: verb for module in _MODULES for verb in module.VERBS}

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
 
 from hai_flow.definition.names.durations import guess_duration
-from hai_flow.definition.names.names import NameKind, check_name
+from hai_flow.definition.names.name_forms import NameKind, check_name
 from hai_flow.definition.names.wording import as_yaml, describe_odd_sign, kind_of, shorten, suggestion
 from hai_flow.definition.yaml.document import FINDINGS_MAX, Document, Path
 from hai_flow.definition.yaml.keys import Shape, Type

@@ -11,7 +11,7 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Agent, AgentCalls, Iteration, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks import iterations
+from hai_flow.engine.blocks import loop_rules
 from hai_flow.engine.blocks.block import Block
 from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep
 from hai_flow.engine.completion.open_steps import is_ending
@@ -42,14 +42,14 @@ _FOR_THE_RUN: Final = ("approval.digest", UNDO_FAILED)  # failures of a call tha
 def begin(draft: Draft, step: Step) -> None:
     verb = step.verb_as(Agent)
     args = draft.json_text(draft.render(verb.arguments, step))
-    first = iterations.next_number(draft, step)
+    first = loop_rules.next_number(draft, step)
     draft.pure_steps += 1
     draft.record_start(step, args=args, ready=(paths.iteration(step.path, first),))
 
 
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next answer, or the end of the agent."""
-    verb, loop = step.verb_as(Agent), iterations.loop_of(draft, step)
+    verb, loop = step.verb_as(Agent), loop_rules.loop_of(draft, step)
     answer = answer_in(draft.state, iteration.path)
     try:
         done = not is_summary(answer) and (loop.closing or _is_done(draft, step, iteration, verb, loop))
@@ -116,7 +116,7 @@ def begin_calls(draft: Draft, step: Step) -> Consequence | None:
 def call_done(draft: Draft, step: Step, call: Step, output: Json) -> Consequence | None:
     finish_written(draft, call.verb_as(Iteration).first, None)
     draft.emit(e.IterationEnded, path=call.path, status="finished")
-    return iterations.end_if_last(draft, step)
+    return loop_rules.end_if_last(draft, step)
 
 
 def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequence | None:
@@ -124,7 +124,7 @@ def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequ
     finish_written(draft, call.verb_as(Iteration).first, error)
     draft.emit(e.IterationEnded, path=call.path, status="failed", error=error)
     if is_ending(draft, step.path) or not (error.code.startswith("limit.") or error.code in _FOR_THE_RUN):
-        return iterations.end_if_last(draft, step)
+        return loop_rules.end_if_last(draft, step)
     return End(step, Ending("failed", error=error, reason=f"{call.path} failed"))
 
 
@@ -136,16 +136,16 @@ def behind_calls(draft: Draft, step: Step) -> Consequence | None:
 BLOCKS: Final = {
     Agent: Block(
         begin=begin,
-        child_failed=iterations.fail_loop,
+        child_failed=loop_rules.fail_loop,
         iteration_done=iteration_done,
-        resume=iterations.resume_last,
+        resume=loop_rules.resume_last,
         behind=behind,
     ),
     AgentCalls: Block(
         begin=begin_calls,
         child_failed=call_failed,
         iteration_done=call_done,
-        resume=iterations.resume_keys,
+        resume=loop_rules.resume_keys,
         behind=behind_calls,
     ),
 }

@@ -6,14 +6,14 @@ from typing import Final
 
 from hai_flow.definition.plan import ForEach, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks import iterations
+from hai_flow.engine.blocks import loop_rules
 from hai_flow.engine.blocks.block import Block, BlockPlaces
 from hai_flow.engine.completion.consequences import Consequence, End, FinishStep, Settle
 from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
 from hai_flow.engine.state.state import Ending, StepState
-from hai_flow.engine.steps.loops import first_iterations, next_iteration, read_items
+from hai_flow.engine.steps.next_iteration import first_iterations, next_iteration, read_items
 from hai_flow.values import Json
 
 
@@ -31,7 +31,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     following = _next(draft, step)
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", output=output, ready=following)
-    return iterations.end_if_last(draft, step)
+    return loop_rules.end_if_last(draft, step)
 
 
 def loop_left(draft: Draft, step: Step, iteration: Step) -> Consequence:
@@ -46,7 +46,7 @@ def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Conse
     following = _next(draft, step) if isolated else ()
     draft.emit(e.IterationEnded, path=child.path, status="failed", error=error, ready=following)
     if isolated or is_ending(draft, step.path):
-        return iterations.end_if_last(draft, step)
+        return loop_rules.end_if_last(draft, step)
     return End(step, Ending("failed", error=error, reason=f"{child.path} failed"))
 
 
@@ -65,7 +65,7 @@ def _is_isolated(step: Step, error: e.Error) -> bool:
 
 def _next(draft: Draft, step: Step) -> tuple[str, ...]:
     is_open = draft.state.steps[step.path].ending is None
-    return next_iteration(step.path, iterations.loop_of(draft, step)) if is_open else ()
+    return next_iteration(step.path, loop_rules.loop_of(draft, step)) if is_open else ()
 
 
 def behind(draft: Draft, step: Step) -> Consequence | None:
@@ -74,7 +74,7 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
 
 
 def resume(step: Step, known: StepState) -> BlockPlaces:
-    return iterations.resume_keys(step, known, at_once=step.verb_as(ForEach).max_parallel)
+    return loop_rules.resume_keys(step, known, at_once=step.verb_as(ForEach).max_parallel)
 
 
 BLOCKS: Final = {

@@ -11,7 +11,7 @@ from hai_flow.engine.blocks.block import Block, BlockPlaces
 from hai_flow.engine.completion.consequences import Consequence, FailStep, IterationDone
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state.state import StepState
-from hai_flow.engine.steps.loops import index_of
+from hai_flow.engine.steps.next_iteration import index_of
 
 
 def begin(draft: Draft, step: Step) -> None:

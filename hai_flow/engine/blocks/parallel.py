@@ -7,11 +7,11 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Parallel, Step
 from hai_flow.engine import events as e
+from hai_flow.engine.block_results import collect_results
 from hai_flow.engine.blocks.block import Block, BlockPlaces, Hindrance
 from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep
 from hai_flow.engine.completion.open_steps import is_open_inside
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.results import collect_results
 from hai_flow.engine.state.retry_policy import UNDO_FAILED
 from hai_flow.engine.state.state import Ending, StepState
 from hai_flow.values import Json

@@ -7,7 +7,7 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Repeat, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.blocks import iterations
+from hai_flow.engine.blocks import loop_rules
 from hai_flow.engine.blocks.block import Block
 from hai_flow.engine.completion.consequences import Consequence, End, FailStep, FinishStep, Settle
 from hai_flow.engine.completion.open_steps import is_ending
@@ -20,7 +20,7 @@ EXHAUSTED: Final = "repeat.exhausted"
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
-    first = iterations.next_number(draft, step)
+    first = loop_rules.next_number(draft, step)
     if _should_repeat(draft, step, step, 0):
         draft.record_start(step, ready=(paths.iteration(step.path, first),))
         return None
@@ -30,7 +30,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
 
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next iteration, or the end of the loop."""
-    loop, verb = iterations.loop_of(draft, step), step.verb_as(Repeat)
+    loop, verb = loop_rules.loop_of(draft, step), step.verb_as(Repeat)
     count = _count(loop)
     try:
         again = _should_repeat(draft, step, iteration, count)
@@ -49,7 +49,7 @@ def loop_left(draft: Draft, step: Step, iteration: Step) -> Consequence:
     draft.emit(e.IterationEnded, path=iteration.path, status="finished")
     if is_ending(draft, step.path):  # the loop is being cut off as a whole
         return Settle(step)
-    count = _count(iterations.loop_of(draft, step))
+    count = _count(loop_rules.loop_of(draft, step))
     return End(step, Ending("finished", {"count": count}, reason=f"{iteration.path} left the loop"))
 
 
@@ -82,10 +82,10 @@ def behind(draft: Draft, step: Step) -> Consequence | str | None:
 BLOCKS: Final = {
     Repeat: Block(
         begin=begin,
-        child_failed=iterations.fail_loop,
+        child_failed=loop_rules.fail_loop,
         iteration_done=iteration_done,
         loop_left=loop_left,
-        resume=iterations.resume_last,
+        resume=loop_rules.resume_last,
         behind=behind,
     )
 }

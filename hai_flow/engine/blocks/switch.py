@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.plan import Step, Switch
+from hai_flow.engine.block_results import finish_with
 from hai_flow.engine.blocks.block import Block, BlockPlaces
 from hai_flow.engine.completion.consequences import Consequence, FinishStep
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.results import finish_with
 from hai_flow.engine.state.state import StepState
 
 

@@ -10,7 +10,7 @@ from hai_flow.engine import standing_rules
 from hai_flow.engine.advance import go_on
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import answers, decide, validate_answers
-from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.eligibility import world_of
 from hai_flow.engine.pendings.selectors import is_surely_barred
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state import shared_state

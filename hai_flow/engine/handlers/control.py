@@ -10,11 +10,11 @@ from hai_flow.engine.advance import go_on
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.due import pass_time
 from hai_flow.engine.handlers.replies import refuse_now, run_outcome
-from hai_flow.engine.pendings import open, passing
+from hai_flow.engine.pendings import bypass, open
 from hai_flow.engine.pendings.withdrawing import withdraw_unwanted
 from hai_flow.engine.runs import children, migrate
 from hai_flow.engine.state import run_size
-from hai_flow.engine.steps import retry, skipping, slots, wait_for_event
+from hai_flow.engine.steps import concurrency_slots, retry, skipping, wait_for_event
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
@@ -44,7 +44,7 @@ def _resume(draft: Draft, command: c.Resume) -> Json:
     status = "running" if draft.state.turn_open else "queued" if draft.state.slot else "waiting"
     draft.emit(e.RunResumed, by=command.by, status=status)
     if status == "queued":
-        slots.wait(draft)
+        concurrency_slots.wait(draft)
     children.pass_down(draft, "resume", command.by)
     if status != "queued":
         pass_time(draft, draft.clock, since=draft.clock)
@@ -101,7 +101,7 @@ def _go_on_from_failure(
     status = draft.state.status
     redo: tuple[str, ...] = ()
     if not isinstance(command, c.RetryChild):
-        passing.demand_unspent(draft, command)
+        bypass.demand_unspent(draft, command)
     if draft.state.ended and run_size.used(draft.state, draft.log_bytes, draft.limits) >= 1:
         detail = "the run's log is full; it can't go on. Start another run."
         raise Rejected(409, "run_full", detail, winner={"status": status, "seq": draft.state.seq})
@@ -110,7 +110,7 @@ def _go_on_from_failure(
         frontier = retry.retry_frontier(draft, redo)
         if not isinstance(command, c.RetryChild) and not command.again:
             skipped = draft.plan.ids.get(command.path, command.path) if isinstance(command, c.Skip) else None
-            passing.demand_retry(draft, command, (*frontier.ready, *redo), but=skipped)
+            bypass.demand_retry(draft, command, (*frontier.ready, *redo), but=skipped)
     else:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
@@ -121,7 +121,7 @@ def _go_on_from_failure(
 def _on_again(draft: Draft, *, was: str) -> Json:
     """A run that was reopened goes on, as soon as there is a slot for it: its end has freed the one that it had."""
     if was == "failed" and draft.state.key is not None:
-        slots.queue(draft)
+        concurrency_slots.queue(draft)
         return run_outcome(draft)
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())

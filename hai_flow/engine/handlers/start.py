@@ -14,7 +14,7 @@ from hai_flow.engine.pendings import validate_answers
 from hai_flow.engine.runs import fork
 from hai_flow.engine.runs.start_run import begin_run
 from hai_flow.engine.state import shared_state
-from hai_flow.engine.steps import slots
+from hai_flow.engine.steps import concurrency_slots
 from hai_flow.values import Json
 
 
@@ -29,7 +29,7 @@ def _start(draft: Draft, command: c.Start) -> Json:
     if command.messages:
         draft.emit(e.MessagesChanged, messages=command.messages)
     if command.queued:
-        slots.queue(draft, cancels=command.cancels)
+        concurrency_slots.queue(draft, cancels=command.cancels)
     go_on(draft)
     return run_outcome(draft)
 

@@ -15,7 +15,7 @@ from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import AGAIN, HAPPENED, Reading, compute_digest_with, map_edits_by_name
-from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.eligibility import world_of
 from hai_flow.engine.pendings.selectors import list_excluding_selectors, list_held_selectors, list_matching_selectors
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.standing_rules import ESTABLISH, RULE_DECIDED, consult_rules

@@ -15,7 +15,7 @@ from hai_flow.definition.names.durations import milliseconds as duration_ms
 from hai_flow.definition.people.calendars import WORKING_DAYS_MAX, Calendar, count_working_days, find_calendar
 from hai_flow.definition.plan import Duration, Escalate, Policy, Step, Template
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.eligibility import world_of
 from hai_flow.engine.pendings.selectors import (
     ANYONE,
     REQUESTER,

@@ -7,7 +7,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import Reading, answer_refusal, read_answer
-from hai_flow.engine.pendings.deciders import (
+from hai_flow.engine.pendings.eligibility import (
     NOT_ASKED,
     NOT_PICKED,
     OF_AN_AGENT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.checks.asking import find_policy
+from hai_flow.definition.checks.asked_people import find_policy
 from hai_flow.definition.plan import Expression, Step, Subscription
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e

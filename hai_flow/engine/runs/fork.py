@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.definition.checks.guarding import acts
+from hai_flow.definition.checks.question_guards import acts
 from hai_flow.definition.paths import is_undo, plan_path, undone_by
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import RUN_END, Draft
-from hai_flow.engine.pendings import gates, open, passing
+from hai_flow.engine.pendings import bypass, gates, open
 from hai_flow.engine.runs import children, migrate
 from hai_flow.engine.state import shared_state
 from hai_flow.engine.state.ids import call_prefix
@@ -62,7 +62,7 @@ def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
     """Raises `Rejected` where the fork would lead its requester around a question, or back in front of a no: 403 or
     409."""
     who, edits = command.answer.by, command.edits
-    passing.demand_fork(
+    bypass.demand_fork(
         plan,
         draft.state,
         who,
@@ -259,7 +259,7 @@ def _explain_unrest(state: RunState, following: e.Event | None) -> tuple[str, st
 def _explain_spent(plan: Plan, state: RunState, *, edited: bool, acted: Sequence[str]) -> tuple[str, str]:
     """The obstacle where an approval would count for the fork as well, if there is one."""
     waited = state.status == "waiting" and not state.turn_open
-    place = passing.find_approval(state)
+    place = bypass.find_approval(state)
     if place is not None and (edited or not waited):
         return (
             "fork_approved",

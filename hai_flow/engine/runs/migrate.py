@@ -30,7 +30,7 @@ from hai_flow.engine.blocks import block_of
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.evolve.evolve import evolve
-from hai_flow.engine.pendings import passing, votes
+from hai_flow.engine.pendings import bypass, votes
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import PendingState, RunState, StepState
 from hai_flow.errors import Rejected
@@ -120,8 +120,7 @@ def move(
 def find_less_asked(old: Plan, new: Plan, state: RunState, who: Principal, paths: Mapping[str, str]) -> list[Obstacle]:
     """The obstacles to who is behind the run: people that the new version would not ask, or by other rules."""
     return [
-        Obstacle("question.changed", *each)
-        for each in passing.list_obstacles_to_move(old, new, state, who, dict(paths))
+        Obstacle("question.changed", *each) for each in bypass.list_obstacles_to_move(old, new, state, who, dict(paths))
     ]
 
 

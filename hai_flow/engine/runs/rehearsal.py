@@ -25,7 +25,7 @@ from hai_flow.engine.runs.replay import guess_command, list_recorded_freezes, li
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.jobs import is_due, next_ready, next_timer
 from hai_flow.engine.state.state import RunState
-from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.errors import Rejected
 
 ROUNDS_MAX: Final = 1_000  # decisions of one run in a row that nothing recorded asks for

@@ -28,7 +28,7 @@ from hai_flow.engine.state import budget
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.run_size import TRACE
 from hai_flow.engine.state.state import LastChild, RunState
-from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 

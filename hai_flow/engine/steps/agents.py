@@ -16,7 +16,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
-from hai_flow.definition.tools.effects import ASKS_NOBODY, Effect, gravest
+from hai_flow.definition.tools.effect_classes import ASKS_NOBODY, Effect, gravest
 from hai_flow.engine.state.ids import derive_model_call_id
 from hai_flow.engine.state.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json

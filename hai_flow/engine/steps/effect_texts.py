@@ -7,7 +7,7 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import CALL_EFFECT, Call, FrontendTool, Http, HttpTool, PythonTool, Run, Step
-from hai_flow.definition.tools.effects import Effect, effect_of_method
+from hai_flow.definition.tools.effect_classes import Effect, effect_of_method
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import AskedAnew, PendingOpened
 from hai_flow.values import Json

@@ -18,7 +18,7 @@ from hai_flow.engine.completion.consequences import ListDone
 from hai_flow.engine.completion.loop import draw
 from hai_flow.engine.completion.open_steps import open_leaves
 from hai_flow.engine.draft import RUN_END, Draft
-from hai_flow.engine.pendings import passing
+from hai_flow.engine.pendings import bypass
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.jobs import open_attempts
 from hai_flow.engine.steps.tool_calls import resolve_call
@@ -43,7 +43,7 @@ def examine(draft: Draft, command: c.Skip) -> Step:
     if why is not None:
         raise _refuse_elsewhere(draft, why, standing)
     if not command.again:
-        passing.demand_skip(draft, step, command)
+        bypass.demand_skip(draft, step, command)
     if isinstance(step.verb, Approve) and command.output is not None:
         message = f"{path} is an `approve`: it can be skipped, but nobody decides it that way; give no output."
         raise Rejected(422, "skip.approval", message)
@@ -75,7 +75,7 @@ def skip(draft: Draft, step: Step, command: c.Skip) -> None:
     step_state = draft.state.steps.get(step.path)
     was_open = step_state is not None and step_state.is_open
     if was_open:
-        drop_work(draft, step.path, passing.SKIPPED)
+        drop_work(draft, step.path, bypass.SKIPPED)
         resolve_call(draft, step, None, draft.error(SKIPPED, "It was skipped.", step.path))
     handler, ready, last = None, (), None
     if was_open and step.finally_ is not None:

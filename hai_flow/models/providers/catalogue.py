@@ -24,8 +24,8 @@ from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Model
 from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.key_table import CATALOGUE
 from hai_flow.definition.yaml.mapping_reader import Reader
-from hai_flow.definition.yaml.reference import CATALOGUE
 from hai_flow.errors import Finding
 from hai_flow.models.faults import not_configured
 from hai_flow.models.providers.presets import PRESETS, Preset

@@ -19,7 +19,7 @@ import structlog
 
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.service import Service
-from hai_flow.store.ops.due_work import DueWork, due_work
+from hai_flow.store.ops.pulse import DueWork, due_work
 
 if TYPE_CHECKING:
     from hai_flow.runtime.base.queue_selection import QueueSelection

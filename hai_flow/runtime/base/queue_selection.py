@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.definition.names.names import WORKFLOW
+from hai_flow.definition.names.name_forms import WORKFLOW
 from hai_flow.definition.plan import DEFAULT_QUEUE
 
 EVERY: Final = "*"

@@ -15,11 +15,11 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from hai_flow.definition.checks import asking
-from hai_flow.definition.checks.guarding import find_questions_that_read
-from hai_flow.definition.children import Child, child_of
+from hai_flow.definition.checks import asked_people
+from hai_flow.definition.checks.question_guards import find_questions_that_read
+from hai_flow.definition.child_interface import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.names import names
+from hai_flow.definition.names import name_forms
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.people.calendars import Calendars
@@ -60,7 +60,7 @@ from hai_flow.store.postgres.database import Database
 PLANS_MAX: Final = 512
 BUILT_IN: Final = "built_in"  # the way by which the server itself publishes
 VERSION_NAMERS: Final = "operators, and workflows that were published with `run: name@version`,"
-_REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})(\+(?P<sha>[0-9a-f]{{8}}))?)?")
+_REFERENCE = re.compile(rf"(?P<name>{name_forms.WORKFLOW})(@(?P<version>[0-9]{{1,9}})(\+(?P<sha>[0-9a-f]{{8}}))?)?")
 
 
 class Catalog:
@@ -454,7 +454,7 @@ class Catalog:
         """Whether the runs that the step of a run (by its path or id), or a step inside it, waits for put something to
         people, in the versions that the run has pinned. A version that can't be read here counts as one that does."""
         plan = await self.plan(tenant, bytes.fromhex(state.sha256))
-        waiting, visited = asking.collect_runs(plan, plan_path(plan.ids.get(path, path))), set[str]()
+        waiting, visited = asked_people.collect_runs(plan, plan_path(plan.ids.get(path, path))), set[str]()
         while waiting:
             pin = state.pins.get(reference_of(waiting.pop()))
             if pin is None:
@@ -466,9 +466,9 @@ class Catalog:
                 child = await self.plan(tenant, bytes.fromhex(pin.sha256))
             except (Rejected, Unreadable):
                 return True
-            if asking.collect_asks(child, "") is not asking.Asks.NOBODY:
+            if asked_people.collect_asks(child, "") is not asked_people.Asks.NOBODY:
                 return True
-            waiting.extend(asking.collect_runs(child, ""))
+            waiting.extend(asked_people.collect_runs(child, ""))
         return False
 
     async def find_asking_by_input(self, tenant: UUID, plan: Plan, state: RunState) -> tuple[str, ...]:

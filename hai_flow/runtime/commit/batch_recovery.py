@@ -14,7 +14,7 @@ import structlog
 
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StoreError, Unreadable
-from hai_flow.runtime.catalog.personal import describe_error
+from hai_flow.runtime.catalog.pii_catalog import describe_error
 from hai_flow.runtime.commit.batches import Batch, CommitEntry
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import CommitContext

@@ -15,7 +15,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.catalog.personal import hides_values
+from hai_flow.runtime.catalog.pii_catalog import hides_values
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.commit.entries import AuditRow, CommandRow, Entry, OutboxRow

@@ -43,7 +43,7 @@ from hai_flow.runtime.commit.batch_recovery import BatchRecovery
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.context import Clock, CommitContext, FindPlan, WantsEnds
 from hai_flow.runtime.commit.decider import Decider
-from hai_flow.runtime.commit.freezes import Freezes
+from hai_flow.runtime.commit.freeze_cache import Freezes
 from hai_flow.runtime.commit.hints import Carrier, Hints, Notify
 from hai_flow.runtime.commit.hooks import Listeners
 from hai_flow.runtime.commit.lanes import CommitPipeline
@@ -51,7 +51,7 @@ from hai_flow.runtime.commit.loader import Loader, Snapshots
 from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Cache, Queues
 from hai_flow.runtime.commit.submission import CommitCarrier, Outcome, RunCreation, Streamed, Submission
-from hai_flow.store.ops.due_work import DueWork
+from hai_flow.store.ops.pulse import DueWork
 from hai_flow.store.postgres import database
 from hai_flow.store.postgres.database import Database
 

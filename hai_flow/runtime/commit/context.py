@@ -14,7 +14,7 @@ from hai_flow.engine.draft import Sources, ToolSchemas
 from hai_flow.engine.state.bounds import Bounds
 
 if TYPE_CHECKING:
-    from hai_flow.runtime.commit.freezes import Freezes
+    from hai_flow.runtime.commit.freeze_cache import Freezes
     from hai_flow.runtime.commit.hints import Hints
     from hai_flow.runtime.commit.hooks import Listeners
     from hai_flow.runtime.commit.ownership import RunOwnership

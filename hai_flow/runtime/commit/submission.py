@@ -14,7 +14,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.state.state import RunState
-from hai_flow.engine.steps.freezes import Freeze
+from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.store.commit.entries import BatchResult, Branch, CommandRow

@@ -15,7 +15,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.names.names import PATH_CHARS_MAX, WEBHOOK_PATH
+from hai_flow.definition.names.name_forms import PATH_CHARS_MAX, WEBHOOK_PATH
 from hai_flow.definition.plan import WebhookTrigger
 from hai_flow.engine.events import event_value
 from hai_flow.errors import Rejected

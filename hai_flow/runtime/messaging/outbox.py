@@ -39,7 +39,7 @@ from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.messaging import outbox, signals
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.messaging.signals import Reach, Signal
-from hai_flow.store.ops.due_work import DueWork
+from hai_flow.store.ops.pulse import DueWork
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import files
 from hai_flow.values import Json

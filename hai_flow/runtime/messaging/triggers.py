@@ -62,7 +62,7 @@ from hai_flow.store.messaging import signals, triggers
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.messaging.signals import Signal
 from hai_flow.store.messaging.triggers import EventTriggerRow, ScheduleRow, TriggerKind
-from hai_flow.store.ops.due_work import DueWork
+from hai_flow.store.ops.pulse import DueWork
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import Database

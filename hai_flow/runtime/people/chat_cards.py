@@ -34,7 +34,7 @@ from hai_flow.primitives.retry_after import wait_for_try
 from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
-from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.catalog.pii_catalog import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.undecidable import STRANDED
@@ -45,7 +45,7 @@ from hai_flow.store.people.chat import Account, ButtonRow, CardRow
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import Database
-from hai_flow.wire.personal import mask_opened
+from hai_flow.wire.pii_masking import mask_opened
 
 if TYPE_CHECKING:
     from hai_flow.definition.plan import Plan

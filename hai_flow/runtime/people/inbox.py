@@ -20,7 +20,7 @@ import msgspec
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings.deciders import NOT_ASKED, Obstacle, obstacle
+from hai_flow.engine.pendings.eligibility import NOT_ASKED, Obstacle, obstacle
 from hai_flow.engine.pendings.selectors import World, principal_selectors
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState

@@ -19,7 +19,7 @@ from msgspec.structs import astuple
 
 from hai_flow import addresses
 from hai_flow.cells import cell_of, sign_address
-from hai_flow.definition.personal.personal import WHOLE
+from hai_flow.definition.personal.pii_flow import WHOLE
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings.selectors import name_holdings
@@ -33,7 +33,7 @@ from hai_flow.primitives.retry_after import wait_for_try
 from hai_flow.primitives.secret_digests import hash_secret
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
-from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.catalog.pii_catalog import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.chat_cards import ChatCards, find_connected, is_for_chat
@@ -49,7 +49,7 @@ from hai_flow.store.people import absences, inbox, notifications
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.notifications import Link, Notification
 from hai_flow.store.postgres.database import Database
-from hai_flow.wire.personal import mask_opened
+from hai_flow.wire.pii_masking import mask_opened
 
 log = structlog.get_logger(__name__)
 

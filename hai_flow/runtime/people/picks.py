@@ -18,7 +18,7 @@ import structlog
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.deadlines import PICK
-from hai_flow.engine.pendings.deciders import ineligible
+from hai_flow.engine.pendings.eligibility import ineligible
 from hai_flow.engine.pendings.selectors import World, list_excluding_selectors
 from hai_flow.engine.pendings.votes import derive_rules
 from hai_flow.engine.state.state import PendingState

@@ -24,9 +24,9 @@ from hai_flow.store.audit import audit
 from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.runs import run_bundle
 from hai_flow.values import Json
-from hai_flow.wire.personal import Mask
+from hai_flow.wire.pii_masking import Mask
+from hai_flow.wire.reader_redaction import strip_evidence
 from hai_flow.wire.receipt import ReceiptRecorder
-from hai_flow.wire.withheld import strip_evidence
 
 FILE: Final = "receipt-keys.json"
 _AT_ONCE: Final = 16 * 1024  # bytes of events

@@ -20,7 +20,7 @@ import structlog
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings.deciders import obstacle
+from hai_flow.engine.pendings.eligibility import obstacle
 from hai_flow.engine.pendings.selectors import World, list_matching_selectors
 from hai_flow.engine.pendings.votes import derive_rules, describe_needs
 from hai_flow.engine.state.state import PendingState

@@ -16,10 +16,10 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings import passing
+from hai_flow.engine.pendings import bypass
 from hai_flow.engine.runs.fork import demand_left, inheritance, list_steps_finished_by, list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
-from hai_flow.engine.steps.freezes import find_freeze_of_stop
+from hai_flow.engine.steps.held_steps import find_freeze_of_stop
 from hai_flow.errors import Rejected, reject_unknown_run
 from hai_flow.primitives import file_ids
 from hai_flow.runtime.base.audit_records import AuditActor
@@ -128,7 +128,7 @@ class Branches:
         of, paths = UUID(now.run_id), set[str]()
         for relative in await threads_store.relatives(self._database.api, tenant, of):
             common = await state_at(self._database, tenant, of, relative.shared)
-            if relative.run_id == but or common is None or passing.find_approval(common) is None:
+            if relative.run_id == but or common is None or bypass.find_approval(common) is None:
                 continue
             state = await self._state(tenant, relative.run_id)
             steps = await self._moments.find_effects(tenant, relative.run_id, state.sha256, after=relative.shared)
@@ -139,7 +139,7 @@ class Branches:
         self, tenant: UUID, there: RunState, now: RunState, run_id: UUID
     ) -> tuple[str, ...]:
         """What would be done again on one approval by the fork `run_id` of the run that was `there` and is `now`."""
-        if passing.find_approval(there) is None:
+        if bypass.find_approval(there) is None:
             return ()
         return list_effects_behind(await self.find_effects(tenant, now, but=run_id), there.seq)
 

@@ -19,7 +19,7 @@ from hai_flow.definition.plan import Concurrency, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.runs.start_run import compute_key_of_fork, compute_key_of_move, key_of
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
-from hai_flow.engine.steps.slots import AWAIT, FREED
+from hai_flow.engine.steps.concurrency_slots import AWAIT, FREED
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep

@@ -15,7 +15,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.engine import commands as c
-from hai_flow.engine.steps.slots import THREAD_FREED
+from hai_flow.engine.steps.concurrency_slots import THREAD_FREED
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.audit_records import AuditActor

@@ -42,7 +42,7 @@ from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.models.calls.text_pieces import TextJoiner
 from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work, run_unless_short
 from hai_flow.runtime.base.trace_parent import PERFORMED
-from hai_flow.runtime.catalog.personal import describe_error, hides_values
+from hai_flow.runtime.catalog.pii_catalog import describe_error, hides_values
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Written

@@ -25,7 +25,7 @@ from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.identity import credential_checks
 from hai_flow.store.messaging import callbacks, hints, signals
-from hai_flow.store.ops.due_work import DueWork
+from hai_flow.store.ops.pulse import DueWork
 from hai_flow.store.people import absences, chat, delegations, notifications
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.database import EVERYTHING, Database

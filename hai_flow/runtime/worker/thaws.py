@@ -18,9 +18,9 @@ from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from hai_flow.runtime.commit.committer import Committer
-    from hai_flow.runtime.commit.freezes import Freezes
-    from hai_flow.store.ops.due_work import DueWork
+    from hai_flow.runtime.commit.freeze_cache import Freezes
     from hai_flow.store.ops.freezes import FrozenRun
+    from hai_flow.store.ops.pulse import DueWork
     from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)

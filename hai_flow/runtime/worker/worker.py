@@ -27,7 +27,7 @@ from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.runtime.base.queue_selection import NOTHING, QueueSelection
 from hai_flow.runtime.base.service import Service, wait_at_most
-from hai_flow.runtime.catalog.personal import hides_values
+from hai_flow.runtime.catalog.pii_catalog import hides_values
 from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.committer import Committer

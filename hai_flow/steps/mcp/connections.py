@@ -31,7 +31,7 @@ from mcp_types.version import SUPPORTED_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from hai_flow.errors import OutcomeLost, StepError
-from hai_flow.primitives.screening import list_signs
+from hai_flow.primitives.prompt_injection import list_signs
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.steps.mcp.elicitation import Sitting, find_question_fault

@@ -30,7 +30,7 @@ from hai_flow import values
 from hai_flow.definition.names.secret_names import fill_secrets, resolve_template
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Schema, Step, Tool
-from hai_flow.definition.tools.effects import Effect, effect_of_hints
+from hai_flow.definition.tools.effect_classes import Effect, effect_of_hints
 from hai_flow.definition.tools.mcp_servers import CatalogueServer
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large

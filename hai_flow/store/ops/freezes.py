@@ -18,7 +18,7 @@ from hai_flow.values import Json
 
 class FreezeRow(NamedTuple):
     """`tenant`: None of all tenants. `owner`: the tenant whose operators may end it; None: those of the deployment.
-    `mode` and `scope` as in `engine/steps/freezes`."""
+    `mode` and `scope` as in `engine/steps/held_steps`."""
 
     id: UUID
     tenant: UUID | None

@@ -15,7 +15,7 @@ from hai_flow.definition.plan import TRIGGER_KINDS, Agent, Call, FrontendTool, H
 from hai_flow.definition.yaml.document import Path
 from hai_flow.errors import Finding
 from hai_flow.primitives.json_pointers import read_index, unescape
-from hai_flow.testing.documents.names import (
+from hai_flow.testing.documents.step_names import (
     asks_people,
     calls_of,
     effects_of,

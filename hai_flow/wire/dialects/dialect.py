@@ -17,7 +17,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.definition.fields import RESERVED_PREFIXES
-from hai_flow.definition.personal.personal import Personal
+from hai_flow.definition.personal.pii_flow import Personal
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal, Turn
 from hai_flow.engine.events import Event, UserMessage
@@ -32,7 +32,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Everything by which the streams of two followers may differ. Hashable: it is a part of a ring's key.
 
     `version` is that of the peer's protocol. `redaction` names the parts of the run that are kept from the reader ("" =
-    none; see `withheld`), `personal` the personal values in the rest that are kept from them (see `personal`).
+    none; see `reader_redaction`), `personal` the personal values in the rest that are kept from them.
     `client_tools` are the frontend tools that the client advertised. `may_answer` says whether the follower can answer
     questions to people; one that cannot sees the question, but never as a call. `reader` is the follower, if another
     person started the run. `options` are the dialect's own, as sorted pairs."""

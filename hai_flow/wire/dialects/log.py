@@ -17,15 +17,15 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.primitives import instants
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile
-from hai_flow.wire.personal import mask_of
-from hai_flow.wire.sent_json import dump
-from hai_flow.wire.sse import NAMED_SSE
-from hai_flow.wire.withheld import (
+from hai_flow.wire.pii_masking import mask_of
+from hai_flow.wire.reader_redaction import (
     CONVERSATION,
     strip_conversation,
     strip_conversation_from_event,
     strip_evidence_from_event,
 )
+from hai_flow.wire.sent_json import dump
+from hai_flow.wire.sse import NAMED_SSE
 
 _JSON_TEXTS: Final = ("args", "evidence")
 _TIMES: Final = ("at", "due", "deadline", "since")

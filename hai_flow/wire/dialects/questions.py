@@ -9,8 +9,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.pendings.votes import asks
 from hai_flow.engine.state.state import PendingState
 from hai_flow.wire.dialects.dialect import Profile
+from hai_flow.wire.reader_redaction import strip_evidence_of
 from hai_flow.wire.sent_json import strip_none
-from hai_flow.wire.withheld import strip_evidence_of
 
 CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
 """The frontend tools that a client may advertise to get questions as calls, by the kind of question."""

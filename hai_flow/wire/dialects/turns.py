@@ -18,8 +18,8 @@ from hai_flow.engine.state.state import MessageState, PendingState, RunState, To
 from hai_flow.primitives.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import CLOSING, Entry, Frame, Profile
-from hai_flow.wire.personal import mask_of
-from hai_flow.wire.withheld import CONVERSATION, strip_conversation, strip_conversation_from_event
+from hai_flow.wire.pii_masking import mask_of
+from hai_flow.wire.reader_redaction import CONVERSATION, strip_conversation, strip_conversation_from_event
 
 
 def _list_steps_open(state: RunState) -> set[str]:

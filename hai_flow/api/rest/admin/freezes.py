@@ -17,7 +17,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
-from hai_flow.engine.steps.freezes import NO_WRITES, Mode, Scope, holds_nothing
+from hai_flow.engine.steps.held_steps import NO_WRITES, Mode, Scope, holds_nothing
 from hai_flow.errors import Rejected
 from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.runtime.runtime import LOCAL_TENANT

@@ -41,8 +41,8 @@ from hai_flow.store.people import inbox
 from hai_flow.store.people.inbox import Filters, Place
 from hai_flow.values import Json
 from hai_flow.wire.dialects.log import LOG
-from hai_flow.wire.personal import Mask
-from hai_flow.wire.withheld import strip_evidence_of
+from hai_flow.wire.pii_masking import Mask
+from hai_flow.wire.reader_redaction import strip_evidence_of
 
 router = Routes(prefix="/v1/inbox", tags=["inbox"], dependencies=[requires(Right.SEE_INBOX)])
 

@@ -40,7 +40,7 @@ from hai_flow.errors import Rejected, StepError, Unreadable
 from hai_flow.store.people import pendings
 from hai_flow.values import Json
 from hai_flow.wire.dialects.log import event_json
-from hai_flow.wire.withheld import strip_evidence, strip_evidence_of, strip_source
+from hai_flow.wire.reader_redaction import strip_evidence, strip_evidence_of, strip_source
 
 router = Routes(prefix="/v1/pendings", tags=["pendings"])
 

@@ -24,10 +24,10 @@ from hai_flow.api.requests.views import render, time_of
 from hai_flow.api.rest.people.decide_pendings import find_pending
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import NotADuration, milliseconds
-from hai_flow.definition.people.conditions import ConditionError, compile_conditions
+from hai_flow.definition.people.rule_conditions import ConditionError, compile_conditions
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import disguise_state, find_disguise
-from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.eligibility import world_of
 from hai_flow.engine.pendings.selectors import expand_selectors, ids_of, is_agent
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.standing_rules import ESTABLISH

@@ -25,7 +25,7 @@ from hai_flow.api.requests.pagination import (
 from hai_flow.api.requests.run_visibility import RunFacts, thread_unknown
 from hai_flow.api.requests.views import build_run_view, render_message_in_queue, render_thread, render_thread_message
 from hai_flow.api.routes import Routes
-from hai_flow.definition.personal.personal import Personal
+from hai_flow.definition.personal.pii_flow import Personal
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.message_queue import WITHDRAWN
 from hai_flow.store.messaging import message_queue

@@ -27,7 +27,7 @@ from hai_flow.api.routes import Routes, answers_of
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings import passing
+from hai_flow.engine.pendings import bypass
 from hai_flow.engine.runs.fork import list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
@@ -75,7 +75,7 @@ async def get_marks(run_id: str, access: CurrentAccess) -> dict[str, Any]:
 async def _marks(access: Access, run_id: UUID) -> list[Mark]:
     now = await access.state(run_id)
     acted = {}
-    if passing.find_approval(now) is not None:
+    if bypass.find_approval(now) is not None:
         acted = await access.runtime.branches.find_effects(access.tenant, now)
     return await access.runtime.moments.marks(access.tenant, run_id, list_undone(now), acted)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.children import Child
+from hai_flow.definition.child_interface import Child
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.personal.personal import Personal, derive_personal
+from hai_flow.definition.personal.pii_flow import Personal, derive_personal
 from hai_flow.definition.personal.pii_marks import (
     EVERY,
     ITEM,

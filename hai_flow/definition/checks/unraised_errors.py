@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.fields import KNOWN_CODES
 from hai_flow.definition.raw_steps import Clause, StepDraft
+from hai_flow.definition.step_context import StepContext
 
 _ASKS: Final = "nothing here asks people"
 _ONLY: Final = {

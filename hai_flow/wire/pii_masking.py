@@ -1,4 +1,4 @@
-"""Masks personal values in a run's state and events (definition/personal/personal finds out which values are personal).
+"""Masks personal values in a run's state and events (definition/personal/pii_flow finds out which values are personal).
 
 They are hidden from everybody except the run's requester and the people that its questions ask; these see the personal
 values of their own questions, and no others. Texts, arguments and values are masked; the fact that something happened,
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.definition.paths import plan_path
-from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal
+from hai_flow.definition.personal.pii_flow import WHOLE, OfStep, Personal
 from hai_flow.definition.personal.pii_marks import (
     MASK,
     Mark,
@@ -43,7 +43,7 @@ from hai_flow.engine.state.state import (
 from hai_flow.primitives.json_pointers import pointer_of, unescape
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Profile
-from hai_flow.wire.withheld import concerns
+from hai_flow.wire.reader_redaction import concerns
 
 _UNSAID: Final[dict[str, Any]] = {"content": MASK, "extra": None, "name": None}
 _DOCUMENT: Final = values.dumps({"type": "text", "content": MASK}).decode()

@@ -1,7 +1,7 @@
 """How a question stands in a plan: whether the flow comes by it, and the steps that are performed without it.
 
 Two versions of a workflow ask people alike if a question has the same guards in both, and nothing is performed without
-it in the one that it stands in front of in the other. See `engine/pendings/passing`."""
+it in the one that it stands in front of in the other. See `engine/pendings/bypass`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as Names
 from typing import Any, Final, TypeAlias
 
-from hai_flow.definition.checks.asking import Asks, asks, find_policy
+from hai_flow.definition.checks.asked_people import Asks, asks, find_policy
 from hai_flow.definition.diff import to_plain
 from hai_flow.definition.expressions.expressions import CompiledExpression, CompiledTemplate
 from hai_flow.definition.paths import is_inside, rename_path

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hai_flow.definition.checks.unraised import check_codes
-from hai_flow.definition.checks.unused import list_written_names
-from hai_flow.definition.context import StepContext
+from hai_flow.definition.checks.unraised_errors import check_codes
+from hai_flow.definition.checks.unused_declarations import list_written_names
 from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.definition.names.wording import kind_of, shorten, suggestion
 from hai_flow.definition.raw_steps import LEAVING, StepDraft
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.values import Json
 

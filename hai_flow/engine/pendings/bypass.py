@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hai_flow.definition.checks.asking import Asks, asks, collect_asks, collect_runs, find_policy
-from hai_flow.definition.checks.guarding import (
+from hai_flow.definition.checks.asked_people import Asks, asks, collect_asks, collect_runs, find_policy
+from hai_flow.definition.checks.question_guards import (
     collect_guards,
     find_questions_that_read,
     find_unguarded_step,
@@ -25,7 +25,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.deciders import Obstacle, describe_deciders, ids_of, ineligible, obstacle, world_of
+from hai_flow.engine.pendings.eligibility import Obstacle, describe_deciders, ids_of, ineligible, obstacle, world_of
 from hai_flow.engine.pendings.gates import find_last_approved_gate
 from hai_flow.engine.pendings.policies import fill_rules
 from hai_flow.engine.pendings.selectors import REQUESTER, World, list_excluding_selectors, list_matching_selectors

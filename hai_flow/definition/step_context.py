@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hai_flow.definition import plan
-from hai_flow.definition.children import Children
+from hai_flow.definition.child_interface import Children
 from hai_flow.definition.declarations import Declared
 from hai_flow.definition.fields import Parts
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.scope import Visibility, move_names
+from hai_flow.definition.names.visible_steps import Visibility, move_names
 from hai_flow.definition.raw_steps import Chain, Outline, StepDraft
 from hai_flow.definition.schemas.python_modules import Modules
 from hai_flow.definition.yaml.mapping_reader import Reader

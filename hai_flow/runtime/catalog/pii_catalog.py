@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from hai_flow.definition.personal.personal import WHOLE, Flow, Personal, declares, derive_personal
+from hai_flow.definition.personal.pii_flow import WHOLE, Flow, Personal, declares, derive_personal
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine.events import Pin
 from hai_flow.engine.runs.children import reference_of
@@ -16,7 +16,7 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Unreadable
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.catalog.catalog import Catalog
-from hai_flow.wire.personal import list_personal_forms
+from hai_flow.wire.pii_masking import list_personal_forms
 
 _KNOWN_MAX: Final = 1024
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from hai_flow.definition.checks.guarding import find_questions_that_read, question_behind
+from hai_flow.definition.checks.question_guards import find_questions_that_read, question_behind
 from tests.support.runs import plan_of
 
 _ASKED_IF = """

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal, derive_personal
+from hai_flow.definition.personal.pii_flow import WHOLE, OfStep, Personal, derive_personal
 from hai_flow.definition.personal.pii_marks import MASK, mask_value
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.wire import DIALECTS
-from hai_flow.wire import personal as masking
+from hai_flow.wire import pii_masking as masking
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
-from hai_flow.wire.personal import _EVENTS, SHOWN_WHOLE, Mask, list_personal_forms, mask_opened
+from hai_flow.wire.pii_masking import _EVENTS, SHOWN_WHOLE, Mask, list_personal_forms, mask_opened
 from tests.corpus import kept
 from tests.support.runs import Play
 

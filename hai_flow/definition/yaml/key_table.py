@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.definition.names.names import PATH_CHARS_MAX
-from hai_flow.definition.tools.effects import EFFECTS
+from hai_flow.definition.names.name_forms import PATH_CHARS_MAX
+from hai_flow.definition.tools.effect_classes import EFFECTS
 from hai_flow.definition.yaml.include_keys import USES_MAX
 from hai_flow.definition.yaml.keys import (
     ANY,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.context import StepContext
 from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import CEL, Key, Shape, literal
 from hai_flow.values import Json
