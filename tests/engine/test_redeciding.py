@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID, uuid4
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.runs import replay
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import is_busy
@@ -67,6 +69,30 @@ def test_a_consequence_that_was_changed_is_not_decided_again() -> None:
                     found[str(decide_again(plan, state, wrong, limits=limits).left is None)] += 1
     assert found["False"] > 500
     assert found["True"] == 0
+
+
+STARTED: dict[str, dict[str, Any]] = {
+    "scheduled_at": {"trigger": "schedule", "scheduled_at": 1_000},
+    "trace": {"trace": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+}
+
+
+@pytest.mark.parametrize("said", STARTED)
+def test_a_start_is_decided_again_with_what_it_said(said: str) -> None:
+    plan = compile_workflow(b"hai: flow/v1\nname: w\nversion: 1\nsteps: [{id: w, wait: {for: 1h}}]\n")
+    state = RunState(str(uuid4()))
+    start = c.Start(run_id=UUID(state.run_id), thread_id="t", requester="user:ann", input={}, **STARTED[said])
+    again = decide_again(plan, state, list(decide(plan, state, start, 5_000).events))
+    assert (again.left, again.commands) == (None, ("Start",))
+
+
+def test_every_word_of_a_start_that_is_recorded_is_read_back() -> None:
+    names = {each.name for each in msgspec.structs.fields(c.Start)}
+    recorded = {each.name: object() for each in msgspec.structs.fields(e.RunStarted)}
+    event = e.RunStarted(**{**recorded, "at": 0, "turn": 1})  # type: ignore[arg-type]
+    command = next(iter(replay._start_commands(RunState(str(uuid4())), [event])))
+    for name in names & (recorded.keys() - {"turn"}):
+        assert getattr(command, name) is recorded[name], name
 
 
 def test_answers_of_several_people_in_one_commit_are_separate_commands() -> None:

@@ -266,6 +266,7 @@ def _start_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comman
         message=event.message,
         messages=posted,
         trigger=event.trigger,
+        scheduled_at=event.scheduled_at,
         dev=event.dev,
         turn=_turn(turn),
         pins=event.pins,
@@ -275,6 +276,7 @@ def _start_commands(state: RunState, events: Sequence[Any]) -> Iterator[c.Comman
         key=event.key,
         queued=any(isinstance(each, e.RunQueued) for each in events),
         allowance=event.allowance,
+        trace=event.trace,
     )
 
 
