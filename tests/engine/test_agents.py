@@ -55,7 +55,6 @@ def test_an_answer_without_calls_is_the_end() -> None:
     assert set(play.open) == {"chat[0]/model"}
     play.succeed("chat[0]/model", answer(text="Done."))
     assert (play.status, play.output) == ("finished", "Done.")
-    play.replayed()
 
 
 def test_calls_of_one_answer_run_at_once_and_the_next_answer_waits() -> None:
@@ -72,7 +71,6 @@ def test_calls_of_one_answer_run_at_once_and_the_next_answer_waits() -> None:
     play.succeed("chat[1]/model", answer(text="Done."))
     assert play.output == "Done."
     assert [path for path in play.state.steps if "[" in path] == [], "an agent that is over is forgotten"
-    play.replayed()
 
 
 def test_a_function_of_a_whole_tool_is_known_by_the_key_of_its_call() -> None:
@@ -112,7 +110,6 @@ def test_a_denied_call_returns_the_reason_and_an_edited_one_the_change() -> None
         "the first",
     ]  # fmt: skip
     play.succeed("chat[1]/model", answer(text="Done."))
-    play.replayed()
 
 
 _CLASSES = [("read", False), ("reversible", False), ("external", True), ("irreversible", True), ("write", True)]
@@ -165,7 +162,6 @@ def test_a_client_sees_a_call_with_an_effect_when_it_is_approved(effect: str, as
         (done,) = content["executed"]
         assert (done["outcome"], done["arguments"]) == ("finished", content["decision"]["arguments"])
     assert set(play.open) == {"chat[1]/model"}
-    play.replayed()
 
 
 def test_a_retry_hands_an_approved_call_to_the_client_again() -> None:
@@ -179,7 +175,6 @@ def test_a_retry_hands_an_approved_call_to_the_client_again() -> None:
     play.retry()
     play.answer("it", content="the first")
     assert play.status == "finished"
-    play.replayed()
 
 
 _BESIDE = [("read", []), ("reversible", []), ("external", ["external"] * 2), ("irreversible", ["irreversible"] * 2)]
@@ -196,7 +191,6 @@ def test_calls_of_one_answer_but_reads_ask_as_the_gravest_of_them(effect: str, a
     assert [each.effect for each in questions] == asked
     assert all(each.policy.get("confirm", False) is (effect == "irreversible") for each in questions)
     assert len(play.open) == 4 - len(asked)
-    play.replayed()
 
 
 def test_calls_of_a_called_agent_ask_as_the_gravest_of_both_answers() -> None:
@@ -218,7 +212,6 @@ def test_calls_of_a_called_agent_ask_as_the_gravest_of_both_answers() -> None:
         if beside == "read":
             play.succeed(letter, "sent")
             play.succeed(f"{clerk}[1]/model", answer(text="Written."))
-    play.replayed()
 
 
 REVIEWED = """\
@@ -245,14 +238,12 @@ def test_a_models_review_is_shown_at_the_gate_and_decides_nothing() -> None:
         play.answer("pay", decision="approve", by="user:eve")
     play.answer("pay", decision="approve", by="user:bob")
     assert set(play.open) == {"pay"}
-    play.replayed()
 
 
 def test_a_review_that_fails_lets_nothing_begin() -> None:
     play = Play(REVIEWED)
     play.fail("review", "llm.refused")
     assert (play.status, play.open, dict(play.state.pendings)) == ("failed", {}, {})
-    play.replayed()
 
 
 def assert_asked(play: Play, effect: str, *, asks: bool) -> None:
@@ -263,7 +254,6 @@ def assert_asked(play: Play, effect: str, *, asks: bool) -> None:
     for each in questions:
         assert each.policy["from"] == ["requester"]
         assert each.policy.get("confirm", False) is (effect == "irreversible")
-    play.replayed()
 
 
 def test_a_response_is_neither_yes_nor_no_and_performs_no_call() -> None:
@@ -277,7 +267,6 @@ def test_a_response_is_neither_yes_nor_no_and_performs_no_call() -> None:
     assert set(play.open) == {"chat[1]/model"}, "it was not denied, and the tool was not called"
     assert told(play) == {"id-mail.send-0": {"performed": False, "response": "Ask bob for her address first."}}
     assert play.state.pendings[pending.opened.id].status == "respond"
-    play.replayed()
 
 
 def test_a_response_decides_by_itself_whatever_the_quorum() -> None:
@@ -306,7 +295,6 @@ def test_an_answer_with_one_wrong_call_performs_none_of_its_calls() -> None:
     assert results["id-web.search-0"] == {"error": agents.NOT_PERFORMED}
     assert results["id-nothing-1"] == {"error": "there is no tool 'nothing'"}
     play.succeed("chat[1]/model", answer(text="Done."))
-    play.replayed()
 
 
 def test_an_agent_that_comes_to_no_end_fails_after_its_last_answer() -> None:
@@ -317,7 +305,6 @@ def test_an_agent_that_comes_to_no_end_fails_after_its_last_answer() -> None:
     assert play.status == "failed"
     assert play.state.error is not None
     assert play.state.error.code == "agent.max_turns"
-    play.replayed()
 
 
 def test_an_agent_stops_when_its_condition_is_true_behind_the_calls() -> None:
@@ -328,7 +315,6 @@ def test_an_agent_stops_when_its_condition_is_true_behind_the_calls() -> None:
     play.answer("chat[1]/call[mail.send-1]/mail.send", decision="approve")
     play.succeed("chat[1]/call[mail.send-1]/mail.send")
     assert (play.status, play.output) == ("finished", "I send it now.")
-    play.replayed()
 
 
 STOPS = """\
@@ -349,7 +335,6 @@ def test_an_agent_with_an_object_gives_it_after_its_condition_and_ends() -> None
     assert agents.talk(play.plan, play.state, "chat[2]/model").closing, "a summary is no answer"
     play.succeed("chat[2]/model", answer(text='{"n": 1}', output={"n": 1}))
     assert (play.status, play.output) == ("finished", {"n": 1})
-    play.replayed()
 
 
 def test_a_final_answer_without_object_fails_the_agent_and_makes_no_call() -> None:
@@ -371,7 +356,6 @@ def test_the_retry_of_an_agent_is_that_of_each_answer() -> None:
     assert set(play.open) == {"chat[0]/model"}
     play.succeed("chat[0]/model", answer(text="Done."))
     assert play.output == "Done."
-    play.replayed()
 
 
 def test_a_retry_of_the_run_asks_no_answer_and_makes_no_call_again() -> None:
@@ -384,7 +368,6 @@ def test_a_retry_of_the_run_asks_no_answer_and_makes_no_call_again() -> None:
     assert set(play.open) == {"chat[1]/model"}
     assert told(play) == {"id-web.search-0": 1}
     play.succeed("chat[1]/model", answer(text="Done."))
-    play.replayed()
 
 
 def test_a_lost_call_is_made_again_and_only_it() -> None:
@@ -396,7 +379,6 @@ def test_a_lost_call_is_made_again_and_only_it() -> None:
     assert play.open == {second: 2}
     play.succeed(second, 2)
     assert set(play.open) == {"chat[1]/model"}
-    play.replayed()
 
 
 def test_a_limit_of_the_run_is_no_answer_for_the_model() -> None:
@@ -405,7 +387,6 @@ def test_a_limit_of_the_run_is_no_answer_for_the_model() -> None:
     assert play.status == "failed"
     assert play.state.error is not None
     assert play.state.error.code == "limit.tool_calls"
-    play.replayed()
 
 
 def test_pausing_lets_what_is_in_flight_end_and_begins_nothing() -> None:
@@ -419,7 +400,6 @@ def test_pausing_lets_what_is_in_flight_end_and_begins_nothing() -> None:
     play.do(c.Stop(by="user:ann"))
     play.fail("chat[0]/call[web.search-1]/web.search", "step.cancelled")
     assert (play.status, dict(play.state.open_pendings)) == ("stopped", {})
-    play.replayed()
 
 
 def test_a_second_time_in_a_loop_is_another_conversation() -> None:
@@ -438,7 +418,6 @@ def test_a_second_time_in_a_loop_is_another_conversation() -> None:
     assert agents.talk(play.plan, play.state, "repeat#1[1]/chat[0]/model").exchanges == ()
     play.succeed("repeat#1[1]/chat[0]/model", answer(text="Two."))
     assert play.status == "finished"
-    play.replayed()
 
 
 def test_calls_are_shown_below_the_message_that_came_with_them() -> None:
@@ -464,7 +443,6 @@ def test_a_summary_stands_for_what_was_said_before_and_is_no_answer() -> None:
     assert (known.summary, known.exchanges) == ("Both were found.", ())
     play.succeed("chat[4]/model", answer(text="Done."))
     assert (play.status, play.output) == ("finished", "Done.")
-    play.replayed()
 
 
 TEAM = TOOLS.replace(
@@ -515,7 +493,6 @@ def test_an_agent_is_a_tool_of_another_and_what_it_asks_keeps_its_path() -> None
     assert [text for _, text in known.exchanges[0].results] == ["It is written.", "1"]
     play.succeed("chat[1]/model", answer(text="Done."))
     assert play.output == "Done."
-    play.replayed()
 
 
 def test_an_agent_that_took_a_conversation_over_answers_for_the_other() -> None:
@@ -523,7 +500,6 @@ def test_an_agent_that_took_a_conversation_over_answers_for_the_other() -> None:
     play.succeed("chat[0]/model", answer(call("clerk", {"task": "Write to x."})))
     play.succeed(f"{CLERK}[0]/model", answer(text="It is written."))
     assert (play.status, play.output) == ("finished", "It is written.")
-    play.replayed()
 
 
 def test_an_agent_that_fails_below_another_is_an_answer_for_that() -> None:
@@ -532,7 +508,6 @@ def test_an_agent_that_fails_below_another_is_an_answer_for_that() -> None:
     play.fail(f"{CLERK}[0]/model", "llm.refused")
     assert set(play.open) == {"chat[1]/model"}
     assert told(play) == {"id-clerk-0": {"error": "It broke.", "code": "llm.refused"}}
-    play.replayed()
 
 
 def tower(floors: int, wide: int) -> str:
@@ -571,7 +546,6 @@ def test_agents_below_agents_stop_with_them() -> None:
     play.do(c.Stop(by="user:ann"))
     play.fail(deep, "step.cancelled")
     assert play.status == "stopped"
-    play.replayed()
 
 
 @pytest.mark.parametrize(
@@ -651,7 +625,6 @@ def test_a_fork_of_a_run_waiting_in_an_agent_has_its_conversation() -> None:
     assert told(play)["id-mail.send-0"] == {"sent": True}
     fork.succeed("chat[1]/model", answer(text="Not sent."))
     assert fork.output == "Not sent."
-    fork.replayed()
 
 
 def test_a_run_that_waits_in_an_agent_goes_on_with_another_version_of_it() -> None:
@@ -686,7 +659,6 @@ def test_an_agents_effects_are_undone_once_with_those_of_its_answer() -> None:
     assert play.state.steps["chat/~undo"].args == '{"to":"It is sent."}'
     play.succeed("chat/~undo")
     assert (play.status, play.step("chat")) == ("failed", "undone")
-    play.replayed()
 
 
 def test_an_agent_that_fails_is_not_undone() -> None:
@@ -695,7 +667,6 @@ def test_an_agent_that_fails_is_not_undone() -> None:
     play.succeed(GATED, "sent")
     play.fail("chat[1]/model", "llm.refused")
     assert (play.status, set(play.open)) == ("failed", set())
-    play.replayed()
 
 
 def act_at_random(play: Play, random: Random) -> None:

@@ -115,8 +115,6 @@ def test_an_abandoned_childs_share_is_kept_until_its_end_is_known() -> None:
     used = (e.ModelUse("", "p", "m", 100),)
     with pytest.raises(Rejected, match="does not wait"):
         family.parent.do(c.ChildEnded(path=child.state.parent.path, attempt=1, status="finished", used=used))
-    for play in family.plays.values():
-        play.replayed()
 
 
 def test_what_is_left_alone_and_what_cleans_up_is_not_limited() -> None:

@@ -36,7 +36,6 @@ def test_an_approval_goes_on_to_the_end_of_the_run() -> None:
     assert run.status == "waiting"
     decide(run, EVE)
     assert run.status == "finished"
-    run.replayed()
 
 
 def test_who_started_the_run_may_not_approve_it() -> None:
@@ -54,7 +53,6 @@ def test_behind_a_gate_the_call_begins_once_and_with_what_was_approved() -> None
     run.succeed(PATH, {"id": "B1"})
     assert (run.status, len(run.of(e.AttemptStarted))) == ("finished", 1)
     assert run.state.steps[PATH].approval["decision"] == "approve"
-    run.replayed()
 
 
 def test_a_rejection_runs_its_handler_and_then_fails_the_run() -> None:
@@ -62,7 +60,6 @@ def test_a_rejection_runs_its_handler_and_then_fails_the_run() -> None:
     decide(run, BOB, "reject", reason="too much")
     assert (run.status, run.error.code, run.error.message) == ("failed", "approval.rejected", "too much")
     assert run.said == ["reject"]
-    run.replayed()
 
 
 def test_a_retry_of_a_rejected_gate_asks_again_and_performs_nothing_before() -> None:
@@ -117,7 +114,6 @@ def test_arguments_that_an_undo_has_changed_are_asked_about_again() -> None:
     asked = [event.args for event in run.of(e.PendingOpened)]
     assert asked == ['{"amount":5}', '{"amount":9}']
     assert [event.attempt for event in run.of(e.AttemptStarted)] == [1, 3], "no number is given twice"
-    run.replayed()
 
 
 def test_an_authors_option_skips_the_rest_of_an_iteration_and_asks_again() -> None:
@@ -130,7 +126,6 @@ def test_an_authors_option_skips_the_rest_of_an_iteration_and_asks_again() -> No
     decide(run, BOB, path="loop[1]/gate")
     run.succeed("loop[1]/gate")
     assert run.status == "finished"
-    run.replayed()
 
 
 def test_while_a_run_is_paused_votes_are_taken_and_their_consequences_wait() -> None:
@@ -141,7 +136,6 @@ def test_while_a_run_is_paused_votes_are_taken_and_their_consequences_wait() -> 
     assert (run.status, run.open, run.state.pendings[run.pending(PATH)].status) == ("paused", {}, "approve")
     run.resume()
     assert run.open == {PATH: 1}
-    run.replayed()
 
 
 def test_while_a_run_is_paused_deadlines_escalate_in_time() -> None:
@@ -165,7 +159,6 @@ def test_a_pause_halts_the_clock_where_the_policy_says_so() -> None:
     assert run.state.pendings[run.pending(PATH)].opened.deadline == run.now + HOUR // 2
     run.advance(HOUR // 2)
     assert run.error.code == "approval.rejected"
-    run.replayed()
 
 
 def test_a_stop_voids_what_is_asked_and_a_late_vote_is_told_so() -> None:
@@ -183,7 +176,6 @@ def test_reminders_come_in_a_waiting_run_and_leave_it_waiting() -> None:
     assert (run.status, len(run.of(e.PendingReminded))) == ("waiting", 1)
     run.advance(HOUR // 2)
     assert run.error.code == "approval.rejected"
-    run.replayed()
 
 
 def test_one_vote_of_several_leaves_the_run_waiting_and_repeats_are_known() -> None:
@@ -211,7 +203,6 @@ def test_a_lost_call_that_may_happen_once_waits_for_an_operator(decision: str) -
         assert run.open == {PATH: 2}
     else:
         assert run.error.code == "step.in_doubt"
-    run.replayed()
 
 
 @pytest.mark.parametrize("guarded", [False, True])
@@ -232,7 +223,6 @@ def test_the_call_that_a_frontend_saw_begin_gets_its_result_behind_a_doubt(decis
     (resolved,) = run.of(e.ToolCallResolved)
     assert (resolved.tool_call_id, resolved.error) == (shown, "step.in_doubt" if decision == "fail" else None)
     assert run.state.tool_calls[shown].result == resolved.content
-    run.replayed()
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
@@ -248,7 +238,6 @@ def test_a_late_result_settles_a_doubt_that_nobody_has_decided(succeeded: bool) 
     with pytest.raises(Rejected) as refusal:
         decide(run, who("local"), "again")
     assert refusal.value.status == 409
-    run.replayed()
 
 
 def test_a_late_result_does_not_undo_what_an_operator_decided() -> None:
@@ -296,7 +285,6 @@ def test_a_hole_gives_the_quorum_when_it_is_asked() -> None:
     assert play.asking == {"gate"}
     play.answer("gate", by="user:cy", decision="approve")
     assert play.status == "finished"
-    play.replayed()
 
 
 @pytest.mark.parametrize("quorum", ["0", "-1", "1.5", "null", "'most'", "true", "[1]"])

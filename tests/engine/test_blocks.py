@@ -32,7 +32,6 @@ def test_branches_may_be_answered_in_any_order(order: tuple[str, ...]) -> None:
         assert play.status == "waiting"
         play.answer(LEAVES[branch], content="x")
     assert (play.status, play.output) == ("finished", {"log": list(order), "winner": None})
-    play.replayed()
 
 
 @pytest.mark.parametrize("winner", "abc")
@@ -126,7 +125,6 @@ def test_retry_goes_on_from_the_step_that_failed() -> None:
     assert play.open == {"b": 2}
     play.succeed("b", 5)
     assert (play.status, play.output, play.state.error) == ("finished", 5, None)
-    play.replayed()
 
 
 def test_retry_keeps_finished_steps_and_repeats_failed_and_stopped_ones() -> None:
@@ -253,7 +251,6 @@ def test_a_parallel_goes_on_when_its_number_of_branches_finished() -> None:
     play.succeed("after")
     assert play.output == {"winners": ["c", "a"]}
     assert not play.of(e.StepUndone)
-    play.replayed()
 
 
 def test_branches_may_fail_while_enough_are_left() -> None:
@@ -262,7 +259,6 @@ def test_branches_may_fail_while_enough_are_left() -> None:
     assert set(play.open) == {"p/a/x", "p/c/z"}
     play.fail("p/c/z")
     assert (play.status, play.open) == ("failed", {}) or play.state.steps["p"].status == "failed"
-    play.replayed()
 
 
 def test_after_a_retry_the_branches_that_had_finished_still_count() -> None:
@@ -277,4 +273,3 @@ def test_after_a_retry_the_branches_that_had_finished_still_count() -> None:
     assert set(play.open) == {"after"}
     play.succeed("after")
     assert play.output == {"winners": ["a", "c"]}
-    play.replayed()

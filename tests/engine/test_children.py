@@ -233,8 +233,6 @@ def test_a_child_gets_its_input_and_its_output_is_the_steps() -> None:
     family.succeed("look", {"found": 1})
     assert family.deliver() == ["child_ended"]
     assert (family.parent.status, family.parent.output) == ("finished", {"found": 1})
-    for play in family.plays.values():
-        play.replayed()
 
 
 def test_a_child_run_is_shown_as_a_collaboration() -> None:
@@ -595,8 +593,6 @@ def test_a_detached_run_is_nobodys_child_and_its_step_has_its_id() -> None:
     assert family.parent.state.steps["sub"].output == {"run_id": str(child.run_id)}
     assert family.parent.attempt("more") == 1
     assert family.deliver() == []  # its question is of its own thread
-    for play in family.plays.values():
-        play.replayed()
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["while it is being started", "when it is there"])
@@ -662,7 +658,6 @@ def test_steps_of_a_watchable_child_are_sent_as_they_begin_and_end() -> None:
     told = [(path, status) for path in ("sub/look", "sub/again") for status in ("running", "finished")]
     assert steps_of(family.parent) == told
     assert not family.parent.state.below
-    family.parent.replayed()
 
 
 def test_a_step_left_open_by_a_child_closes_when_nobody_awaits_the_child() -> None:
@@ -768,7 +763,6 @@ def test_a_message_of_a_child_grows_in_its_parent_and_is_whole_at_its_end() -> N
     assert heard(family.parent) == expected
     message = family.parent.state.messages["m"]
     assert (message.content, message.open, dict(family.parent.state.open_messages)) == ("one two three", False, {})
-    family.parent.replayed()
 
 
 @given(st.lists(st.integers(0, 5), max_size=12))
@@ -790,7 +784,6 @@ def test_late_and_repeated_pieces_of_a_child_change_nothing(order: list[int]) ->
     assert heard(family.parent)[-1] == ("said", "abcde")
     assert [kind for kind, _ in heard(family.parent)].count("said") == 1
     assert not family.parent.state.open_messages
-    family.parent.replayed()
 
 
 def test_pieces_of_an_unawaited_child_are_refused_and_its_message_is_cut() -> None:
@@ -807,7 +800,6 @@ def test_pieces_of_an_unawaited_child_are_refused_and_its_message_is_cut() -> No
         assert (message.content, message.open, message.aborted) == ("half of", False, True)
         with pytest.raises(Rejected, match="does not wait"):
             family.do(family.parent, told)
-        family.parent.replayed()
 
 
 def test_a_piece_opens_no_turn_and_takes_no_room_in_a_half_full_log() -> None:
@@ -881,7 +873,6 @@ def test_a_childs_state_shows_with_its_parents_which_hides_its_own_names() -> No
     told = [(each.path, each.values) for each in ended.parent.of(e.ChildShared)]
     assert told == [("sub", {"flights": ["KL1"], "note": "none"}), ("sub", {"flights": ["KL1", "KL2"]})]
     assert ended.parent.state.shown["flights"] == ["KL1", "KL2"], "also when the child is over"
-    ended.parent.replayed()
 
 
 def test_a_post_with_an_answer_is_written_by_the_child_and_every_parent() -> None:
@@ -889,7 +880,6 @@ def test_a_post_with_an_answer_is_written_by_the_child_and_every_parent() -> Non
     assert (family.child.state.state["note"], family.child.state.state["hidden"]) == ("x", 2)
     assert family.parent.state.state == {"ours": "of the parent", "mine": "b"}
     assert family.parent.state.shown["note"] == "x"
-    family.parent.replayed()
 
 
 def test_a_post_that_does_not_fit_a_parent_run_is_dropped_with_a_warning() -> None:
@@ -967,7 +957,6 @@ def test_a_call_that_a_child_only_shows_is_shown_by_its_parent() -> None:
     (call,) = family.parent.state.tool_calls.values()
     assert (call.path, call.executor, call.open, call.result) == ("sub/look", "frontend", False, "shown")
     assert rows_of(family.parent.events, family.parent.state)["messages"] == [], "the child has the row"
-    family.parent.replayed()
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -991,7 +980,6 @@ def test_a_call_that_grows_in_a_child_grows_in_its_parent(fails: bool) -> None:
     end = "aborted aborted" if fails else "shown None"
     assert called(family.parent)[5:] == ['"}', "ended", end]
     assert family.parent.state.tool_calls[id].args == '{"doc":"so it grows"}'
-    family.parent.replayed()
 
 
 def test_a_question_that_is_a_frontend_call_is_sent_once_as_a_question() -> None:

@@ -65,7 +65,6 @@ def test_a_fork_has_what_was_done_and_does_not_do_it_again() -> None:
     fork.succeed("second")
     fork.answer("third", values={})
     assert fork.output == "done"
-    fork.replayed()
 
 
 def test_the_ids_of_a_forks_questions_name_the_fork() -> None:
@@ -271,7 +270,6 @@ def test_a_run_is_forked_before_a_step_that_began_inside_a_commit() -> None:
     assert fork.state.steps["c"].args == '{"was":3}'
     fork.succeed("c")
     assert fork.status == "finished"
-    fork.replayed()
 
 
 def test_no_fork_stands_beside_work_in_flight_or_inside_an_events_effects() -> None:
@@ -288,7 +286,6 @@ def test_a_fork_has_another_input_for_what_comes_behind() -> None:
     fork = play.forked(play.before("b"), NOBODY, edits=c.Edits(input={"n": 7}))
     assert fork.state.steps["a"].args == '{"n":1}'
     assert fork.state.steps["b"].args == '{"n":8,"seen":0}'
-    fork.replayed()
 
 
 def test_a_fork_has_other_values_of_variables_and_keeps_the_rest() -> None:

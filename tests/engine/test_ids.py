@@ -46,6 +46,7 @@ def test_keys_of_a_loop_cannot_give_two_questions_one_id() -> None:
 
 def test_a_gate_that_a_release_before_has_opened_lets_its_call_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play("steps: [{id: a, call: t.f, expose: true, approval: {from: anyone, deadline: 1h}}]", start=False)
+    play.is_by_hand = True  # two releases have decided
     monkeypatch.setattr(open, "pending_id", ids.derive_short_pending_id)
     play.start()
     monkeypatch.undo()

@@ -50,7 +50,6 @@ def test_the_answer_of_a_later_day_begins_the_next_attempt_which_brings_it() -> 
     play.advance(4 * MINUTE)
     play.succeed("pay", "paid")
     assert play.status == "finished"
-    play.replayed()
 
 
 @pytest.mark.parametrize(("given", "status"), [({"decision": "decline"}, "decline"), ({"error": "no"}, "decline")])
@@ -152,7 +151,6 @@ def test_an_agents_lost_call_is_resumed_by_attempts_with_the_last_answer() -> No
     assert play.asking == set()
     play.succeed("pay", {"text": "paid"})
     assert play.status == "finished"
-    play.replayed()
 
 
 def test_an_unknowable_start_of_an_agent_asks_people_and_again_is_no_loss() -> None:
@@ -163,7 +161,6 @@ def test_an_unknowable_start_of_an_agent_asks_people_and_again_is_no_loss() -> N
     play.answer("pay", decision="again", reason="it has not")
     assert (play.attempt("pay"), play.state.steps["pay"].lost) == (3, 0)
     play.succeed("pay", {"text": "paid"})
-    play.replayed()
 
 
 class AgentPlay(Play):
@@ -206,7 +203,6 @@ def test_a_step_that_ends_without_its_task_has_it_cancelled_once(leave: Callable
     leave(play)
     (sent,) = play.sent
     assert (sent["path"], sent["key"], sent["inquiry"]) == ("pay", None, "of the task")
-    play.replayed()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ def test_a_deadline_comes_nearer_and_who_jumped_is_in_the_log() -> None:
     assert (event.by, event.ms, event.at) == ("user:op", HOUR, NOON)
     assert play.timers == [("gate", "deadline", HOUR)]
     assert play.state.pendings[play.pending("gate")].opened.deadline == NOON + HOUR
-    play.replayed()
 
 
 def test_due_work_happens_in_order_and_each_stage_has_its_own_time() -> None:
@@ -57,7 +56,6 @@ def test_one_wait_after_the_other_passes() -> None:
     assert left(jump(play, 2 * DAY + HOUR)) == 0
     assert play.said == ["two days"]
     assert [(kind, ms) for _, kind, ms in play.timers] == [("wait", 23 * HOUR)]
-    play.replayed()
 
 
 def test_a_jump_ends_where_the_run_works_for_that_takes_real_time() -> None:
@@ -196,4 +194,3 @@ def test_a_run_that_jumps_is_where_it_would_be_if_the_time_had_gone_by(document:
         leaping.wait(at)
         assert leaping.play.now == NOON
         assert outcome(leaping) == outcome(real)
-    leaping.play.replayed()

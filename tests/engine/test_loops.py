@@ -30,7 +30,6 @@ def test_items_are_worked_on_one_after_the_other() -> None:
         play.succeed(f"each[{key}]/work", key)
     assert play.status == "finished"
     assert [result["status"] for result in play.output] == ["finished"] * 3
-    play.replayed()
 
 
 def test_at_most_max_parallel_items_are_open_at_once() -> None:
@@ -118,7 +117,6 @@ def test_isolated_failures_are_data() -> None:
     assert play.status == "finished"
     assert [result["status"] for result in play.output] == ["finished", "failed", "finished"]
     assert play.output[1]["error"]["code"] == "tool.failed"
-    play.replayed()
 
 
 def test_the_output_is_there_after_a_failure_too() -> None:
@@ -214,7 +212,6 @@ def test_without_a_condition_it_repeats_exactly_max_times() -> None:
     for n in range(3):
         play.succeed(f"r[{n}]/w")
     assert (play.status, play.output) == ("finished", {"count": 3})
-    play.replayed()
 
 
 def test_until_is_asked_behind_an_iteration_and_sees_it() -> None:
@@ -358,7 +355,6 @@ def test_a_retry_goes_on_with_the_failed_item_and_keeps_what_is_done() -> None:
     for key in ("i1", "i2", "i3"):
         play.succeed(f"each[{key}]/work", 1)
     assert (play.status, [result["status"] for result in play.output]) == ("finished", ["finished"] * 4)
-    play.replayed()
 
 
 def test_a_retry_begins_the_items_again_that_were_cut_off() -> None:
@@ -384,7 +380,6 @@ def test_a_retry_of_an_exhausted_repeat_gives_it_as_many_iterations_again() -> N
     play.retry()
     play.succeed("r[2]/w", 1)
     assert (play.status, play.output) == ("finished", {"count": 1})
-    play.replayed()
 
 
 def test_a_retry_goes_on_in_the_iteration_of_a_repeat_that_failed() -> None:
@@ -421,7 +416,6 @@ def test_break_ends_the_loop_and_later_items_never_begin() -> None:
     assert set(play.open) == {"after"}
     play.succeed("after")
     assert play.output == ["finished", "finished", "stopped", "stopped"]
-    play.replayed()
 
 
 def test_break_stops_the_items_that_run_at_once_and_undoes_nothing() -> None:
@@ -436,7 +430,6 @@ def test_break_stops_the_items_that_run_at_once_and_undoes_nothing() -> None:
     play.succeed("after")
     assert play.output == ["stopped", "finished", "stopped", "stopped"]
     assert not play.of(e.StepUndone)
-    play.replayed()
 
 
 def test_continue_skips_the_rest_of_one_item() -> None:
@@ -455,7 +448,6 @@ def test_break_in_a_repeat_asks_no_condition_and_counts_its_round() -> None:
         "output: ${{ steps.again.output.count }}"
     )
     assert (play.status, play.output) == ("finished", 3)
-    play.replayed()
 
 
 def test_continue_in_a_repeat_goes_on_behind_the_condition() -> None:
@@ -490,7 +482,6 @@ def test_break_leaves_blocks_and_handlers_and_their_finally_runs_first() -> None
     assert [path.rpartition("/")[2] for path in play.open] == ["tidy"]
     play.succeed(next(iter(play.open)))
     assert set(play.open) == {"after"}
-    play.replayed()
 
 
 def test_break_leaves_the_innermost_loop_only() -> None:
@@ -518,7 +509,6 @@ def test_two_items_that_leave_at_once_end_the_loop_once() -> None:
         play.succeed(path)
     play.succeed("after")
     assert play.status == "finished"
-    play.replayed()
 
 
 def test_a_loop_that_was_left_begins_no_further_item_when_a_retry_comes_by() -> None:
@@ -550,7 +540,6 @@ def test_a_loop_that_was_left_begins_no_further_item_when_a_retry_comes_by() -> 
         play.succeed(path)
     assert play.status == "finished"
     assert not [path for path in began if "[c]" in path]
-    play.replayed()
 
 
 def test_a_handlers_loop_runs_once_more_when_its_step_fails_after_a_retry() -> None:
@@ -577,7 +566,6 @@ def test_a_handlers_loop_runs_once_more_when_its_step_fails_after_a_retry() -> N
     for key in ("x", "y"):
         play.succeed(f"a/~finally/each[{key}]/tidy")
     assert play.status == "finished"
-    play.replayed()
 
 
 def test_what_is_no_list_is_named_in_words_of_people() -> None:

@@ -169,7 +169,6 @@ def test_files_in_an_answer_are_parts_of_its_step_and_shown_with_its_text(stream
     messages = [message for message in play.state.messages.values() if message.kind == "data"]
     assert len(messages) == shown
     assert all(json.loads(message.content)["data"]["source"] == PICTURE["source"] for message in messages)
-    play.replayed()
 
 
 def test_an_answer_without_files_has_no_parts() -> None:

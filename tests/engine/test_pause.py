@@ -26,7 +26,6 @@ def test_an_attempt_in_flight_is_recorded_and_nothing_begins_until_resume() -> N
     assert play.of(e.TurnEnded)[-1].reason == "paused"
     play.resume()
     assert (play.status, play.open) == ("running", {"b": 1})
-    play.replayed()
 
 
 def test_a_failure_in_flight_is_recorded_and_its_back_off_fires_on_resume() -> None:
@@ -164,7 +163,6 @@ def test_a_run_that_returned_does_not_end_while_paused() -> None:
     assert play.status == "paused"
     play.resume()
     assert (play.status, play.output) == ("finished", "early")
-    play.replayed()
 
 
 def test_pause_is_idempotent_and_says_who_and_why() -> None:

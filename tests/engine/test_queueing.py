@@ -95,7 +95,6 @@ def test_a_failed_run_queues_again_before_it_is_retried() -> None:
     assert [kind for kind, _ in sent(decision)] == ["await_slot"]
     play.do(c.Admit())
     assert play.open == {"a": 2}
-    play.replayed()
 
 
 def test_the_key_is_made_of_the_input_before_the_run_exists() -> None:

@@ -36,7 +36,6 @@ def test_an_agent_without_an_end_continues_with_as_many_answers_again() -> None:
         assert told(play, first + 2) == [*range(first + 2)]
     play.succeed("chat[6]/model", answer(text="Done."))
     assert (play.status, play.output) == ("finished", "Done.")
-    play.replayed()
 
 
 def test_stop_when_sees_all_answers_of_an_agent_after_a_retry() -> None:
@@ -60,7 +59,6 @@ def test_an_agent_whose_last_answer_is_no_object_is_asked_once_more(calls: tuple
         assert agents.talk(play.plan, play.state, f"chat[{number + 1}]/model").closing
     play.succeed("chat[3]/model", answer(text='{"n": 1}', output={"n": 1}))
     assert (play.status, play.output) == ("finished", {"n": 1})
-    play.replayed()
 
 
 def test_summaries_count_for_no_bound_of_an_agent() -> None:
@@ -75,7 +73,6 @@ def test_summaries_count_for_no_bound_of_an_agent() -> None:
     assert play.status == "running"
     sending(play, 5)
     assert play.error.code == "agent.max_turns"
-    play.replayed()
 
 
 AGENT = "id: chat, agent: {model: smart, prompt: Do it., tools: [mail.send], approvals: {mail.*: none}}"
@@ -99,7 +96,6 @@ def test_an_agent_cut_off_between_two_answers_goes_on_with_the_next() -> None:
     loop = play.state.steps[chat].loop
     assert loop is not None
     assert loop.since == 0, "it had not come to the end of its answers"
-    play.replayed()
 
 
 def test_an_agent_in_a_rerun_handler_begins_a_new_conversation() -> None:
@@ -113,7 +109,6 @@ def test_an_agent_in_a_rerun_handler_begins_a_new_conversation() -> None:
     play.succeed("t/a")
     assert set(play.open) == {f"{chat}[2]/model"}, "no path stands for two answers"
     assert told(play, 2, chat) == []
-    play.replayed()
 
 
 def test_a_call_whose_inner_undo_failed_fails_the_run_untold_to_the_model() -> None:
@@ -148,7 +143,6 @@ def test_a_block_cut_off_in_its_last_cleanup_repeats_nothing(block: str) -> None
     assert set(play.open) == {"next"}
     play.succeed("next")
     assert play.status == "finished"
-    play.replayed()
 
 
 def test_an_item_cut_off_before_it_began_knows_its_index_when_it_begins() -> None:
@@ -162,7 +156,6 @@ def test_an_item_cut_off_before_it_began_knows_its_index_when_it_begins() -> Non
     play.retry()
     (second,) = set(play.open) - {"both/two/other"}
     assert play.state.steps[second].args == '{"n":1}'
-    play.replayed()
 
 
 # --- races ------------------------------------------------------------------------------------------------------------
@@ -197,7 +190,6 @@ def test_a_race_timed_out_in_its_winners_cleanup_is_won_by_it_at_a_retry() -> No
     play.retry()
     assert (play.status, play.output) == ("finished", {"winner": "a"})
     assert play.open == {}
-    play.replayed()
 
 
 def test_a_race_for_two_counts_the_branch_that_ended_while_it_was_cut_off() -> None:
@@ -206,4 +198,3 @@ def test_a_race_for_two_counts_the_branch_that_ended_while_it_was_cut_off() -> N
     assert play.open.keys() == {"race/b/b", "race/c/c"}
     play.succeed("race/c/c")
     assert (play.status, set(play.output["winners"])) == ("finished", {"a", "c"})
-    play.replayed()

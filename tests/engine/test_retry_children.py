@@ -162,8 +162,6 @@ def test_a_retry_goes_on_in_the_child_that_failed() -> None:
     assert (tree.root.status, tree.root.output) == ("finished", "/sub/book")
     assert tree.done == Counter(["/before", "/sub/charge", "/sub/book", "/after"])
     assert all(len(keys) == 1 for keys in tree.keys.values())
-    tree.root.replayed()
-    child.replayed()
 
 
 def test_what_a_child_has_said_to_the_attempt_before_is_refused_as_late() -> None:
@@ -461,5 +459,3 @@ def test_each_effect_of_any_tree_happens_once_after_five_retries(
     assert tree.root.status == "finished", tree.root.state.error
     assert set(tree.done.values()) == {1}, tree.done
     assert all(len(keys) == 1 for keys in tree.keys.values()), tree.keys
-    for play in tree.plays.values():
-        play.replayed()

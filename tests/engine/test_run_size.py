@@ -121,7 +121,6 @@ def test_a_run_whose_log_is_full_is_warned_fails_and_cleans_up(*, warned: bool) 
     assert play.said[-1] == "bye"
     assert "never" not in play.said, "no catch takes it"
     assert 1_000 <= play.state.seq < 1_250
-    play.replayed()
 
 
 def test_a_run_that_waits_is_ended_by_the_next_thing_that_happens_to_it() -> None:

@@ -58,7 +58,6 @@ def test_the_signal_that_fits_finishes_the_step_with_the_event() -> None:
     assert send(play, "s1", data={"order": "A1", "sum": 5}) == {"id": "s1", "taken": True, "awaits": []}
     assert play.types() == ["turn_started", "signal_received", "step_finished", "turn_ended", "run_finished"]
     assert play.output == shown("s1", "payment", {"order": "A1", "sum": 5}, NOON + HOUR)
-    play.replayed()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,6 @@ def test_all_takes_one_signal_for_each_entry_in_the_order_written() -> None:
     assert (play.status, play.step("both")) == ("waiting", "waiting")
     send(play, "s4", "signed", 4)
     assert play.output == [shown("s1", "signed", 1), shown("s2", "paid", 2), shown("s4", "signed", 4)]
-    play.replayed()
 
 
 def test_the_deadline_fails_the_step() -> None:
@@ -301,7 +299,6 @@ def test_a_run_that_takes_many_signals_remembers_only_a_few() -> None:
     assert len(store.taken) == 300
     assert len(play.state.signals) <= 2
     assert sizes[-1] - sizes[20] < 64  # some numbers have more digits
-    play.replayed()
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 3)), max_size=40), st.randoms())
@@ -330,7 +327,6 @@ def test_signals_in_any_order_are_taken_once_and_leftovers_when_they_fit(
     store.forgets_and_repeats_nothing()
     rest = [signal.data for signal in store.stored if signal.id not in store.taken]
     assert play.state.state["n"] % 3 not in rest
-    play.replayed()
 
 
 @pytest.mark.slow
@@ -359,7 +355,6 @@ def test_a_log_without_places_of_signals_folds_and_takes_none_again() -> None:
     store.offer_stored()
     assert store.taken == ["s4"]
     assert play.do(old[0]).already
-    play.replayed()
 
 
 def test_a_fork_takes_itself_what_the_other_run_took_behind_the_turn() -> None:

@@ -46,7 +46,6 @@ def test_a_failed_run_goes_on_after_the_failed_step_with_a_given_output() -> Non
     assert (event.by, event.output) == ("user:op", {"made": "up"})
     play.succeed("d")
     assert play.status == "finished"
-    play.replayed()
 
 
 def test_without_an_output_it_is_null() -> None:
@@ -111,7 +110,6 @@ def test_the_finally_of_a_skipped_step_runs_and_then_the_flow_goes_on() -> None:
     assert (play.open, play.timers, dict(play.state.subscriptions)) == ({"a/~finally/tidy": 1}, [], {})
     play.succeed("a/~finally/tidy")
     assert play.open == {"d": 1}
-    play.replayed()
 
 
 def test_a_skip_ends_the_branch_of_a_parallel_and_the_item_of_a_loop() -> None:
@@ -140,7 +138,6 @@ def test_a_failed_step_of_a_block_is_skipped_and_the_block_goes_on() -> None:
     assert play.status == "failed"
     play.skip("p/b/y", 1)
     assert (play.step("p"), play.open) == ("finished", {"d": 1})
-    play.replayed()
 
 
 def test_a_paused_run_stays_paused_and_goes_on_behind_the_skip_at_resume() -> None:

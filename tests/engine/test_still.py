@@ -61,7 +61,6 @@ def evidence(run: Play) -> Any:
 
 def decided_again(run: Play) -> None:
     """Each commit is decided again by the commands that are read off it."""
-    run.replayed()
     state = RunState(str(run.run_id))
     for batch, (command, now) in zip(run.log, run.commands, strict=True):
         again = decide_again(run.plan, state, batch)
@@ -123,7 +122,6 @@ def test_repeated_questions_fail_the_step_and_an_operators_retry_asks_once() -> 
     run.settle()
     assert (run.status, run.open) == ("waiting", {})
     assert run.state.pendings[run.pending("pay")].opened.anew is None
-    run.replayed()
 
 
 def test_a_condition_that_costs_too_much_is_one_of_which_nobody_can_tell() -> None:

@@ -98,7 +98,6 @@ def test_work_due_before_an_answer_is_committed_with_it_in_its_own_turn() -> Non
         "turn_started", "timer_fired", "pending_escalated", "timer_set", "turn_ended", "turn_started",
     ]  # fmt: skip
     assert {event.at for event in play.last} == {play.now}
-    play.replayed()
 
 
 def test_an_answer_that_was_taken_is_the_same_again_behind_the_deadline() -> None:
@@ -251,7 +250,6 @@ def test_a_decision_with_much_due_before_it_keeps_its_bounds_and_resumes() -> No
     assert play.state.pendings[one.answers[0].id].by == "user:bob"
     assert len(play.of(e.PendingEscalated)) == 50
     assert (play.state.timers[0].due, len(play.state.open_pendings)) == (NOON + 2 * HOUR, 49)
-    play.replayed()
 
 
 def test_a_timer_with_much_due_before_it_stays_due_until_all_is_done() -> None:
@@ -416,4 +414,3 @@ def test_whether_timers_fire_in_time_or_never_nobody_decides_anything_else(docum
         if (due := wake_at(world.play.state)) is not None and due <= world.play.now:
             world.play.do(c.TimerFired())
     assert prompt.decided == lazy.decided
-    lazy.play.replayed()

@@ -41,7 +41,6 @@ def test_a_failed_run_undoes_finished_work_newest_first_one_at_a_time() -> None:
     assert undo_all(play) == ["b/~undo", "a/~undo"]
     assert (play.status, play.error.code, play.error.path) == ("failed", "tool.failed", "c")
     assert (play.step("a"), play.step("b")) == ("undone", "undone")
-    play.replayed()
 
 
 def test_a_run_that_finishes_undoes_nothing() -> None:
@@ -57,7 +56,6 @@ def test_a_stop_undoes_too_and_then_the_run_is_stopped() -> None:
     play.fail("c", "tool.failed")
     assert undo_all(play) == ["b/~undo", "a/~undo"]
     assert play.status == "stopped"
-    play.replayed()
 
 
 def test_an_effect_finished_within_a_stops_grace_is_undone_first() -> None:
@@ -108,7 +106,6 @@ def test_return_undoes_no_item_that_it_cuts_off_either() -> None:
     )
     play.succeed("each[x]/a")
     assert (play.status, play.output, play.step("each[x]/a")) == ("finished", "early", "finished")
-    play.replayed()
 
 
 @pytest.mark.parametrize("clean_up", ["", ", finally: [{id: clean, call: t.f}]"])
@@ -134,7 +131,6 @@ def test_an_item_of_a_branch_that_loses_its_race_is_not_undone(clean_up: str) ->
     if clean_up:
         play.succeed("race/slow/each[x]/c/~finally/clean")
     assert (play.status, play.step("race/slow/each[x]/a")) == ("finished", "finished")
-    play.replayed()
 
 
 def test_what_a_try_held_is_undone_before_its_catch_and_its_finally() -> None:
@@ -149,7 +145,6 @@ def test_what_a_try_held_is_undone_before_its_catch_and_its_finally() -> None:
     assert play.step("before") == "finished", "it stands outside of the try"
     play.succeed("after")
     assert play.status == "finished"
-    play.replayed()
 
 
 def test_caught_and_undone_work_is_not_undone_again_at_a_later_failure() -> None:
@@ -183,7 +178,6 @@ def test_what_a_catch_has_done_is_undone_when_the_catch_fails() -> None:
     assert (play.status, play.error.code, play.said) == ("failed", "tool.other", ["tidied"])
     assert play.error.cause is not None
     assert play.error.cause.code == "tool.failed"
-    play.replayed()
 
 
 def test_a_stop_inside_a_catch_undoes_its_effects_and_runs_the_finally() -> None:
@@ -202,7 +196,6 @@ def test_a_stop_inside_a_catch_undoes_its_effects_and_runs_the_finally() -> None
     play.succeed("wrap/~catch/0/b")
     assert undo_all(play) == ["wrap/~catch/0/amends/~undo"]
     assert (play.status, play.said) == ("stopped", ["tidied"])
-    play.replayed()
 
 
 def test_a_step_that_its_own_finally_fails_is_undone_itself() -> None:
@@ -220,7 +213,6 @@ def test_a_step_that_its_own_finally_fails_is_undone_itself() -> None:
     play.fail("a/~finally/c")
     assert undo_all(play) == ["a/~undo"]
     assert (play.status, play.error.path) == ("failed", "a/~finally/c")
-    play.replayed()
 
 
 def test_an_undo_is_retried_and_given_up_without_stopping_the_others() -> None:
@@ -235,7 +227,6 @@ def test_an_undo_is_retried_and_given_up_without_stopping_the_others() -> None:
     assert play.error.data == {"undone": ["a"], "failed": ["b"]}
     assert play.error.cause is not None
     assert play.error.cause.code == "tool.failed"
-    play.replayed()
 
 
 def test_a_failed_undo_is_never_caught() -> None:
@@ -266,7 +257,6 @@ def test_an_undo_fails_behind_the_finally_of_what_it_takes_back() -> None:
     play.fail("each[x]/a/~undo", "tool.invalid_result")
     assert (play.status, play.error.code) == ("failed", "undo.failed")
     assert play.said == ["clean"]
-    play.replayed()
 
 
 def test_a_failed_undo_of_a_branch_being_cut_off_fails_the_run() -> None:
@@ -290,7 +280,6 @@ def test_a_failed_undo_of_a_branch_being_cut_off_fails_the_run() -> None:
     assert undo_all(play) == ["before/~undo"]
     assert (play.status, play.error.code) == ("failed", "undo.failed")
     assert play.error.data == {"undone": ["before"], "failed": ["both/left/block/a"]}
-    play.replayed()
 
 
 def test_a_stop_in_which_an_undo_fails_ends_failed() -> None:
@@ -347,7 +336,6 @@ def test_an_isolated_item_that_fails_is_rolled_back_and_the_others_go_on() -> No
         "finished",
         ["finished", "failed", "finished"],
     )
-    play.replayed()
 
 
 def test_a_failure_that_stops_a_loop_undoes_failed_and_stopped_items() -> None:
@@ -357,7 +345,6 @@ def test_a_failure_that_stops_a_loop_undoes_failed_and_stopped_items() -> None:
     undone = set(undo_all_open(play))
     assert undone == {"each[b]/deploy/~undo", "each[c]/deploy/~undo", "each[a]/deploy/~undo"}, "the run fails: all is"
     assert (play.status, play.error.path) == ("failed", "each[b]/check")
-    play.replayed()
 
 
 def undo_all_open(play: Play) -> list[str]:
@@ -403,7 +390,6 @@ def test_finally_runs_behind_a_step_that_finished_failed_or_was_stopped() -> Non
     assert (play.status, set(play.open)) == ("stopping", {"a/~finally/tidy"})
     play.succeed("a/~finally/tidy")
     assert play.status == "stopped"
-    play.replayed()
 
 
 def test_a_skipped_step_has_no_finally() -> None:
@@ -453,7 +439,6 @@ def test_return_runs_every_finally_around_it() -> None:
         """.replace("id: in\n", "id: inn\n")
     )
     assert (play.status, play.output, play.said) == ("finished", "early", ["inner", "outer", "last"])
-    play.replayed()
 
 
 def test_a_branch_that_loses_runs_its_finally_before_the_race_is_over() -> None:
@@ -473,7 +458,6 @@ def test_a_branch_that_loses_runs_its_finally_before_the_race_is_over() -> None:
     play.succeed("race/slow/b/~finally/tidy")
     assert set(play.open) == {"next"}
     assert play.state.steps["race"].output == {"winner": "fast"}
-    play.replayed()
 
 
 def test_what_is_being_cleaned_up_is_not_stopped_by_a_second_failure() -> None:
@@ -491,7 +475,6 @@ def test_what_is_being_cleaned_up_is_not_stopped_by_a_second_failure() -> None:
     assert set(play.open) == {"p/one/a/~finally/tidy"}
     play.succeed("p/one/a/~finally/tidy")
     assert (play.status, play.error.path) == ("failed", "p/two/b")
-    play.replayed()
 
 
 def test_a_timeout_still_bounds_cleanup_while_the_run_is_stopped() -> None:
@@ -519,7 +502,6 @@ def test_a_retry_runs_undone_steps_again_with_a_key_of_their_own() -> None:
     assert play.state.steps["b/~undo"].args == '{"what":"B2"}'
     assert play.state.steps["b/~undo"].key == f"{play.run_id}/b/~undo#2"
     assert undo_all(play) == ["b/~undo", "a/~undo"]
-    play.replayed()
 
 
 def test_a_retry_passes_by_what_was_not_undone() -> None:
@@ -544,7 +526,6 @@ def test_a_retry_passes_by_what_was_not_undone() -> None:
     assert set(play.open) == {"c"}
     play.succeed("c")
     assert play.status == "finished"
-    play.replayed()
 
 
 @pytest.mark.parametrize(
@@ -567,7 +548,6 @@ def test_a_retry_of_a_step_that_its_own_finally_failed_goes_on_in_there(body: st
     play.succeed("step/~finally/c")
     assert (play.status, play.step("step")) == ("finished", "finished")
     assert play.state.steps["step"].output == output
-    play.replayed()
 
 
 def test_a_retry_repeats_the_undone_item_of_a_finished_loop_alone() -> None:
@@ -597,7 +577,6 @@ def test_a_retry_repeats_the_undone_item_of_a_finished_loop_alone() -> None:
     play.succeed("c")
     assert play.status == "finished"
     assert [item["status"] for item in play.state.steps["each"].output] == ["finished", "finished", "failed"]
-    play.replayed()
 
 
 def test_a_retry_after_an_undo_goes_on_inside_the_block_that_failed() -> None:
@@ -617,7 +596,6 @@ def test_a_retry_after_an_undo_goes_on_inside_the_block_that_failed() -> None:
     assert set(play.open) == {"block/b"}, "what was done, and not undone, is done"
     play.succeed("block/b")
     assert play.status == "finished"
-    play.replayed()
 
 
 REJECTED = """
@@ -643,7 +621,6 @@ def test_a_retry_of_a_rejection_whose_handler_was_undone_asks_again() -> None:
     play.fail("after")
     play.retry()
     assert set(play.open) == {"after"}, "the rejection is over"
-    play.replayed()
 
 
 def test_a_retry_leaves_the_effects_of_a_caught_rejection_alone() -> None:
@@ -655,7 +632,6 @@ def test_a_retry_leaves_the_effects_of_a_caught_rejection_alone() -> None:
     play.retry()
     assert set(play.open) == {"after"}
     assert play.said == ["never mind"]
-    play.replayed()
 
 
 def test_a_retry_leaves_alone_what_a_catch_has_dealt_with() -> None:
@@ -684,7 +660,6 @@ def test_a_retry_runs_the_undone_items_of_a_loop_again() -> None:
     for path in ("each[b]/check", "each[c]/check"):
         play.succeed(path)
     assert (play.status, [result["status"] for result in play.output]) == ("finished", ["finished"] * 3)
-    play.replayed()
 
 
 @pytest.mark.parametrize("limit", ["steps: 2", "tool_calls: 2"])
@@ -752,7 +727,6 @@ def test_a_second_cleanup_after_a_retry_that_fails_is_undone_and_final() -> None
     assert undo_all(play) == [f"{clean}/~undo"], "what it did before the Retry"
     play.succeed(f"{clean}/~finally/last")
     assert (play.status, play.error.path) == ("failed", "main")
-    play.replayed()
 
 
 def test_a_retry_after_a_failed_stop_goes_on_in_the_finally_left_open() -> None:
@@ -778,4 +752,3 @@ def test_a_retry_after_a_failed_stop_goes_on_in_the_finally_left_open() -> None:
     assert set(play.open) == {"both/b/work/~finally/clean"}
     play.succeed("both/b/work/~finally/clean")
     assert (play.status, play.said) == ("finished", ["quick"])
-    play.replayed()

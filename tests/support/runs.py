@@ -15,7 +15,7 @@ from hai_flow.definition.paths import is_in_cleanup, is_inside, keys_of, plan_pa
 from hai_flow.definition.plan import AgentCalls, ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import decide
+from hai_flow.engine.decide import decide as engine_decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.pendings.eligibility import may_decide
@@ -72,15 +72,17 @@ class Play:
         limits: Bounds = DEFAULT_BOUNDS,
         start: bool = True,
         message: str = "",
-        decide: Callable[..., Decision] = decide,
+        decide: Callable[..., Decision] = engine_decide,
     ) -> None:
         self.plan = plan_of(text) if isinstance(text, str) else text
         self.run_id = run_id
         self.limits = limits
         self.now = NOON
-        self.state = RunState(str(run_id))
+        self.state = self._left = RunState(str(run_id))
+        self.is_by_hand = decide is not engine_decide  # whether something beside its commands has made the state
         self.log: list[tuple[e.Event, ...]] = []
         self.commands: list[tuple[c.Command, int]] = []
+        self._conditions: list[tuple[Plan, Bounds]] = []  # under which each was decided
         self.last: tuple[e.Event, ...] = ()
         self._decide = decide
         self._book = Book(self.plan)
@@ -91,14 +93,16 @@ class Play:
 
     def do(self, command: c.Command) -> Decision:
         """Decide, check, and take over the decision. `Continue` is up to the test (see `settle`)."""
+        self.is_by_hand |= self.state is not self._left
         while True:
             before = self.state
             decision = self._decide(self.plan, before, command, self.now, self.limits)
             self._book.check_decision(before, command, decision, self.limits)
             if decision.events:
                 self.commands.append((command, self.now))
+                self._conditions.append((self.plan, self.limits))
                 self.log.append(decision.events)
-                self.state = decision.state
+                self.state = self._left = decision.state
             self.last = decision.events
             if not decision.undecided:
                 return decision
@@ -230,11 +234,13 @@ class Play:
         command = c.Migrate(to=to, by=by, paths=paths or {})
         decision = self._decide(self.plan, self.state, command, self.now, self.limits)
         if decision.events:
+            self.commands.append((command, self.now))
+            self._conditions.append((self.plan, self.limits))
             self.plan = to
             self._book.move_to(to)
             self._book.check_decision(self.state, command, decision, self.limits)
             self.log.append(decision.events)
-            self.state = decision.state
+            self.state = self._left = decision.state
         self.last = decision.events
         return decision
 
@@ -322,12 +328,17 @@ class Play:
     def of(self, kind: type[e.Event]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
+    @property
+    def is_replayable(self) -> bool:
+        """Whether its commands alone have made its state, by the engine's own decisions."""
+        return not self.is_by_hand and self.state is self._left and len(self.log) == len(self.commands)
+
     def replayed(self) -> None:
         """The log alone gives the state, at every commit; the recorded commands decide the same events again."""
         state, again = RunState(str(self.run_id)), RunState(str(self.run_id))
-        for batch, (command, now) in zip(self.log, self.commands, strict=True):
+        for batch, (command, now), (plan, limits) in zip(self.log, self.commands, self._conditions, strict=True):
             state = fold(state, e.decode_events(e.encode_events(batch)))
-            decision = decide(self.plan, again, command, now, self.limits)
+            decision = engine_decide(plan, again, command, now, limits)
             assert decision.events == batch, f"{command} decided otherwise at its replay"
             again = decision.state
             assert again == state
