@@ -254,10 +254,17 @@ def _derive_output_type(context: StepContext, draft: StepDraft) -> Json:
 
 def _build_envelope_type(gate: Mapping[str, Json]) -> Json:
     """The type of an approval's envelope, with the values of its form."""
-    form = gate.get("form")
+    form, combine = gate.get("form"), gate.get("combine")
     values: Json = {} if "form" in gate else {**NULL, REMEDY: "; give the question a `form`, whose values these are"}
     if isinstance(form, Mapping):
         values = {**collect_literal_form(form), "type": ["object", "null"], GIVEN: True}
+        properties = values.get("properties")
+        if isinstance(combine, Mapping) and isinstance(properties, Mapping):
+            listed = {name for name in properties if combine.get(name) == "list"}
+            values["properties"] = {
+                name: {"type": "array", "items": each, "minItems": 1} if name in listed else each
+                for name, each in properties.items()
+            }
     options = gate.get("options", list(OPTIONS))
     decision = {"enum": options} if isinstance(options, list) and all(isinstance(o, str) for o in options) else {}
     return {**ENVELOPE, "properties": {**ENVELOPE["properties"], "values": values, "decision": decision}}

@@ -18,6 +18,8 @@ from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import ROOTS, Guards, Names
 from hai_flow.definition.names.known_types import INFERRED
 
+LATER_ROUND: Final = (None, "later round")
+"""The guard that a round of the loop around has ended already."""
 FACTS_MAX: Final = 200  # carried to one place: each path there is held against all of them
 _CHANGING: Final = (ROOTS - {"input", "steps", "item"}) | {"index", "answer", "callback"}
 
@@ -55,8 +57,8 @@ def _collect_facts(tree: Tree, outcome: bool) -> Guards:
 
 def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
     items = _collect_items(tree, chains, outcome)
-    if items:
-        return items
+    if items or _is_later_round(tree, outcome):
+        return items or frozenset([LATER_ROUND])
     match tree:
         case Select(test=True):
             chain = chains.get(id(tree.operand))
@@ -141,6 +143,16 @@ def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
     return frozenset()
 
 
+def _is_later_round(tree: Tree, outcome: bool) -> bool:
+    """Whether a comparison of `index` shows that a round of the loop has ended already."""
+    match tree:
+        case Call(function=relation, arguments=(Const() as number, Name() as name)) if relation in TURNED:
+            return _is_later_round(Call(tree.offset, TURNED[relation], None, (name, number)), outcome)
+        case Call(function=relation, arguments=(Name(name="index"), Const(value=int() as number))):
+            return _find_least(relation if outcome else DENIED.get(relation, ""), number) > 0
+    return False
+
+
 def _find_least(relation: str, number: int) -> int:
     """The smallest size that has this relation to the number."""
     if relation == "_!=_":
@@ -155,10 +167,14 @@ def _list_items(over: Tree, chains: Mapping[int, Chain], count: int) -> Guards:
     return frozenset((*chain.path, index) for index in range(min(count, _ITEMS_MAX)))
 
 
-def spell_tree(tree: Tree) -> str:
-    """The tree in one spelling, wherever it stands."""
-    own = {name: getattr(tree, name) for name in ("value", "name", "function", "variable") if hasattr(tree, name)}
-    return f"{type(tree).__name__}{own}({','.join(map(spell_tree, tree.parts))})"
+def spell_tree(tree: Tree, items: tuple[str, ...] = ()) -> str:
+    """The tree in one spelling, wherever it stands, and whatever the loops in it call their `items`."""
+    own = {name: getattr(tree, name) for name in ("value", "name", "function") if hasattr(tree, name)}
+    if isinstance(tree, Name) and tree.name in items:
+        own["name"] = f"item {items.index(tree.name)}"
+    inner = (tree.variable, *items) if isinstance(tree, Comprehension) else items
+    parts = (spell_tree(part, items if part is getattr(tree, "range", None) else inner) for part in tree.parts)
+    return f"{type(tree).__name__}{own}({','.join(parts)})"
 
 
 _ITEMS_MAX: Final = 20  # of one list, that a condition shows
@@ -206,7 +222,8 @@ def collect_facts(guards: Guards) -> frozenset[tuple[object, ...]]:
 def lasting(names: Names, guards: Guards) -> Guards:
     """The guards that still hold behind further steps: not those of the state, which these may change."""
     lets = {root for root, schema in names.types.roots.items() if INFERRED in str(schema)}
-    return frozenset(each for each in guards if each[0] in (None, "input", "steps") or each[0] in lets)
+    roots = lets | {None, "input", "steps"}
+    return frozenset(each for each in guards - {LATER_ROUND} if each[0] in roots)
 
 
 def with_facts(names: Names, guards: Guards) -> Names:

@@ -54,6 +54,8 @@ class Doubts:
         self.chains = chains  # by the id of their node
         self.doubts: list[ExpressionFault] = []
         self.faults: list[ExpressionFault] = []
+        comparisons = (each for each in walk(tree) if isinstance(each, Call) and each.function in _COMPARING)
+        self._compared = {id(part) for comparison in comparisons for part in walk(comparison)}
         self._computed: set[str] = set()  # variables of loops over lists of names with an inferred type
         self._visit(tree, frozenset(), {})
 
@@ -90,6 +92,8 @@ class Doubts:
                 if isinstance(tree, Call) and tree.function == "_[_]":
                     self._doubt_last(tree, known)
                     self._doubt_computed_item(tree, known)
+                if isinstance(tree, Call) and tree.function in ("_/_", "_%_"):
+                    self._doubt_divisor(tree, known)
                 if isinstance(tree, Call) and tree.function in _ORDERED:
                     self._doubt_alternatives(tree)
                 if isinstance(tree, Call) and tree.function in _NEVER_OF_NULL:
@@ -173,6 +177,22 @@ class Doubts:
                         "test its size before"
                     )
                     self.doubts.append(ExpressionFault(call.offset, "expression.unguarded", message))
+
+    def _doubt_divisor(self, call: Call, known: Guards) -> None:
+        """Doubt a division by the size of a list that may be empty. That of fractions gives no number then, which only
+        comparisons take."""
+        divisor = call.parts[-1]
+        if isinstance(divisor, Call) and divisor.function == "double" and id(call) not in self._compared:
+            divisor = divisor.parts[0]
+        if not isinstance(divisor, Call) or divisor.function != "size":
+            return
+        over = divisor.parts[0]
+        if self._find_least_size(over, known) < 1:
+            chain = self.chains.get(id(over))
+            text = "x" if chain is None else spell(chain.path)
+            subject = "the list" if chain is None else f"`{text}`"
+            message = f"{subject} may be empty, and this divides by zero then; test `size({text}) > 0` before"
+            self.doubts.append(ExpressionFault(call.offset, "expression.unguarded", message))
 
     def _find_least_size(self, tree: Tree, known: Guards) -> float:
         """The number of items that a list certainly has; without bound where nothing is known of it."""
@@ -304,6 +324,7 @@ class Doubts:
 
 
 _ORDERED: Final = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_"))
+_COMPARING: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_"))
 _NEVER_OF_NULL: Final = frozenset((
     "_+_", "_-_", "_*_", "_/_", "_%_", "-_", "_<_", "_<=_", "_>_", "_>=_", "@in", "size", "int", "double", "sum",
     "timestamp", "duration", "format_time", "startsWith", "endsWith", "contains", "matches", "split", "join", "replace",

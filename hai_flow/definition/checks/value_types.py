@@ -20,6 +20,9 @@ _TRUTH: Final[dict[str, Json]] = {"type": "boolean"}
 _CONSTANTS: Final[dict[type, dict[str, Json]]] = {
     str: _TEXT, bool: _TRUTH, int: _WHOLE, float: _NUMBER, type(None): NULL,
 }  # fmt: skip
+_CEL: Final = "x-cel"  # of a value that JSON has no type for: its type in an expression
+_TIMESTAMP: Final[dict[str, Json]] = {_CEL: "timestamp"}
+_DURATION: Final[dict[str, Json]] = {_CEL: "duration"}
 _ALTERNATIVES_MAX: Final = 20
 _GIVEN: Final[dict[str, Json]] = {
     **dict.fromkeys(("string", "join", "lowerAscii", "upperAscii", "format_time", "format"), _TEXT),
@@ -28,7 +31,8 @@ _GIVEN: Final[dict[str, Json]] = {
     **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in", "!_"), _TRUTH),
     **dict.fromkeys(("startsWith", "endsWith", "contains", "matches"), _TRUTH),
     "split": {"type": "array", "items": _TEXT},
-}
+    "timestamp": _TIMESTAMP, "duration": _DURATION,
+}  # fmt: skip
 
 
 class ValueTypes:
@@ -43,7 +47,7 @@ class ValueTypes:
         chain = self.chains.get(id(tree))
         if chain is not None:
             look = self.names.types.look_to_judge(chain.path)
-            return Look({}) if look.optional else look
+            return Look({}) if look.optional else Look(_TIMESTAMP) if chain.path == ("now",) else look
         path = parse_static_path(tree)
         if path is not None and path[0].name in items:
             return look_inside(items[path[0].name], (path[0].name, *path[1]))
@@ -97,6 +101,8 @@ class ValueTypes:
         function = call.function
         if function == "sum":
             looks = [find_element(each) for each in looks]
+        if _TIMESTAMP in (schemas := [each.schema for each in looks]) or _DURATION in schemas:
+            return Look(_find_time(function, schemas))
         types = {_find_word(each.schema) for each in looks}
         if function == "_+_" and types in ({"string"}, {"array"}):
             return Look(_TEXT) if types == {"string"} else find_common(looks)
@@ -113,6 +119,28 @@ class ValueTypes:
             return self.names.types.kind(chain.path) == "dyn"
         operators = ("_+_", "_-_", "_*_", "_/_", "_%_", "-_")
         return isinstance(tree, Call) and tree.function in operators and any(map(self._reads_double, tree.parts))
+
+
+def _find_time(function: str, operands: list[Json]) -> Json:
+    """The type of a sum or a difference of instants and lengths of time; nothing where an operand is another."""
+    instants, lengths = operands.count(_TIMESTAMP), operands.count(_DURATION)
+    if instants + lengths < 2 or function not in ("_+_", "_-_"):
+        return {}
+    return _TIMESTAMP if instants == 1 else _DURATION
+
+
+def write_times(schema: Json) -> Json:
+    """The type as it is outside of the expression, where instants and lengths of time are texts."""
+    match schema:
+        case {"x-cel": "timestamp"}:
+            return {**_TEXT, "format": "date-time"}
+        case {"x-cel": _}:
+            return _TEXT
+        case {"items": items}:
+            return {**schema, "items": write_times(items)}
+        case {"anyOf": list(parts)}:
+            return {**schema, "anyOf": [write_times(each) for each in parts]}
+    return schema
 
 
 def find_common(looks: list[Look]) -> Look:

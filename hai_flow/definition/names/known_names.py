@@ -82,6 +82,7 @@ class Condition(Shows, Protocol):
     disproof: Guards | None
 
 
+_PARTS_OF_NOW: Final = '; write now.getFullYear(), now.getHours("Europe/Berlin"), or now.format_time("%Y-%m-%d")'
 _SOURCES_MAX: Final = 20_000  # that many expressions are kept from text to text
 
 
@@ -134,6 +135,8 @@ class Types:
         root = str(path[0])
         if root == "steps":
             return self._look_at_step(path)
+        if root == "now" and len(path) > 1:
+            return Look({}, barren=(1, f"`now` is an instant and has no `{path[1]}`{_PARTS_OF_NOW}"))
         typed_roots = {"input": self.input, "state": self.state}
         schema = typed_roots[root] if root in typed_roots else self.roots.get(root, FIXED.get(root, {}))
         return look_along(schema, path[1:], 1, path)

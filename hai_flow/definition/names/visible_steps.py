@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.definition.checks.condition_facts import entails
+from hai_flow.definition.checks.condition_facts import LATER_ROUND, entails
 from hai_flow.definition.names.known_names import Guards, Names
 from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, StepDraft, is_end_certain, leaving
@@ -114,8 +114,7 @@ class Visibility:
     def explain_absence(self, name: str, member: str, guards: Guards) -> str | None:
         """Why a member of a step may be absent when this place is reached, as a clause; None where `guards`, which hold
         here, exclude every reason."""
-        reasons = list(self._reasons(name, member))
-        return None if all(reason.excluded(guards) for reason in reasons) else reasons[0].text
+        return next((each.text for each in self._reasons(name, member) if not each.excluded(guards)), None)
 
     def _reasons(self, name: str, member: str) -> Iterator[_Reason]:
         target = self.outline.ids.get(name)
@@ -132,7 +131,7 @@ class Visibility:
             yield _Reason(f"`{word}` also runs when that step has not finished")
             return
         if self.before is not None and any(frame.owner is self.before for frame in target.chain):
-            yield _Reason("no iteration has run before the first one")
+            yield _Reason("no iteration has run before the first one", lambda guards: LATER_ROUND in guards)
         is_behind = not self.at_end
         for frame in inside:
             if not (is_behind and _are_others_ended(frame)):

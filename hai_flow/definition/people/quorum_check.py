@@ -137,7 +137,11 @@ def check_pick(context: StepContext, fields: Mapping[str, Json], at: Path, quoru
 def check_inherited_quorum(context: StepContext, fields: Mapping[str, Json], at: Path) -> None:
     """A finding where a later stage can't be decided by its people, with what it keeps of the one before: `fields`."""
     quorum, panel = fields.get("quorum", 1), _compile_panel(context, fields)
-    if panel is None or panel.people is None:
+    if panel is None:
+        return
+    if panel.people is None:
+        if quorum == "all":
+            context.reader.warning(at, "quorum.impossible", _describe_unlisted(context, panel))
         return
     count = len(panel.deciders)
     if isinstance(quorum, int):
@@ -161,6 +165,8 @@ def _check_open_panel(
     if quorum == "all" and "anyone" in panel.selectors:
         message = "`quorum: all` needs people who can be listed, found `anyone` in `from`; write a number"
         context.reader.error((*at, "quorum"), "quorum.impossible", message)
+    elif quorum == "all":
+        context.reader.refuse((*at, "quorum"), "quorum.impossible", _describe_unlisted(context, panel))
     if isinstance(quorum, Mapping):
         for selector, count in quorum.items():
             members = None if selector == "any" else _members(context, selector)
@@ -175,6 +181,13 @@ def _check_open_panel(
             "ends this; declare the roles under `roles`, or use `any` or a number"
         )
         context.reader.warning((*at, "reject_when"), "approval.never_unreachable", message)
+
+
+def _describe_unlisted(context: StepContext, panel: _Panel) -> str:
+    """The finding that `quorum: all` can't be met, because the workflow does not list all people."""
+    selector = next(each for each in panel.selectors if _members(context, each) is None)
+    remedy = "list its people under `roles`" if selector.startswith("role:") else "name its people as `user:`"
+    return f"`quorum: all` needs people who can be listed, and `{selector}` can't; {remedy}, or write a number"
 
 
 def _check_quorum_possible(context: StepContext, quorum: plan.Quorum, panel: _Panel, at: Path) -> None:

@@ -68,9 +68,9 @@ def look_along(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[S
         if not isinstance(schema, dict):
             return Look({}, tuple(optional), root=root, along=tuple(along))
         inner = find_part(schema, part)
-        if inner is None and isinstance(part, str):
-            unknown = explain_unknown_property(schema, part, path[:length])
-            no_object = _explain_no_property(schema, part, path[:length])
+        no_object = _explain_no_property(schema, part, path[:length])
+        if no_object is not None or (inner is None and isinstance(part, str)):
+            unknown = explain_unknown_property(schema, part, path[:length]) if isinstance(part, str) else None
             wrong, barren = ((length, each) if each else None for each in (unknown, no_object))
             return Look({}, tuple(optional), wrong=wrong, barren=barren, root=root, along=tuple(along))
         required = schema.get("required", ())
@@ -120,9 +120,12 @@ _BARREN: Final = {
 }
 
 
-def _explain_no_property(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
-    """Why something that is no object has no property `part`, or None where it may be one."""
+def _explain_no_property(schema: Mapping[str, Json], part: Segment, parent: Sequence[Segment]) -> str | None:
+    """Why something that is no object has no property, or no item, `part`, or None where it may be one."""
     types = schema.get("type")
+    if isinstance(part, int):
+        is_text = types == "string" and part >= 0
+        return f"`{spell(parent)}` is text and has no items; write {spell(parent)}.charAt({part})" if is_text else None
     if types == "null":
         return f"`{spell(parent)}` is always null and has no `{part}`{schema.get(REMEDY, '')}"
     kinds = [kind for kind in (types if isinstance(types, list) else [types]) if kind != "null"]
