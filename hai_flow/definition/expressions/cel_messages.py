@@ -71,22 +71,29 @@ _HINTS: Final = {
     "range": "write the numbers, [0, 1, 2], or `repeat` with `max`, whose rounds have an `index`",
     "uuid": "`run.id` is the id of the run; make others in a tool",
     "env": "name what changes with the deployment in `input`; a secret is ${{ secrets.NAME }} where it is sent",
-    "str": "use string(x)",
-    "float": "use double(x)",
+    **dict.fromkeys(("str", "String", "isoformat", "toISOString"), "use string(x)"),
+    **dict.fromkeys(("float", "number", "Number", "parseFloat"), "use double(x)"),
+    "getYear": "use getFullYear()",
+    "getDay": "use getDayOfWeek(), or getDate() for the day of the month",
+    "getDays": "a length of time has hours: x.getHours() / 24",
     "default": "write a.?b.orValue(c)",
     "coalesce": "write a.?b.orValue(c)",
     "format": 'write "%s".format([x])',
     "find": "write x.filter(y, ...)[?0].orValue(...)",
-    "some": "use exists(x, ...)",
-    "any": "use exists(x, ...)",
-    "every": "use all(x, ...)",
-    "sort": "write rows.sort_by(r, r.name)",
-    "sorted": "write rows.sort_by(r, r.name)",
-    "sort_by": "write rows.sort_by(r, r.name)",
+    **dict.fromkeys(("some", "any"), "write x.exists(y, ...)"),
+    "every": "write x.all(y, ...)",
+    **dict.fromkeys(("where", "select"), "write x.filter(y, ...), or x.map(y, ...)"),
+    **dict.fromkeys(("forEach", "flatMap", "collect"), "write x.map(y, ...), or a `for_each` step"),
+    **dict.fromkeys(("sort", "sorted", "sort_by", "sortBy", "orderBy"), "write rows.sort_by(r, r.name)"),
+    **dict.fromkeys(("unique", "distinct"), "write x.group_by(y, y).map(g, g.key)"),
+    **dict.fromkeys(("push", "append", "add", "concat"), "lists and texts are joined by +: x + [y]"),
+    **dict.fromkeys(("avg", "mean", "average"), "write x.sum() / double(size(x))"),
+    **dict.fromkeys(("containsKey", "has_key", "hasKey"), 'write "name" in x'),
+    "values": "write x.map(k, x[k])",
     "group_by": "write rows.group_by(r, r.team)",
     "groupBy": "write rows.group_by(r, r.team)",
     "strftime": 'write format_time(t, "%Y-%m-%d", "Europe/Berlin")',
-    "bind": "cel.bind is not part of flow/v1; use a `set` step",
+    "bind": "name the value in a `let` step",
     "lower": "use lowerAscii()",
     "upper": "use upperAscii()",
     "toLowerCase": "use lowerAscii()",
@@ -96,7 +103,7 @@ _HINTS: Final = {
     "startswith": "use startsWith()",
     "endswith": "use endsWith()",
     "strip": "use trim()",
-    "toJSON": "a list or a map in a text becomes JSON by itself",
+    **dict.fromkeys(("toJSON", "toJson", "to_json", "json"), "a list or a map in a text becomes JSON by itself"),
     "always": "what always runs stands under `finally`",
     "failure": "what runs after a failure stands under `catch`",
     "success": "a step runs only if those before it have succeeded; leave it out",
@@ -104,6 +111,19 @@ _HINTS: Final = {
     "empty": "write size(x) == 0",
     "isEmpty": "write size(x) == 0",
 }
+_USAGES: Final = {
+    "split": 'x.split(",")', "replace": 'x.replace("a", "b")', "substring": "x.substring(0, 3)", "size": "size(x)",
+    "orValue": 'x.?y.orValue("")', "join": 'x.join(", ")', "startsWith": 'x.startsWith("a")',
+    "endsWith": 'x.endsWith("a")', "matches": 'x.matches("^a")', "trim": "x.trim()", "lowerAscii": "x.lowerAscii()",
+    "upperAscii": "x.upperAscii()", "charAt": "x.charAt(0)", "indexOf": 'x.indexOf("a")', "int": "int(x)",
+    "double": "double(x)", "string": "string(x)", "timestamp": "timestamp(x)", "duration": 'duration("60s")',
+    "format_time": 'x.format_time("%Y-%m-%d", "Europe/Berlin")',
+}  # fmt: skip
+
+_LOOP_HINTS: Final = {
+    "count": "write x.filter(y, y > 0).size()", "sum": "write x.map(y, y.amount).sum()",
+    **dict.fromkeys(("min", "max"), "write math.greatest(x.map(y, y.amount)), or math.least(...)"),
+}  # fmt: skip
 
 Insertions: TypeAlias = Sequence[tuple[int, str]]  # texts inserted into a source, each with its offset there
 
@@ -113,7 +133,7 @@ def faults_of(text: str, source: str, inserted: Insertions) -> list[ExpressionFa
     by_offset: dict[int, ExpressionFault] = {}
     for match in _MESSAGE.finditer(text):
         line, column, message = int(match[1]), int(match[2]), match[3]
-        if line < 1 or "parsetree" in message:
+        if line < 1 or "parsetree" in message or "*error*" in message:
             continue
         offset = _compute_source_offset(_offset(source, line, column), inserted)
         code, explanation = _convert_message(message.removesuffix(" [INVALID_ARGUMENT]"))
@@ -129,8 +149,21 @@ def faults_of(text: str, source: str, inserted: Insertions) -> list[ExpressionFa
             )
         ]
     faults = sorted(by_offset.values(), key=lambda fault: fault.offset)
+    if len(faults) > 1 and source.startswith("math.", faults[0].offset):
+        del faults[0]  # the function behind it is told
     # Behind the first place that can't be read, the parser guesses.
     return faults[:1] if faults[0].code == "expression.syntax" else faults
+
+
+def find_foreign_loop(source: str, offset: int) -> ExpressionFault | None:
+    """The call of which a name at `offset` is the first of several arguments, where other languages loop by it:
+    `rows.any(x, x > 1)`. The name is none, because there is no such function."""
+    call = re.search(r"\.(\w+)\(\s*$", source[:offset])
+    if call is None or call[1] == "bind" or re.match(r"\w+\s*,", source[offset:]) is None:
+        return None
+    own, hint = _LOOP_HINTS.get(call[1]), _HINTS.get(call[1])
+    message = f"`{call[1]}` names no item; {own}" if own else f"there is no function `{call[1]}`; {hint}"
+    return ExpressionFault(call.start(1), "expression.unknown_function", message) if own or hint else None
 
 
 _PATH_BEFORE: Final = re.compile(r"(?<![\w.])((?:input|state|steps|item|event)(?:\.\w+)*?)(?:\.(\w+)[ ]+)?\Z")
@@ -171,12 +204,32 @@ def _convert_message(message: str) -> tuple[str, str]:
     if overload:
         return "expression.type", describe_overload(overload[1], overload[2])
     undeclared = re.match(r"undeclared reference to '(.+?)'", message)
+    if undeclared and undeclared[1] in _USAGES:
+        return "expression.unknown_function", f"`{undeclared[1]}` is written {_USAGES[undeclared[1]]}"
     if undeclared:
         hint = _HINTS.get(undeclared[1], "`hai-flow grammar` lists the functions")
         return "expression.unknown_function", f"there is no function `{undeclared[1]}`; {hint}"
     if message.startswith("Syntax error"):
         return "expression.syntax", f"can't read this expression: {_format_syntax(message)}"
+    for pattern, sentence in _OTHER_MESSAGES:
+        if (match := re.search(pattern, message)) is not None:
+            return "expression.invalid", sentence.format(*(_TYPE_WORDS.get(each, each) for each in match.groups()))
     return "expression.invalid", message
+
+
+_OTHER_MESSAGES: Final = (
+    (
+        r"type '(.+)' cannot be the range of a comprehension",
+        "`filter`, `map` and their like go through a list or a map, found {0}",
+    ),
+    (r"type '(.+)' cannot be the operand of a select operation", "found {0}, which has no properties"),
+    (r"^(\w+)\(\) variable name must be a simple identifier", "`{0}` names the item first: x.{0}(y, y > 0)"),
+    (
+        r"^has\(\) argument must be a field selection",
+        'has() asks for a property: has(x.name); write size(x) > 0 for an item, "name" in x for another name',
+    ),
+    (r"^invalid int literal", "a whole number has at most 18 digits here; write it as text"),
+)
 
 
 _STRANGERS: Final = {
@@ -225,20 +278,26 @@ def _format_syntax(message: str) -> str:
     return text
 
 
-_TYPE_WORDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration"}
+_TYPE_WORDS: Final = {
+    "google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null",
+}  # fmt: skip
 
 
 def _suggest_other_side(types: Sequence[str]) -> str:
     """The remedy where two sides of an operator have these types."""
+    if "null" in types:
+        return "; by its type it never is null: leave the comparison out, or let its type have null, too"
+    if any(each.startswith("type(") for each in types):
+        return "; a type has no quotes: type(x) == string"
     if "timestamp" in types:
         return (
             "; write timestamp(x) around the text" if "string" in types else "; write timestamp(...) or duration(...)"
         )
     if "duration" in types:
-        return '; a length is written duration("60s")'
+        return "; write duration(x) around the text" if "string" in types else '; a length is written duration("60s")'
     if "bool" in types and "string" in types:
         return "; write true or false, without quotes"
-    if "string" in types:
+    if "string" in types and not {"int", "double"}.isdisjoint(types):
         number = "double" if "double" in types else "int"
         return f"; write the number without quotes, or {number}(x) around the text"
     return ""
@@ -251,21 +310,31 @@ OPERATORS: Final = frozenset(
 
 def describe_overload(function: str, types: str) -> str:
     """Why an operator or a function takes no operands of `types`, for example `(string, int)`, and the remedy."""
-    operator = re.sub(r"^_(.+)_$", r"\1", function)
+    method = re.fullmatch(r"\((.+?)\)\.(\w+)\((.*)\)", types) if not function else None  # as it is told at run time
+    if method is not None:
+        function, types = method[2], ", ".join(filter(None, (method[1], method[3])))
+    operator = _INNER_NAMES.get(function) or re.sub(r"^_(.+)_$", r"\1", function)
     operands = types.removeprefix("(").removesuffix(")")
     for name, word in _TYPE_WORDS.items():
         operands = operands.replace(name, word)
-    operator = {"math.@max": "math.greatest", "math.@min": "math.least"}.get(operator, operator.removeprefix("@"))
+    operator = operator.removeprefix("@")
+    if operator in ("&&", "||", "!", "?:") and (refused := _find_no_truth(operator, operands)):
+        hint = _COMPARISONS.get(refused, "")
+        if (operator, operands) == ("||", "string, string"):
+            hint = "; a default is written x.?y.orValue(z)"
+        return f"a condition must be true or false, found {refused}{hint}"
     if operator == "==" or operator == "!=":
         hint = _suggest_other_side(operands.split(", "))
         return f"`{operator}` compares {operands.replace(', ', ' with ')}, which can never be equal{hint}"
-    if operator == "+" and "timestamp" in operands:
-        return f'`+` can\'t be applied to ({operands}); a length is written duration("60s")'
+    if operator == "+" and "timestamp" in operands and not operands.startswith("string"):
+        hint = _suggest_other_side(operands.replace("timestamp", "duration").split(", "))
+        return f"`+` can't be applied to ({operands}){hint}"
     if operator == "+" and "string" in operands:
         return f"`+` can't join ({operands}); write string(x) around what is no text, or use a text with holes"
     if "int" in operands and "double" in operands:
         return f"`{operator}` can't mix {operands.replace(', ', ' and ')}; write double(x) or int(x)"
-    if operator == "?_:":
+    if operator == "?:":
+        operands = operands.partition(", ")[2]
         return f"both sides of `? :` must have one type, found ({operands}); wrap one in dyn(...)"
     hint = ""
     if operator == "%" and operands.startswith("string"):
@@ -280,13 +349,43 @@ def describe_overload(function: str, types: str) -> str:
         hint = "; whether a text has another in it is text.contains(part)"
     elif operator == "in" and (listed := re.fullmatch(r"string, list\((int|double)\)", operands)):
         hint = f"; write {listed[1]}(x) around the text, or texts into the list"
-    elif operands.startswith("map(") and operator[:1].isalpha():
+    elif operands.startswith("map(") and operator[:1].isalpha() and operator != "string":
         hint = "; name a field of it: an item of a `for_each` is {key, status, output, error}, so write x.output"
-    elif operator == "format_time" and operands.startswith("string"):
+    elif operator == "in" and (listed := re.fullmatch(r"(?:int|double), list\(string\)", operands)):
+        hint = "; write string(x) around the number, or numbers into the list"
+    elif (operator == "format_time" or operator.startswith("get")) and operands.startswith("string"):
         hint = "; write timestamp(x) around the text"
+    elif operator in _ARGUMENT_HINTS:
+        hint = next((hint for pattern, hint in _ARGUMENT_HINTS[operator] if re.match(pattern, operands)), "")
     elif operator == "sum":
         hint = "; it adds the numbers of a list: rows.map(r, r.amount).sum()"
     return f"`{operator}` can't be applied to ({operands}){hint}"
+
+
+_INNER_NAMES: Final = {
+    "math.@max": "math.greatest", "math.@min": "math.least", "_[_]": "[ ]", "!_": "!", "-_": "-", "_?_:_": "?:",
+    "bounded__": "matches",
+}  # fmt: skip
+_COMPARISONS: Final = {
+    "string": '; compare it, as in x != ""', "int": "; compare it, as in x != 0", "double": "; compare it, as in x > 0",
+    "null": "; compare it, as in x != null",
+}  # fmt: skip
+_ARGUMENT_HINTS: Final = {
+    "[ ]": ((r"list\(.*\), (?:double|string|bool)$", "; an item is named by a whole number: x[0]"),),
+    "string": ((r"list|map", "; in a text, `${{ x }}`, a list or a map becomes JSON"),),
+    "int": ((r"bool$", "; write x ? 1 : 0"),),
+    "format": ((r"string, (?!list)", '; the values stand in a list: "%s".format([x])'),),
+    "contains": ((r"list", "; whether a list has an item is y in x"),),
+    **dict.fromkeys(
+        ("math.round", "math.floor", "math.ceil", "math.trunc"), ((r"int$", "; a whole number needs no rounding"),)
+    ),
+}  # fmt: skip
+
+
+def _find_no_truth(operator: str, operands: str) -> str:
+    """The first type among the operands of a condition that is no truth; "" where there is none."""
+    types = re.findall(r"(?:[^,( ]|\([^)]*\))+", operands)[: 1 if operator == "?:" else None]
+    return next((each for each in types if each not in ("bool", "dyn", "null_type")), "")
 
 
 # -- names ---------------------------------------------------------------------------------------------------------

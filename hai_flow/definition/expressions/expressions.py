@@ -17,7 +17,7 @@ import msgspec
 from hai_flow.definition.checks.condition_facts import collect_guards, sufficient
 from hai_flow.definition.checks.constant_conditions import Certainty, evaluate_literal, report_certain_condition
 from hai_flow.definition.checks.nullability import Doubts
-from hai_flow.definition.checks.value_types import ValueTypes, find_common
+from hai_flow.definition.checks.value_types import ValueTypes, find_common, write_times
 from hai_flow.definition.expressions import cel
 from hai_flow.definition.expressions.ast import Name, Tree
 from hai_flow.definition.expressions.ast_paths import (
@@ -33,7 +33,7 @@ from hai_flow.definition.expressions.ast_paths import (
 )
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_growth import GROWTH_MAX, WORK_MAX
-from hai_flow.definition.expressions.cel_messages import OTHER_NAMES, suggest_name
+from hai_flow.definition.expressions.cel_messages import OTHER_NAMES, find_foreign_loop, suggest_name
 from hai_flow.definition.expressions.cel_values import Kind, format_instant
 from hai_flow.definition.expressions.constants import check_literals, doubt_literals, find_failing_constants
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
@@ -193,7 +193,9 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
     if hyphens:
         raise Faults(hyphens)  # whatever else is wrong follows from it
     faults = [fault for chain in scan_result.chains if (fault := names.check(source, chain))]
-    faults += [_check_free(source, name, names) for name in scan_result.free if name.name not in cel.TYPE_NAMES]
+    free_names = [name for name in scan_result.free if name.name not in cel.TYPE_NAMES]
+    loops = [fault for name in free_names if (fault := find_foreign_loop(source, name.offset))]
+    faults += loops or [_check_free(source, name, names) for name in free_names]
     faults += [
         ExpressionFault(
             offset, "expression.shadow", f"the variable `{name}` would hide a name of the language; rename it"
@@ -240,7 +242,7 @@ def _mismatches(
     return ()
 
 
-_OPERATOR: Final = re.compile(r"`(<=|>=|==|!=|[-<>+*/%])`")
+_OPERATOR: Final = re.compile(r"`(<=|>=|==|!=|[-<>+*/%]|get[A-Z][A-Za-z]+|format_time)`")
 _OF_LISTS: Final = re.compile(
     r"^`\+` .*\blist\(\w+\)(?:,| and) list\(\w+\)|list\((?:int|double)\) with list\((?:int|double)\)"
 )
@@ -316,7 +318,8 @@ def infer_type(value: Json, names: Names) -> Look:
     if chain is not None and look.last_optional and look.optional == (len(chain.path),):
         present = Look(look.schema, root=look.root)
         return present if names.is_known(chain.path) else find_common([present, Look(NULL)])  # a whole hole gives null
-    return ValueTypes(scanned.by_node, names).look(scanned.tree, {})
+    look = ValueTypes(scanned.by_node, names).look(scanned.tree, {})
+    return msgspec.structs.replace(look, schema=write_times(look.schema))
 
 
 def list_values(text: str, names: Names) -> list[Json]:
