@@ -39,7 +39,7 @@ from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.steps.agents import call_at
 from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.primitives import instants
-from hai_flow.primitives.beside_loop import WORK
+from hai_flow.primitives.beside_loop import THIS_THREAD
 from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame
@@ -261,13 +261,14 @@ class Draft:
         roots: dict[str, Json],
     ) -> Json:
         self.evaluations += 1
-        before = WORK.units
+        work = THIS_THREAD.work
+        before = work.units
         try:
             return evaluate(self._build_scope(uses, step, roots))
         except ExpressionError as error:
             raise Raised(error.code, error.message) from None
         finally:
-            self.work += WORK.units - before
+            self.work += work.units - before
 
     def text(self, template: Template, step: Step | None, **roots: Json) -> str:
         value = self.render(template, step, **roots)

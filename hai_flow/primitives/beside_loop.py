@@ -118,46 +118,45 @@ class TooLongForLoop(BaseException):
     expression, as the library's have many types, must not take it for one."""
 
 
-class _LoopAllowance:
-    __slots__ = ("units", "until")
+class _WorkCount:
+    """The work that a thread has done, in microseconds by the estimates: equal work has equal ones."""
+
+    __slots__ = ("allowed", "most", "units", "until")
 
     def __init__(self) -> None:
-        self.units = ALLOWED_UNITS
-        self.until = time.perf_counter() + ALLOWED_SECONDS
+        self.units = 0
+        self.most = 0  # where the value that is worked on has to be given up
+        self.allowed: int | None = None  # where the allowance is used up, if there is one
+        self.until = 0.0  # the clock's reading at which it is over
 
 
-class _ThreadWork(threading.local):
-    """Microseconds of work that a thread has done, by the estimates: equal work has equal ones."""
-
-    units = 0
-    most = 0
-    """Where the value that is worked on has to be given up."""
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.work = _WorkCount()
 
 
-WORK: Final = _ThreadWork()
-_ALLOWANCE: Final[contextvars.ContextVar[_LoopAllowance | None]] = contextvars.ContextVar("allowance", default=None)
+THIS_THREAD: Final = _OfThread()
 
 
 def spend(units: int) -> None:
     """The caller is about to do so much work, in microseconds. Raises `TooLongForLoop` where that is more than is left
     of the allowance, if there is one."""
-    WORK.units += units
-    allowance = _ALLOWANCE.get()
-    if allowance is None:
-        return
-    allowance.units -= units
-    if allowance.units < 0 or time.perf_counter() > allowance.until:
+    work = THIS_THREAD.work
+    work.units += units
+    if work.allowed is not None and (work.units > work.allowed or time.perf_counter() > work.until):
         raise TooLongForLoop
 
 
 def run_with_allowance(function: Callable[..., T], *args: Any, **more: Any) -> T:
     """The result of a function without effects. Raises `TooLongForLoop` where it is to be called beside the
     loop."""
-    token = _ALLOWANCE.set(_LoopAllowance())
+    work = THIS_THREAD.work
+    outer = work.allowed, work.until
+    work.allowed, work.until = work.units + ALLOWED_UNITS, time.perf_counter() + ALLOWED_SECONDS
     try:
         return function(*args, **more)
     finally:
-        _ALLOWANCE.reset(token)
+        work.allowed, work.until = outer
 
 
 async def run_by_work(function: Callable[..., T], *args: Any, **more: Any) -> T:
@@ -190,11 +189,16 @@ async def run_unless_short(value: Any, function: Callable[..., T], *args: Any, *
 
 
 def is_large(value: Any, most: int = LARGE_BYTES) -> bool:
-    """Whether a JSON value, or the JSON values in a struct, are larger than `most`: by their texts, and by their parts,
-    each of which counts as sixteen bytes. Looks at no more of it than that takes."""
-    if type(value) in _WITHOUT_PARTS:
-        return False
+    """Whether a JSON value, or the JSON values in a struct, are larger than `most`, as `measure` finds."""
+    return measure(value, most) > most
+
+
+def measure(value: Any, most: int = LARGE_BYTES) -> int:
+    """The size of a JSON value, or of the JSON values in a struct: that of their texts, and of their parts, each of
+    which counts as sixteen bytes. Looks at no more of it than is needed to find more than `most`."""
     size = 0
+    if not value or type(value) in _WITHOUT_PARTS:
+        return size
     parts = [value]
     for part in parts:  # which grows by the parts of those that have some
         kind = type(part)
@@ -211,8 +215,8 @@ def is_large(value: Any, most: int = LARGE_BYTES) -> bool:
         elif (read_fields := _find_reader(kind)) is not None:
             parts += filter(None, read_fields(part))  # most fields of a command are empty
         if size > most:
-            return True
-    return False
+            break
+    return size
 
 
 @functools.cache

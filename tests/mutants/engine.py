@@ -47,7 +47,7 @@ growth.bug("patterns that are compiled in a loop count once").edit(
 )
 growth.bug("a pattern may be of any size").edit("if states > PATTERN_STATES_MAX:", "if False:")
 templates = Room("hai_flow/definition/expressions/expressions.py", "tests/definition/test_expressions_hostile.py")
-templates.bug("the holes of one value take as long as they like").edit("if WORK.units > WORK.most:", "if False:")
+templates.bug("the holes of one value take as long as they like").edit("if work.units > work.most:", "if False:")
 expression_values = Room(
     "hai_flow/definition/expressions/cel_values.py", "tests/definition/test_expressions_hostile.py"
 )
@@ -85,7 +85,7 @@ secret = Room("hai_flow/definition/names/known_names.py", "tests/definition/test
 secret.bug("a secret may be computed, or have a default").edit("return check_secret(chain)\n", "return None\n")
 cel = Room("hai_flow/definition/expressions/cel.py", "tests/definition/test_expressions_in_parts.py")
 cel.bug("an expression reads values of any number of parts").edit(
-    "WORK.units - before > PARTS_MAX", "WORK.units < before"
+    "THIS_THREAD.work.units - before > PARTS_MAX", "THIS_THREAD.work.units < before"
 ).by("tests/definition/test_expressions_hostile.py::test_a_value_of_very_many_parts_is_not_handed_to_the_library")
 cel.bug("a loop copies its list for each item that it adds").edit(
     "value = self._run_in_parts(data, sizes)\n", "value = None\n"

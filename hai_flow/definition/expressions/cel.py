@@ -62,7 +62,7 @@ from hai_flow.definition.expressions.cel_values import Kind, Size, check_result,
 from hai_flow.definition.expressions.cel_widening import Widening
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
 from hai_flow.definition.names.durations import format_cel_duration
-from hai_flow.primitives.beside_loop import WORK, spend
+from hai_flow.primitives.beside_loop import THIS_THREAD, spend
 from hai_flow.values import Json
 
 COMPREHENSIONS_MAX: Final = 3
@@ -604,7 +604,7 @@ class Program:
     def evaluate(self, scope: Mapping[str, Json]) -> Json:
         """The JSON value; timestamps, durations and bytes as text. Raises `ExpressionError`."""
         spend(0)
-        before = WORK.units
+        before = THIS_THREAD.work.units
         data: dict[str, Json] = {}
         sizes: dict[str, Size] = {}
         unreadable: dict[str, ExpressionError] = {}  # an error only if it is read: `a != null && a.b` does not
@@ -616,7 +616,7 @@ class Program:
                 continue
             if value is not MISSING:
                 data[binding.name], sizes[binding.name] = self._bind(binding, value)
-        if WORK.units - before > PARTS_MAX:
+        if THIS_THREAD.work.units - before > PARTS_MAX:
             message = f"{self.source!r} reads a value of more than {PARTS_MAX:,} parts; use a tool"
             raise ExpressionError("expression.budget", message)
         work = self._growth.check(sizes)

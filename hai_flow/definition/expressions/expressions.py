@@ -45,7 +45,7 @@ from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.plan import Hole
 from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, list_properties
 from hai_flow.definition.yaml.document import Path
-from hai_flow.primitives.beside_loop import WORK, is_large, spend
+from hai_flow.primitives.beside_loop import THIS_THREAD, is_large, spend
 from hai_flow.values import Json
 
 # -- expressions -------------------------------------------------------------------------------------------------------
@@ -400,7 +400,8 @@ class CompiledTemplate:
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         """The JSON value with every hole filled. Raises `ExpressionError`."""
-        WORK.most = WORK.units + WORK_MAX
+        work = THIS_THREAD.work
+        work.most = work.units + WORK_MAX
         value = self._render(scope)
         if len(self.holes) > _FEW_HOLES and is_large(value, GROWTH_MAX):
             raise _too_large()
@@ -523,7 +524,8 @@ class _Map(msgspec.Struct, frozen=True):
 
 def _demand_room() -> None:
     """Raises ExpressionError where the value whose holes are filled has taken as long as it may."""
-    if WORK.units > WORK.most:
+    work = THIS_THREAD.work
+    if work.units > work.most:
         message = f"the holes of one value could take longer than {WORK_MAX // 1_000} ms; use a tool"
         raise ExpressionError("expression.budget", message)
 
