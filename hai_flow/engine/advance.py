@@ -41,11 +41,12 @@ def take_up(draft: Draft) -> None:
 
 def _hold(draft: Draft) -> None:
     """Note which of the ready steps are held by freezes, where these are others than before."""
-    if not draft.freezes and not draft.state.held:
+    freezes = draft.context.freezes
+    if not freezes and not draft.state.held:
         return
-    held = hold_ready(draft.plan, draft.state, draft.freezes)
+    held = hold_ready(draft.plan, draft.state, freezes)
     if held != dict(draft.state.held):
-        reasons = {freeze.id: freeze.reason for freeze in draft.freezes}
+        reasons = {freeze.id: freeze.reason for freeze in freezes}
         draft.emit(e.StepsHeld, held=held, reason=next((reasons[id] for id in held.values()), ""))
 
 

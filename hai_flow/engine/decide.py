@@ -8,7 +8,7 @@ lower bound of the database's clock. Streamed text is never read here (docs/desi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -16,14 +16,13 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.draft import Draft, Sources, ToolSchemas, know_no_schema, pin_nothing
+from hai_flow.engine.draft import NO_CONTEXT, DecisionContext, Draft
 from hai_flow.engine.due import pass_time, pass_time_before
 from hai_flow.engine.handlers import answering, clock, control, inbound, outcomes, start, terminate
 from hai_flow.engine.runs import children
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.engine.steps import concurrency_slots
-from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.errors import reject_unknown_run
 from hai_flow.values import Json
 
@@ -35,19 +34,15 @@ def decide(
     now: int,
     limits: Bounds = DEFAULT_BOUNDS,
     log_bytes: int = 0,
-    freezes: Sequence[Freeze] = (),
     held_elsewhere: bool = False,
-    sources: Sources = pin_nothing,
-    ruled: Container[str] = (),
-    schemas: ToolSchemas = know_no_schema,
+    context: DecisionContext = NO_CONTEXT,
 ) -> Decision:
-    """The consequences of `command` for a run in `state`, whose log has `log_bytes`, under the freezes of its tenant.
-    `held_elsewhere`: another process holds the run, and it alone begins what nobody may simply repeat
-    (docs/design/store.md#lost-attempts). `sources` and `schemas` know the tools, `ruled` are those for which the tenant
-    has standing rules. Raises `Rejected` if it is refused."""
+    """The consequences of `command` for a run in `state`, whose log has `log_bytes`. `held_elsewhere`: another process
+    holds the run, and it alone begins what nobody may simply repeat (docs/design/store.md#lost-attempts). Raises
+    `Rejected` if it is refused."""
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise reject_unknown_run(state.run_id)
-    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, freezes, held_elsewhere, sources, ruled, schemas)
+    draft = Draft(plan, state, max(now, state.at), limits, log_bytes, held_elsewhere, context)
     for_time = type(command) in _FOR_TIME
     undecided = not pass_time_before(draft, command) and not for_time
     passed = len(draft.events)

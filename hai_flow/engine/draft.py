@@ -75,51 +75,52 @@ class Raised(Exception):
         self.data = data
 
 
-class Draft:
+class DecisionContext(msgspec.Struct, frozen=True):
+    """The knowledge of the process that decides: the `freezes` of the run's tenant, the tools for which that has
+    standing rules (`ruled`), and all tools as they are."""
+
+    freezes: Sequence[Freeze] = ()
+    ruled: Container[str] = frozenset()
+    sources: Sources = pin_nothing
+    schemas: ToolSchemas = know_no_schema
+
+
+NO_CONTEXT: Final = DecisionContext()
+"""Of readers of a state, and of tests."""
+
+
+class Draft(msgspec.Struct, eq=False):
     """One decision in the making: the speculative state, and the events that lead to it.
 
     `clock` is when it is decided, and when all of its events happen. `now` is the instant as of which something is
     decided: an earlier one, while it is made up for that a timer was due at.
     """
 
-    taken_over = 0
-    already = False
-    cut = False
-    pure_steps = 0
-    evaluations = 0
-    work = 0
-    rendered_bytes = 0
+    plan: Plan
+    state: RunState
+    clock: int
+    limits: Bounds
+    log_bytes: int = 0
+    held_elsewhere: bool = False
+    context: DecisionContext = NO_CONTEXT
+    now: int = 0
+    events: list[e.Event] = []
+    outbox: list[Message] = []
+    taken_over: int = 0
+    already: bool = False
+    cut: bool = False
+    pure_steps: int = 0
+    evaluations: int = 0
+    work: int = 0
+    rendered_bytes: int = 0
+    looked_at: Json = None  # the state that the conditions of open questions were held against last
     posted: c.Turn | None = None  # of a child: the turn that its outermost run opens for an answer
     posted_state: Mapping[str, Json] = MappingProxyType({})  # that came with it, for the runs above
     receipts: Mapping[str, Json] = MappingProxyType({})  # of attempts whose time is over (`TimerFired`)
 
-    def __init__(
-        self,
-        plan: Plan,
-        state: RunState,
-        now: int,
-        limits: Bounds,
-        log_bytes: int = 0,
-        freezes: Sequence[Freeze] = (),
-        held_elsewhere: bool = False,
-        sources: Sources = pin_nothing,
-        ruled: Container[str] = (),
-        schemas: ToolSchemas = know_no_schema,
-    ) -> None:
-        self.plan = plan
-        self.state = state
-        self.clock = now
-        self.now = now
-        self.limits = limits
-        self.log_bytes = log_bytes
-        self.freezes = freezes
-        self.held_elsewhere = held_elsewhere
-        self.sources = sources
-        self.schemas = schemas
-        self.ruled = ruled  # the tools for which the tenant has standing rules
-        self.events: list[e.Event] = []
-        self.outbox: list[Message] = []
-        self.looked_at: Json = state.state  # the state that the conditions of open questions were held against last
+    def __post_init__(self) -> None:
+        self.now = self.clock
+        self.looked_at = self.state.state
 
     def step(self, path: str) -> Step:
         """The step that stands at `path` in this run, with all its paths as they are here; "" is the document."""

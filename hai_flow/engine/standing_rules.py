@@ -41,7 +41,7 @@ def consult_rules(draft: Draft, step: Step) -> None:
     """Have the standing rules for the tool held against the gate, behind this commit, if there are any."""
     id = draft.state.open_pendings.get(step.path)
     tool = None if id is None else draft.state.pendings[id].opened.tool
-    if tool is not None and tool in draft.ruled:
+    if tool is not None and tool in draft.context.ruled:
         draft.send(CONSULT, draft.state.run_id, {"id": id})
 
 

@@ -12,6 +12,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
+from hai_flow.engine.draft import DecisionContext
 from hai_flow.engine.runs.backtest import Verdict, is_faithful, list_obstacles, pair_plans, rehearse
 from hai_flow.engine.runs.rehearsal import Asking, Pairing, Recording, has_departure
 from hai_flow.engine.runs.replay import STREAMED
@@ -342,7 +343,7 @@ steps:
       right: [{id: r, call: shop.r}, {id: r2, call: shop.r2}]
 """
     head = HEAD.replace("  bank:", "  shop: {python: shop, effect: write}\n  bank:")
-    play = Play(head + text, input={}, decide=lambda *args: decide(*args, freezes=freezes))
+    play = Play(head + text, input={}, decide=lambda *args: decide(*args, context=DecisionContext(freezes)))
     freezes.append(Freeze("f1", "frozen", "tool", "bank", "a drill"))
     play.succeed("parallel#1/left/l")
     play.succeed("parallel#1/right/r")

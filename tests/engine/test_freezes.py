@@ -12,6 +12,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
+from hai_flow.engine.draft import DecisionContext
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.state.jobs import is_busy, lacks_time
@@ -45,7 +46,7 @@ class Frozen:
         self.play = Play(text, decide=self._decide, start=start)
 
     def _decide(self, *args: Any) -> Decision:
-        return decide(*args, freezes=self.freezes)
+        return decide(*args, context=DecisionContext(self.freezes))
 
     def freeze(self, scope: Scope = "all", name: str = "", mode: Mode = "frozen") -> None:
         self.freezes.append(Freeze(f"f{len(self.freezes) + 1}", mode, scope, name, "a drill"))

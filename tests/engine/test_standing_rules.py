@@ -12,6 +12,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.canaries import ASKER, CANARY
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
+from hai_flow.engine.draft import DecisionContext
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.runs.replay import decide_again
 from hai_flow.engine.standing_rules import CONSULT, StandingRule, choose
@@ -53,7 +54,7 @@ class Gate:
         self.play = Play(text, decide=self._decide)
 
     def _decide(self, *args: Any) -> Decision:
-        return decide(*args, freezes=self.freezes, ruled={"t.pay"})
+        return decide(*args, context=DecisionContext(self.freezes, {"t.pay"}))
 
     @property
     def pending(self) -> PendingState:
@@ -196,7 +197,7 @@ def test_a_gate_says_that_there_are_rules_and_no_other_does() -> None:
         sent: list[str] = []
 
         def recording(*args: Any, ruled: Any = ruled, sent: list[str] = sent) -> Decision:
-            decision = decide(*args, ruled=ruled)
+            decision = decide(*args, context=DecisionContext(ruled=ruled))
             sent += [message.kind for message in decision.outbox]
             return decision
 

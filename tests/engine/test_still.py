@@ -12,7 +12,7 @@ from hai_flow.definition.plan import Plan, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.draft import Draft
+from hai_flow.engine.draft import DecisionContext, Draft
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs.migrate import examine
 from hai_flow.engine.runs.replay import decide_again
@@ -227,9 +227,12 @@ def test_a_tools_code_is_pinned_at_the_question_and_read_first_if_unknown() -> N
     def sources(plan: Plan, step: Step) -> str | None:
         return "s1"
 
-    run = Play(BY_STATE.replace(", still: state.stock >= args.n", ""), decide=partial(decide, sources=sources))
+    run = Play(
+        BY_STATE.replace(", still: state.stock >= args.n", ""),
+        decide=partial(decide, context=DecisionContext(sources=sources)),
+    )
     assert (run.state.pendings[run.pending("pay")].opened.source, evidence(run)) == ("s1", None)
-    elsewhere = Play(BY_STATE, decide=partial(decide, sources=lambda plan, step: ""))
+    elsewhere = Play(BY_STATE, decide=partial(decide, context=DecisionContext(sources=lambda plan, step: "")))
     assert (elsewhere.open, elsewhere.state.steps["pay"].reading) == ({"pay": 1}, True)
     for each in (run, elsewhere):
         state = RunState(str(each.run_id))

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
+from hai_flow.engine.draft import NO_CONTEXT
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
@@ -82,9 +83,9 @@ def entry_of(run: Play, before: RunState) -> CommitEntry:
 def decider(freezes: Any = None) -> Decider:
     parts = {"bounds": DEFAULT_BOUNDS, "now_ms": lambda: 0, "wants_ends": lambda tenant, workflow: False}
     claims = SimpleNamespace(serves=lambda queue: True)
-    tools = {"sources": None, "schemas": None}
     return Decider(
-        cast(Any, SimpleNamespace(queues=None, claims=claims, freezes=freezes, **tools, **parts)), cast(Any, None)
+        cast(Any, SimpleNamespace(queues=None, claims=claims, freezes=freezes, tools=NO_CONTEXT, **parts)),
+        cast(Any, None),
     )
 
 
@@ -114,7 +115,7 @@ async def test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run() -
     known = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan, version=3)
     large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0)
     small = Submission(c.Signal(id="s", name="none", data="a"), 0.0)
-    judge = decider(SimpleNamespace(of=lambda tenant: (), ruled=lambda tenant: frozenset()))
+    judge = decider(SimpleNamespace(are_any=False))
     entry = CommitEntry(known, run.state)
     assert judge._decide_on_loop(run.plan, entry, small)
     with pytest.raises(TooLongForLoop):
@@ -134,7 +135,7 @@ async def test_a_large_command_is_decided_beside_the_loop_for_an_unmoved_run() -
 async def test_a_command_of_a_run_that_always_moves_is_decided_on_the_loop() -> None:
     run = Play(ALL_KINDS)
     large = Submission(c.Signal(id="s", name="none", data="a" * 100_000), 0.0, foreseen=FORESEEN_MAX)
-    judge = decider(SimpleNamespace(of=lambda tenant: (), ruled=lambda tenant: frozenset()))
+    judge = decider(SimpleNamespace(are_any=False))
     row = CachedRun(UUID(int=7), LOCAL_TENANT, run.state, run.plan, version=3)
     assert judge._decide_on_loop(run.plan, CommitEntry(row, run.state), large)
 

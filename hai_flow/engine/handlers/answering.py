@@ -64,7 +64,7 @@ def take(
 def _apply_rule(draft: Draft, command: c.ApplyRule) -> Json:
     """A standing rule votes. Raises Rejected 409 where it does not apply; then people are asked, as they are."""
     pending = draft.state.pendings.get(command.id)
-    fault = standing_rules.find_obstacle(draft.plan, draft.state, pending, command, draft.freezes)
+    fault = standing_rules.find_obstacle(draft.plan, draft.state, pending, command, draft.context.freezes)
     if fault is not None or pending is None:
         raise Rejected(409, "rule_idle", f"rule {command.rule.id} does not apply: {fault}.")
     voters = standing_rules.list_voters(pending, command, world_of(draft.plan, draft.state))

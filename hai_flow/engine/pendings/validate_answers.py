@@ -73,7 +73,7 @@ def _read_answer(draft: Draft, pending: PendingState, answer: c.PendingAnswer) -
     verb = step.verb
     tool = verb.tool if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) else None
     try:
-        schema = draft.schemas(draft.plan, step, pending.opened.source) if isinstance(verb, Call) else None
+        schema = draft.context.schemas(draft.plan, step, pending.opened.source) if isinstance(verb, Call) else None
         return read_answer(pending, tool, answer, schema)
     except Rejected as rejected:
         return rejected

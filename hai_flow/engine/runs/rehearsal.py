@@ -18,6 +18,7 @@ from hai_flow.definition.plan import AgentTurn, Plan, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
+from hai_flow.engine.draft import DecisionContext
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.unknown_outcome import find_doubt
 from hai_flow.engine.runs.migrate import apply_move, examine
@@ -485,16 +486,9 @@ class RunRehearsal:
         """Whether anything came of it. Raises `Rejected`."""
         done = False
         for _ in range(ROUNDS_MAX):
+            context = DecisionContext(self._freezes, sources=self._source_of)
             decision = decide(
-                self._plan,
-                self.state,
-                command,
-                now,
-                self._limits,
-                log_bytes,
-                self._freezes,
-                self._held_elsewhere,
-                self._source_of,
+                self._plan, self.state, command, now, self._limits, log_bytes, self._held_elsewhere, context
             )
             if not decision.events:
                 return done

@@ -18,7 +18,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.draft import Sources
+from hai_flow.engine.draft import DecisionContext, Sources
 from hai_flow.engine.evolve.evolve import fold
 from hai_flow.engine.pendings.answers import HAPPENED
 from hai_flow.engine.pendings.unknown_outcome import find_doubt
@@ -125,11 +125,11 @@ def guess_command(
 ) -> tuple[c.Command, int] | None:
     """A command, and its time, that gives the first of these events as to its kind and its step, where none gives
     all of them: the log does not hold it in full."""
-    first = events[0]
+    first, context = events[0], DecisionContext(sources=pin_as_recorded(events))
     for command in _guess_commands(state, events):
         for now in dict.fromkeys(max(each.at, state.at) for each in events):
             try:
-                decided = decide(plan, state, command, now, limits, sources=pin_as_recorded(events)).events
+                decided = decide(plan, state, command, now, limits, context=context).events
             except (Rejected, AssertionError, KeyError, ValueError, AttributeError):
                 continue
             if decided and _kind_of(decided[0]) == _kind_of(first):
@@ -150,12 +150,12 @@ def _count_matching(
 ) -> tuple[int, int, bool]:
     """How many of the events the command gives, if it gives nothing else; when it was decided, and whether by a process
     that did not hold the run."""
-    freezes, sources = list_recorded_freezes(state, events), pin_as_recorded(events)
+    context = DecisionContext(list_recorded_freezes(state, events), sources=pin_as_recorded(events))
     limits = _with_recorded_calendar(plan, events, limits)
     instants = dict.fromkeys(max(each.at, state.at) for each in events)
     for elsewhere, now in itertools.product((False, True), instants):
         try:
-            decision = decide(plan, state, command, now, limits, log_bytes, freezes, elsewhere, sources)
+            decision = decide(plan, state, command, now, limits, log_bytes, elsewhere, context)
         except (Rejected, AssertionError, KeyError, ValueError, AttributeError):  # it was not this one
             continue
         decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []

@@ -94,13 +94,13 @@ def _shorten(value: Json) -> Json:
 def needs_reading(draft: Draft, step: Step) -> bool:
     """Whether an attempt has to find out first what people are to be shown."""
     still = None if step.approval is None else step.approval.still
-    return (still is not None and still.call is not None) or draft.sources(draft.plan, step) == ""
+    return (still is not None and still.call is not None) or draft.context.sources(draft.plan, step) == ""
 
 
 def read_by_engine(draft: Draft, step: Step, args: str) -> c.GateChecked:
     """The same where no tool has to be asked."""
     verdict = judge(draft, step, args, {})
-    source = draft.sources(draft.plan, step) or None
+    source = draft.context.sources(draft.plan, step) or None
     return c.GateChecked(path=step.path, attempt=0, values=verdict.values, source=source, fault=verdict.fault)
 
 

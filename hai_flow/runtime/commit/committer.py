@@ -29,7 +29,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.draft import Sources, ToolSchemas, know_no_schema, pin_nothing
+from hai_flow.engine.draft import DecisionContext, Sources, ToolSchemas, know_no_schema, pin_nothing
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.agents import Talk
@@ -111,8 +111,7 @@ class Committer(Service):
             limits,
             entries_max,
             bytes_max,
-            sources,
-            schemas,
+            DecisionContext(sources=sources, schemas=schemas),
         )
         failures, snapshots = BatchRecovery(context), Snapshots(context)
         self._decider = Decider(context, failures)
@@ -177,11 +176,19 @@ class Committer(Service):
         answer.add_done_callback(self._answers.pop)
         return await answer
 
-    def report(self, run: CachedRun, command: c.Command, carrier: CommitCarrier | None = None) -> None:
+    def report(
+        self,
+        run: CachedRun,
+        command: c.Command,
+        carrier: CommitCarrier | None = None,
+        *,
+        is_large: bool | None = None,
+    ) -> None:
         """The same door for commands that need no answer: results, timers. A refusal is logged and dropped.
 
-        `carrier`: the transaction of the tool whose result it is. Both are committed together, or neither."""
-        submission = Submission(command, time.monotonic(), carrier=carrier)
+        `carrier`: the transaction of the tool whose result it is. Both are committed together, or neither.
+        `is_large` as in `Submission`."""
+        submission = Submission(command, time.monotonic(), carrier=carrier, is_large=is_large)
         if not self.running:
             submission.leave()
             return
@@ -208,7 +215,8 @@ class Committer(Service):
         it would be refused."""
         now, limits = self.now_ms(), self._decider.limits
         run = run_beside_loop if is_large(command) else run_by_work
-        return await run(decide, plan, state, command, now, limits, schemas=self._decider.schemas)
+        context = DecisionContext(schemas=self._decider.tools.schemas)
+        return await run(decide, plan, state, command, now, limits, context=context)
 
     def look(self, due: DueWork | None, asked_at: float) -> None:
         """What the pulse has found, the database's clock among it; None: it could not ask. So a process that commits

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine.draft import Sources, ToolSchemas
+from hai_flow.engine.draft import DecisionContext
 from hai_flow.engine.state.bounds import Bounds
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ class CommitContext(msgspec.Struct, frozen=True):
     bounds: Bounds
     entries_max: int
     bytes_max: int
-    sources: Sources
-    schemas: ToolSchemas
+    tools: DecisionContext  # of a tenant without freezes and rules
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""

@@ -22,6 +22,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.advance import ONCE_ONLY
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision, Message
+from hai_flow.engine.draft import DecisionContext
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs import children, on_end_triggers
 from hai_flow.engine.runs.summaries import new_summary
@@ -73,8 +74,7 @@ class Decider:
     def __init__(self, context: CommitContext, failures: BatchRecovery) -> None:
         self.limits = context.bounds
         self._queues = context.queues
-        self._sources = context.sources
-        self.schemas = context.schemas
+        self.tools = context.tools
         self._failures = failures
         self._now_ms = context.now_ms
         self._wants_ends = context.wants_ends
@@ -114,10 +114,8 @@ class Decider:
             return
         tenant = submission.tenant if born and submission.tenant is not None else run.tenant
         WORK_FOR.set(tenant)
-        freezes = self._freezes
-        foresight = Foresight(
-            plan, run.state, run.run_bytes, freezes.of(tenant), run.held_elsewhere, ruled=freezes.ruled(tenant)
-        )
+        context = self._context_of(tenant)
+        foresight = Foresight(plan, run.state, run.run_bytes, run.held_elsewhere, context)
         try:
             foresight.decision = await run_beside_loop(
                 decide,
@@ -127,11 +125,8 @@ class Decider:
                 self._now_ms(),
                 self.limits,
                 foresight.run_bytes,
-                foresight.freezes,
                 foresight.held_elsewhere,
-                self._sources,
-                foresight.ruled,
-                self.schemas,
+                foresight.context,
             )
         except Exception as error:  # it is raised where the command's turn comes
             foresight.error = error
@@ -252,13 +247,19 @@ class Decider:
         that no decision beside the loop has counted."""
         run, command = entry.run, submission.command
         tried = submission.foreseen >= FORESEEN_MAX
-        if not tried and (run.run_bytes > LARGE_RUN_BYTES or _is_large(command)):
+        if submission.is_large is None:
+            submission.is_large = _is_large(command)
+        if not tried and (submission.is_large or run.run_bytes > LARGE_RUN_BYTES):
             raise TooLongForLoop
-        about = (
-            plan, entry.state, command, self._now_ms(), self.limits, run.run_bytes, self._freezes.of(run.tenant),
-            run.held_elsewhere, self._sources, self._freezes.ruled(run.tenant), self.schemas,
-        )  # fmt: skip
+        context = self._context_of(run.tenant)
+        about = plan, entry.state, command, self._now_ms(), self.limits, run.run_bytes, run.held_elsewhere, context
         return decide(*about) if tried else run_with_allowance(decide, *about)
+
+    def _context_of(self, tenant: UUID) -> DecisionContext:
+        freezes = self._freezes
+        if not freezes.are_any:
+            return self.tools
+        return msgspec.structs.replace(self.tools, freezes=freezes.of(tenant), ruled=freezes.ruled(tenant))
 
     def _foreseen(self, plan: Plan, entry: CommitEntry, submission: Submission) -> Decision | None:
         """The decision that was made beside the loop; None: there is none, or it was about something else. Raises what
@@ -269,9 +270,8 @@ class Decider:
             or foresight.plan is not plan
             or foresight.state is not entry.state
             or foresight.run_bytes != entry.run.run_bytes
-            or foresight.freezes != self._freezes.of(entry.run.tenant)
             or foresight.held_elsewhere != entry.run.held_elsewhere
-            or foresight.ruled != self._freezes.ruled(entry.run.tenant)
+            or foresight.context != self._context_of(entry.run.tenant)
         ):
             return None
         if foresight.error is not None:

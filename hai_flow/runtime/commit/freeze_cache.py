@@ -62,6 +62,11 @@ class Freezes(Service):
         return self._ruled.get(tenant, _NOTHING) if self._ruled else _NOTHING
 
     @property
+    def are_any(self) -> bool:
+        """Whether any tenant has freezes or standing rules, as far as the process knows."""
+        return bool(self._rows or self._ruled)
+
+    @property
     def any_ruled(self) -> bool:
         """Whether any tenant has standing rules, as far as the process knows."""
         return bool(self._ruled)

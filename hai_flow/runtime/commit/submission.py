@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from uuid import UUID
@@ -13,8 +13,8 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decision import Decision
+from hai_flow.engine.draft import DecisionContext
 from hai_flow.engine.state.state import RunState
-from hai_flow.engine.steps.held_steps import Freeze
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.store.commit.entries import BatchResult, Branch, CommandRow
@@ -129,18 +129,16 @@ Streamed: TypeAlias = Chunk | Progress
 
 @dataclass(slots=True)
 class Foresight:
-    """The decision on a command as it would be for the run in `state` (with a log of `run_bytes`) under `plan`,
-    `freezes` and rules for the tools `ruled`, and as of who holds it; None: it would be refused or fail, with `error`.
-    """
+    """The decision on a command as it would be for the run in `state` (with a log of `run_bytes`) under `plan`, as of
+    who holds it and in this `context`; None: it would be refused or fail, with `error`."""
 
     plan: Plan
     state: RunState
     run_bytes: int
-    freezes: Sequence[Freeze]
     held_elsewhere: bool
+    context: DecisionContext
     decision: Decision | None = None
     error: Exception | None = None
-    ruled: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -180,6 +178,7 @@ class Submission(msgspec.Struct, eq=False):
     carrier: CommitCarrier | None = None  # a transaction with which the command is committed, or not at all
     foresight: Foresight | None = None  # was decided beside the loop
     foreseen: int = 0  # so many times
+    is_large: bool | None = None  # so that its decision is long work; None: its values are not measured yet
     looked_up: bool = False  # a load has looked its id up: without a `first_use` it was never used
     first_use: CommandRow | None = None  # the command that had its id first
     slot_taken: bool = False  # another run has the slot that it needs
