@@ -22,7 +22,18 @@ from hai_flow.cells import cell_of, sign_address
 from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.paths import call_key, is_in_cleanup, list_of
 from hai_flow.definition.personal.pii_marks import MASK
-from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Plan, Step, Template
+from hai_flow.definition.plan import (
+    DEFAULT_QUEUE,
+    AgentTurn,
+    Call,
+    Expression,
+    FrontendTool,
+    Growing,
+    McpTool,
+    Plan,
+    Step,
+    Template,
+)
 from hai_flow.definition.plan import Run as RunVerb
 from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft, Raised
@@ -40,7 +51,15 @@ from hai_flow.engine.steps.tool_calls import build_prediction, display_name, enc
 from hai_flow.engine.steps.wait_for_event import derive_callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.models.calls.text_pieces import TextJoiner
-from hai_flow.primitives.beside_loop import WORK_FOR, run_by_work, run_unless_short
+from hai_flow.primitives.beside_loop import (
+    LARGE_BYTES,
+    SHORT_BYTES,
+    WORK_FOR,
+    is_large,
+    measure,
+    run_beside_loop,
+    run_by_work,
+)
 from hai_flow.runtime.base.trace_parent import PERFORMED
 from hai_flow.runtime.catalog.pii_catalog import describe_error, hides_values
 from hai_flow.runtime.catalog.pins import PinBook
@@ -103,6 +122,7 @@ class AttemptContext:
     tenants: Tenants | None = None  # None: it performs for the tenant `default` alone
     streams: int = 0  # attempts that have streamed some text and are not over
     holds: Callable[[CachedRun, str], bool] = lambda run, path: False  # whether a freeze holds the step at a path
+    rest: Callable[[RunningAttempt, float], Awaitable[None]] = lambda attempt, seconds: asyncio.sleep(seconds)
 
     def cached_tenant_name(self, tenant: UUID) -> str | None:
         """The tenant's name, if this process need not ask for it."""
@@ -140,62 +160,48 @@ class AttemptContext:
         return pause if state.parent is None else max(pause, self.relay_seconds)
 
 
-class RunningAttempt:
+class RunningAttempt(msgspec.Struct, eq=False):
     """An attempt that this process deals with: `task` performs it, or is None while it is only being reported as over.
 
-    `begun`: whether the task has its place and the effect may have happened; `rests`: it has given its place back for
-    as long as `rest` takes; `renewed`: it has waited for its place for too long, and is given back for another one,
+    `has_begun`: whether the task has its place and the effect may have happened; `rests`: it has given its place back
+    for as long as `rest` takes; `renewed`: it has waited for its place for too long, and is given back for another one,
     as which it goes on. For its runner it is the stream."""
 
-    __slots__ = (
-        "_ended",
-        "_progress",
-        "_receipt",
-        "_stage",
-        "_succeeded",
-        "_text",
-        "_transaction",
-        "attempt",
-        "begun",
-        "known_since",
-        "notes",
-        "parts",
-        "path",
-        "place",
-        "renewed",
-        "rest",
-        "rests",
-        "run",
-        "step",
-        "task",
-        "uses",
-    )
+    _stage: AttemptContext
+    run: CachedRun
+    path: str
+    attempt: int
+    known_since: float = msgspec.field(default_factory=time.monotonic)
+    step: Step | None = None  # once it is performed
+    task: asyncio.Task[None] | None = None
+    has_begun: bool = False
+    rests: bool = False
+    place: TracePosition | None = None  # in a trace
+    renewed: asyncio.Future[None] | None = None
+    uses: tuple[ModelUse, ...] = ()
+    parts: tuple[Json, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_large: bool | None = None  # its result, once it has succeeded
+    _text: _StreamedText | None = None
+    _progress: _Progress | None = None
+    _transaction: Transaction | None = None
+    _ended: bool = False
+    _succeeded: bool = False
+    _receipt: tuple[Context, Callable[[], Json]] | None = None
 
-    def __init__(self, stage: AttemptContext, run: CachedRun, path: str, attempt: int) -> None:
-        self._stage = stage
-        self.run = run
-        self.path = path
-        self.attempt = attempt
-        self.step: Step | None = None  # once it is performed
-        self.task: asyncio.Task[None] | None = None
-        self.begun = self.rests = False
-        self.rest: Callable[[float], Awaitable[None]] = asyncio.sleep
-        self.place: TracePosition | None = None  # in a trace
-        self.known_since = time.monotonic()
-        self.renewed: asyncio.Future[None] | None = None
-        self.uses: tuple[ModelUse, ...] = ()
-        self.parts: tuple[Json, ...] = ()
-        self.notes: tuple[str, ...] = ()
-        self._text: _StreamedText | None = None
-        self._progress: _Progress | None = None
-        self._transaction: Transaction | None = None
-        self._ended = self._succeeded = False
-        self._receipt: tuple[Context, Callable[[], Json]] | None = None
+    async def rest(self, seconds: float) -> None:
+        """Sleep, while others may have the attempt's place."""
+        await self._stage.rest(self, seconds)
+
+    @property
+    def queue(self) -> str:
+        plan = self.run.plan
+        return DEFAULT_QUEUE if plan is None else plan.queue
 
     @property
     def waits(self) -> bool:
         """Whether it waits for its place, so that nothing of it has happened."""
-        return self.task is not None and not self.begun
+        return self.task is not None and not self.has_begun
 
     def take_over(self, attempt: int) -> None:
         """Go on as this attempt, which was opened for the one that was given back."""
@@ -294,7 +300,10 @@ class RunningAttempt:
             ended_at = self._stage.committer.now_ms()
             if self._progress is not None:
                 self._progress.tell()
-            output = await run_unless_short(output, registry.hidden, output)
+            size = measure(output)
+            self.is_large = size > LARGE_BYTES or is_large(self.parts + self.notes)
+            hidden = registry.hidden
+            output = hidden(output) if size <= SHORT_BYTES else await run_beside_loop(hidden, output)
             self._succeeded = True
             return c.StepSucceeded(
                 path=path,
@@ -303,7 +312,7 @@ class RunningAttempt:
                 ended_at=ended_at,
                 used=self.uses,
                 parts=self.parts,
-                notes=tuple(map(registry.hidden, self.notes)),
+                notes=tuple(map(hidden, self.notes)),
             )
         except asyncio.CancelledError:
             assert self.task is not None

@@ -20,7 +20,6 @@ import structlog
 
 import hai_flow
 from hai_flow.definition.paths import is_in_cleanup, is_inside
-from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.jobs import lacks_time, next_due, next_ready, open_attempts, order_of, wake_at
 from hai_flow.errors import Rejected, StepError, Unreadable
@@ -150,6 +149,7 @@ class Worker(Service):
             public_url=self.config.public_url,
             tenants=tenants,
             holds=committer.freezes.holds,
+            rest=self._rest,
         )
         self._held: dict[UUID, HeldRun] = {}
         self._claims: dict[UUID, Claimed] = {}  # by an answered statement, and not here yet
@@ -194,7 +194,7 @@ class Worker(Service):
 
     def list_begun(self) -> list[str]:
         """The attempts that a stop waits for, the oldest first: each as its workflow, step and run."""
-        attempts = [each for held in self._held.values() for each in held.attempts.values() if each.begun]
+        attempts = [each for held in self._held.values() for each in held.attempts.values() if each.has_begun]
         attempts.sort(key=lambda each: each.known_since)
         return [f"{each.run.state.workflow}: {each.path} (run {each.run.id})" for each in attempts]
 
@@ -264,7 +264,7 @@ class Worker(Service):
         """Everything of which no attempt has begun goes to others now."""
         for held in list(self._held.values()):
             for path, performance in list(held.attempts.items()):
-                if performance.task is not None and not performance.begun:
+                if performance.task is not None and not performance.has_begun:
                     performance.task.cancel()
                     del held.attempts[path]
             self.sync(held.run)
@@ -383,7 +383,7 @@ class Worker(Service):
             if performance.task is None or performance.task.done():
                 continue
             performance.task.cancel()
-            if not performance.begun:
+            if not performance.has_begun:
                 held.attempts.pop(path, None)
                 continue
             try:
@@ -581,7 +581,7 @@ class Worker(Service):
             if task is None or task.cancelling() or is_in_cleanup(path):
                 continue
             task.cancel()
-            if not performance.begun:
+            if not performance.has_begun:
                 self._drop_unbegun(held, path, performance.attempt)
 
     def _drop_unbegun(self, held: HeldRun, path: str, attempt: int) -> None:
@@ -708,12 +708,10 @@ class Worker(Service):
 
     async def _attempt(self, performance: RunningAttempt) -> None:
         """Run one attempt and report its outcome. One that was closed meanwhile reports nothing."""
-        run = performance.run
-        queue = DEFAULT_QUEUE if run.plan is None else run.plan.queue
+        run, queue = performance.run, performance.queue
         has_place = self._places.take(queue)
         if not has_place:
             await self._places.wait(queue)
-        performance.rest = partial(self._rest, performance, queue)
         try:
             if not has_place:
                 await self._await_whole_time(performance)
@@ -721,7 +719,7 @@ class Worker(Service):
                 self._forget(performance)
                 self._waiting.setdefault(run.id, performance.known_since)
                 return
-            performance.begun = True
+            performance.has_begun = True
             began = time.monotonic()
             report = await performance.perform()
         finally:
@@ -733,10 +731,11 @@ class Worker(Service):
             tell(watching, performance, report, began, time.monotonic())
         if run.state.timeouts and (held := self._held.get(run.id)) is not None:
             self._give_late_back(held)
-        self.committer.report(run, report, performance.transaction)
+        self.committer.report(run, report, performance.transaction, is_large=performance.is_large)
 
-    async def _rest(self, performance: RunningAttempt, queue: str, seconds: float) -> None:
+    async def _rest(self, performance: RunningAttempt, seconds: float) -> None:
         """Sleep, while the attempt's place is for others; then wait for one."""
+        queue = performance.queue
         if self._resting >= RESTING_MAX:
             await asyncio.sleep(seconds)
             return
