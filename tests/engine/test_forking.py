@@ -536,6 +536,37 @@ def test_a_run_whose_fork_does_not_begin_undoes_what_it_had_left_to_it(ended: bo
     assert play.take_back().already, "it takes back once"
 
 
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("undone", [False, True])
+def test_a_run_that_takes_its_work_back_undoes_nothing_twice(paused: bool, undone: bool, ended: bool) -> None:
+    """It failed, and was about to undo its work or at it, when it was stopped for a fork."""
+    play = Play(
+        """
+    steps:
+      - {id: made, call: t, with: {a: 1}, undo: {call: t, with: {a: -1}}}
+      - {id: sure, approve: {title: Sure?, from: anyone}}
+    """
+    )
+    play.succeed("made")
+    there = play.state
+    if paused:
+        play.do(c.Pause(by="user:op"))
+    play.answer("sure", decision="reject")
+    play.do(c.Stop(by="user:ann", inherited=inheritance(there), heir=e.Heir(str(FORK))))
+    assert (play.status, play.open) == ("stopping", {"made/~undo": 1})
+    if not ended:
+        play.do(c.TakeBack(heir=str(FORK), seized=play.state.ended))
+    if undone:
+        play.succeed("made/~undo")
+    else:
+        play.fail("made/~undo", retriable=False)
+    if ended:
+        play.do(c.TakeBack(heir=str(FORK), seized=play.state.ended))
+    assert (play.state.steps["made/~undo"].attempt, play.open) == (1, {}), "it is not undone again"
+    assert play.status == ("stopped" if undone else "failed")
+
+
 def test_a_run_takes_nothing_back_from_a_run_that_it_was_not_stopped_for() -> None:
     play = first_asked()
     play.leave(play.state)

@@ -30,6 +30,9 @@ stopping.bug("a finally that was cut off is done again from its first step").edi
     "path = draft.step(path).next\n    return path\n", "return first\n    return path\n"
 )
 folding = Room("hai_flow/engine/evolve/run.py", _FORKING)
+folding.bug("a run undoes again what it was undoing when it was stopped for a fork").edit(
+    " and path not in undoing}", "}"
+).by(f"{_FORKING}::test_a_run_that_takes_its_work_back_undoes_nothing_twice")
 folding.bug("a run that takes its work back undoes only what it had not left").edit(
     "        undoables=Map({**state.left, **state.undoables}),\n", ""
 )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from hai_flow.definition.paths import is_in_cleanup
+from hai_flow.definition.paths import is_in_cleanup, is_undo, undone_by
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.common import following, with_step, without
 from hai_flow.engine.state.patch import apply_patch
@@ -102,8 +102,12 @@ def run_resumed(state: RunState, event: e.RunResumed) -> RunState:
 
 
 def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
-    """Blocks end behind the steps inside them: no timeout cuts them short any more, and no limit of the run."""
+    """Blocks end behind the steps inside them: no timeout cuts them short any more, and no limit of the run. What the
+    run is about to undo, or is undoing, is not left to an heir: nobody goes on with it (`fork.list_undone`)."""
     inherited = event.inherited or e.Inherited(0, 0)
+    leaves = (*state.ready, *state.attempts, *(timer.path for timer in state.timers))
+    undoing = {undone_by(path) for path in leaves if is_undo(path)}
+    heir_paths = {path for path, seq in state.undoables.items() if seq <= inherited.seq and path not in undoing}
     timeouts = {
         path: due
         for path, due in state.timeouts.items()
@@ -123,8 +127,8 @@ def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
         inherited_steps=inherited.steps,
         heir=event.heir,
         left_at=inherited.seq,
-        left=Map({path: seq for path, seq in state.undoables.items() if seq <= inherited.seq}),
-        undoables=Map({path: seq for path, seq in state.undoables.items() if seq > inherited.seq}),
+        left=Map({path: seq for path, seq in state.undoables.items() if path in heir_paths}),
+        undoables=Map({path: seq for path, seq in state.undoables.items() if path not in heir_paths}),
     )
 
 
