@@ -198,6 +198,17 @@ async def audited(database_url: str) -> list[str]:
         return [each.code for each in (*found.faults, *(await log_chain.verify_logs(pool, LOCAL_TENANT)).faults)]
 
 
+async def test_a_run_retried_long_after_its_end_that_fails_at_once_stays(make: Make, eye: Connection) -> None:
+    """It has ended anew, in the commit of the retry."""
+    runtime = await make()
+    run_id = (await start(runtime, FAILING)).run_id
+    await eye.execute("UPDATE runs SET ended_at = now() - interval '100 days' WHERE id = $1", run_id)
+    outcome = await runtime.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
+    assert (outcome.status, outcome.already) == ("failed", False)
+    assert (await prune(eye)).removed == 0
+    assert await eye.fetchval("SELECT now() - ended_at < interval '1 minute' FROM runs WHERE id = $1", run_id)
+
+
 async def test_removed_threads_return_byte_for_byte_and_the_audit_always_fits(
     make: Make, eye: Connection, database_url: str, tmp_path: Path
 ) -> None:

@@ -208,7 +208,7 @@ def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
     slot = coalesce(entries.slot, r.slot),{set_} abi = greatest(r.abi, {ABI}), given_back = 0, unreadable = NULL,
     older_seq = CASE WHEN r.abi < {ABI} THEN r.seq ELSE r.older_seq END,
     ended_at = CASE WHEN entries.status IS NULL THEN r.ended_at
-                    WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, greatest(r.created_at, {at})) END,
+                    WHEN entries.status IN {_ENDED} THEN greatest(r.created_at, {at}) END,
     result = CASE WHEN entries.status IS NULL THEN r.result
                   WHEN entries.status IN {_ENDED} THEN coalesce(entries.result, r.result) END,
     worker = CASE WHEN entries.busy IS NULL THEN r.worker
