@@ -22,13 +22,13 @@ _TIMERS: Final[Mapping[str, WaitFor]] = {"wait": "time", "retry": "retry"}
 
 
 class WaitSpan(msgspec.Struct):
-    """One time of waiting. `id` is the pending's, where it is for people; `due` is when it ends by itself."""
+    """One time of waiting. `pending_id`: the question, of one for people; `due` is when it ends by itself."""
 
     for_: WaitFor = msgspec.field(name="for")
     since: int
     until: int | None = None
     due: int | None = None
-    id: str | None = None
+    pending_id: str | None = None
 
 
 class AttemptSpan(msgspec.Struct):
@@ -129,7 +129,7 @@ def _try(span: Span, event: e.Event, n: int) -> None:
 
 def _stop_waiting(span: Span, at: int, *kinds: WaitFor, id: str | None = None) -> None:
     for wait in span.waits:
-        if wait.until is None and (not kinds or wait.for_ in kinds) and (id is None or wait.id == id):
+        if wait.until is None and (not kinds or wait.for_ in kinds) and (id is None or wait.pending_id == id):
             wait.until = at
 
 
@@ -215,7 +215,7 @@ def _iteration_ended(spans: Spans, seq: int, event: e.IterationEnded) -> None:
 def _apply_question(spans: Spans, seq: int, event: e.PendingOpened) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end_attempt(span, event.at)
-        span.waits.append(WaitSpan("people", event.at, due=event.deadline, id=event.id))
+        span.waits.append(WaitSpan("people", event.at, due=event.deadline, pending_id=event.id))
         spans.record_question(event.id, span)
 
 

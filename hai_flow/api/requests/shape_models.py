@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -21,6 +22,12 @@ class ShapeField(NamedTuple):
     annotation: str
     default: Any
     required: bool
+
+    @property
+    def nested(self) -> type[Shape] | None:
+        """The shape of the object or the objects that it holds; None: it holds none."""
+        shapes = (getattr(schemas, word, None) for word in re.findall(r"\w+", self.annotation))
+        return next((each for each in shapes if isinstance(each, type) and issubclass(each, Shape)), None)
 
 
 class _Model(BaseModel):

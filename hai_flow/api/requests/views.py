@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -13,10 +13,10 @@ import msgspec
 from hai_flow import values
 from hai_flow.api.http.problems import build_problem
 from hai_flow.api.requests import schemas
-from hai_flow.api.requests.shape_models import list_fields
+from hai_flow.api.requests.shape_models import ShapeField, list_fields
 from hai_flow.definition.personal.pii_flow import Personal
 from hai_flow.definition.personal.pii_marks import MASK
-from hai_flow.engine.events import PendingOpened, decode_pending
+from hai_flow.engine.events import Error, PendingOpened, decode_pending
 from hai_flow.engine.pendings.votes import describe_needs
 from hai_flow.engine.state.budget import sum_use
 from hai_flow.engine.state.patch import difference
@@ -31,7 +31,7 @@ from hai_flow.runtime.people.inbox import InboxEntry, build_unreadable
 from hai_flow.schedule import explain, explain_timing
 from hai_flow.store.audit import audit_chain
 from hai_flow.store.audit.audit import ListedRecord
-from hai_flow.store.audit.audit_chain import Anchor, ChainLink
+from hai_flow.store.audit.audit_chain import ChainLink
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.identity.keys import Key
 from hai_flow.store.identity.tenants import Limits, Tenant
@@ -39,8 +39,6 @@ from hai_flow.store.messaging.concurrency_slots import Holder
 from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.messaging.triggers import ScheduleRow
 from hai_flow.store.people.absences import AbsenceRow
-from hai_flow.store.people.canaries import CanaryRow
-from hai_flow.store.people.chat import Account
 from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.people.feedback import Feedback
 from hai_flow.store.people.inbox import Decided
@@ -63,31 +61,54 @@ def _ms(at: int | None) -> str | None:
     return None if at is None else instants.rfc3339(at)
 
 
-def render(shape: type[schemas.Shape], row: object, **others: Json) -> dict[str, Json]:
-    """A stored row as its shape in JSON: each field that the shape requires is that of `others`, else the attribute of
-    the row with its name. Times are in RFC 3339, ids are texts. What else `others` has comes last."""
+def render(shape: type[schemas.Shape], record: object, **others: Json) -> dict[str, Json]:
+    """A record as its shape in JSON: each field that the shape requires is that of `others`, else the attribute of the
+    record with its name. Records in it are rendered as the shapes of their fields, times are in RFC 3339, ids are
+    texts, digests in hex. What else `others` has comes last."""
     view: dict[str, Json] = {}
-    for name, key in _list_required_fields(shape):
-        view[key] = others.pop(name) if name in others else _convert_value(getattr(row, name))
+    for name, key, convert in _list_required_fields(shape):
+        view[key] = others.pop(name) if name in others else convert(getattr(record, name))
     return {**view, **others}
 
 
 @cache
-def _list_required_fields(shape: type[schemas.Shape]) -> tuple[tuple[str, str], ...]:
-    """The names of the fields, as the shape has them and as JSON has them."""
-    return tuple((field.name, field.key) for field in list_fields(shape) if field.required)
+def _list_required_fields(shape: type[schemas.Shape]) -> tuple[tuple[str, str, Callable[[Any], Json]], ...]:
+    """The names of the fields, as the shape has them and as JSON has them, and what makes JSON of their values."""
+    return tuple((each.name, each.key, _choose_conversion(each)) for each in list_fields(shape) if each.required)
+
+
+def _choose_conversion(field: ShapeField) -> Callable[[Any], Json]:
+    if field.nested is not None:
+        return partial(_render_all if field.annotation.startswith("list[") else _render_one, field.nested)
+    return _format_time if field.annotation in ("Time", "Time | None") else _convert_value
+
+
+def _render_one(shape: type[schemas.Shape], record: object) -> Json:
+    return None if record is None else render(shape, record)
+
+
+def _render_all(shape: type[schemas.Shape], records: Iterable[object]) -> Json:
+    return [render(shape, each) for each in records]
+
+
+def _format_time(moment: datetime | int | None) -> str | None:
+    return time_of(moment) if isinstance(moment, datetime) else _ms(moment)
 
 
 def _convert_value(value: Any) -> Json:
+    if value is None or isinstance(value, (str, int)):
+        return value
     match value:
-        case datetime():
-            return time_of(value)
         case UUID():
             return str(value)
         case date():
             return value.isoformat()
+        case bytes():
+            return value.hex()
         case tuple():
             return list(value)
+        case Error():
+            return render_error(msgspec.to_builtins(value))
     return value
 
 
@@ -162,24 +183,16 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
 
 
 def render_event(received: Received) -> dict[str, Json]:
-    return {
-        "id": received.event.id,
-        "type": received.event.type,
-        "sent_at": time_of(received.event.sent_at),
-        "already": received.already,
-        "runs": [_start_view(each) for each in received.started],
-    }
+    runs = [_start_view(each) for each in received.started]
+    return render(schemas.ReceivedEvent, received.event, already=received.already, runs=runs)
 
 
 def _start_view(started: Started) -> dict[str, Json]:
     refused = started.refused
-    problem = refused and {"code": refused.code, "detail": refused.detail, "findings": list(refused.findings)}
-    return {
-        "workflow": started.workflow,
-        "status": "refused" if refused is not None else "already" if started.already else "started",
-        "run_id": None if started.run_id is None else str(started.run_id),
-        "problem": problem,
-    }
+    status = "refused" if refused is not None else "already" if started.already else "started"
+    return render(
+        schemas.StartedRun, started, status=status, problem=refused and render(schemas.TriggerProblem, refused)
+    )
 
 
 def render_pending_in_list(pending: PendingSummary, opened: PendingOpened) -> dict[str, Json]:
@@ -238,11 +251,6 @@ def render_decision(decided: Decided) -> dict[str, Json]:
     )
 
 
-def render_canary(canary: CanaryRow) -> dict[str, Json]:
-    """A seeded question with its result."""
-    return render(schemas.Canary, canary)
-
-
 def render_delegation(delegation: Delegation) -> dict[str, Json]:
     """A delegation: the person that lends, the delegate, and the time for which it holds."""
     return render(schemas.Delegation, delegation, from_=delegation.from_id, to=delegation.to_id)
@@ -252,11 +260,6 @@ def render_absence(absence: AbsenceRow, seat: Seat | None) -> dict[str, Json]:
     """An absence; `seat`: that of its person, None: it does not hold now."""
     holder, why = (None, None) if seat is None else (seat.holder, seat.why or None)
     return render(schemas.Absence, absence, decides_now=holder, why_nobody=why)
-
-
-def render_account(account: Account) -> dict[str, Json]:
-    """A person's account in a chat."""
-    return render(schemas.ChatAccount, account)
 
 
 def render_pending(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
@@ -300,32 +303,17 @@ def _render_question(opened: PendingOpened) -> dict[str, Json]:
 
 def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], bool]) -> dict[str, Json]:
     """`snapshot?at=seq`: the fold of the run's first `seq` events, and nothing else."""
-    turn = state.turn
-    return {
-        "run_id": state.run_id,
-        "seq": state.seq,
-        "status": state.status,
-        "trigger": state.trigger,
-        "scheduled_at": None if state.scheduled_at is None else instants.rfc3339(state.scheduled_at),
-        "origin": None if state.origin is None else {"run_id": state.origin.run_id, "path": state.origin.path},
-        "turn": None
-        if turn is None
-        else {"n": turn.n, "first_seq": turn.first_seq, "open": turn.open, "wire_run_id": turn.wire_run_id},
-        "state": state.state,
-        "steps": _render_steps(state),
-        "pendings": [
+    return render(
+        schemas.Snapshot,
+        state,
+        steps=_render_steps(state),
+        pendings=[
             render_pending(state, pending, evidence=sees_evidence(pending))
             for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id))
         ],
-        "messages": [
-            render(schemas.Message, each, at=_ms(each.at))
-            for each in sorted(state.messages.values(), key=lambda each: each.n)
-        ],
-        "timers": [{"path": timer.path, "kind": timer.kind, "due": _ms(timer.due)} for timer in state.timers],
-        "usage": [render(schemas.ModelUsage, use, model=use.served) for use in sum_use(state)],
-        "output": state.output,
-        "error": None if state.error is None else render_error(msgspec.to_builtins(state.error)),
-    }
+        messages=_render_all(schemas.Message, sorted(state.messages.values(), key=lambda each: each.n)),
+        usage=[render(schemas.ModelUsage, use, model=use.served) for use in sum_use(state)],
+    )
 
 
 def _render_steps(state: RunState) -> dict[str, Json]:
@@ -337,7 +325,7 @@ def _render_steps(state: RunState) -> dict[str, Json]:
         if step.status == "finished" or step.approval is not None or step.given:
             view["output"] = step.output
         if step.error is not None:
-            view["error"] = render_error(msgspec.to_builtins(step.error))
+            view["error"] = _convert_value(step.error)
         steps[path] = view
     return steps
 
@@ -355,8 +343,8 @@ def render_difference(before: RunState, after: RunState) -> dict[str, Json]:
         key=lambda id: (after.pendings.get(id) or before.pendings[id]).opened.at,
     )
     return {
-        "from": {"seq": before.seq, "at": _ms(before.at), "status": before.status},
-        "to": {"seq": after.seq, "at": _ms(after.at), "status": after.status},
+        "from": render(schemas.AMoment, before),
+        "to": render(schemas.AMoment, after),
         "state": list[Json](difference(before.state, after.state)),
         "steps": {path: {"from": was.get(path), "to": now.get(path)} for path in changed},
         "pendings": {
@@ -370,9 +358,8 @@ def _render_question_then(state: RunState, id: str) -> Json:
     pending = state.pendings.get(id)
     if pending is None:
         return None
-    votes = [{"by": vote.by, "decision": vote.decision} for vote in pending.votes]
-    title, path = pending.opened.heading, pending.opened.path
-    return {"path": path, "title": title, "status": pending.status, "by": pending.by, "votes": votes}
+    votes, opened = [{"by": vote.by, "decision": vote.decision} for vote in pending.votes], pending.opened
+    return render(schemas.Asked, pending, path=opened.path, title=opened.heading, votes=votes)
 
 
 def render_thread(thread: ThreadSummary) -> dict[str, Json]:
@@ -397,13 +384,14 @@ def render_message_in_queue(queued: QueuedMessage, personal: Personal | None, *,
 
 def render_thread_message(message: Message, entry: Entry) -> dict[str, Json]:
     """An entry of a thread's transcript: a message, or a call with its result, as the caller sees it."""
-    view = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
+    at = _ms(entry.at)
     if isinstance(entry, ToolCallState):
-        call = {"name": entry.name, "arguments": entry.args, "executor": entry.executor, "error": entry.error}
-        is_cut = entry.error == ABORTED
-        return {**view, "kind": "call", "content": entry.result, "at": _ms(entry.at), "call": call, "aborted": is_cut}
-    content = {"kind": entry.kind, "content": entry.content, "at": _ms(entry.at), "call": None}
-    return {**view, **content, "aborted": entry.aborted}
+        call, is_cut = render(schemas.Call, entry, arguments=entry.args), entry.error == ABORTED
+        return render(
+            schemas.ThreadMessage, message, kind="call", content=entry.result, at=at, call=call, aborted=is_cut
+        )
+    kind, content, is_cut = entry.kind, entry.content, entry.aborted
+    return render(schemas.ThreadMessage, message, kind=kind, content=content, at=at, call=None, aborted=is_cut)
 
 
 def render_key(key: Key) -> dict[str, Json]:
@@ -413,17 +401,11 @@ def render_key(key: Key) -> dict[str, Json]:
 
 def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> dict[str, Json]:
     """A tenant with its limits; `defaults` apply where it has none of its own. `name_of` gives the name of a cell."""
-    return {
-        "id": str(tenant.id),
-        "name": tenant.name,
-        "created_at": time_of(tenant.created_at),
-        "limits": tenant.limits.as_dict(),
-        "in_force": tenant.limits.over(defaults).as_dict(),
-        "cells": [
-            {"name": name_of(cell), "begins": cell in tenant.living.open, "first": cell == tenant.living.seat}
-            for cell in tenant.cells
-        ],
-    }
+    cells = [
+        {"name": name_of(cell), "begins": cell in tenant.living.open, "first": cell == tenant.living.seat}
+        for cell in tenant.cells
+    ]
+    return render(schemas.Tenant, tenant, in_force=tenant.limits.over(defaults).as_dict(), cells=cells)
 
 
 def render_worker(worker: WorkerRow, cell: str) -> dict[str, Json]:
@@ -451,26 +433,19 @@ def _format_micros(at: int) -> str:
         return str(at)
 
 
-def _hex(digest: bytes | None) -> str | None:
-    return None if digest is None else digest.hex()
-
-
 def render_audit_record(found: ListedRecord) -> dict[str, Json]:
     """A record of the audit. `details` are null where their row is gone."""
     record, details = found.record, found.details
-    return {
-        "id": str(record.id),
-        "n": found.n,
-        "at": _format_micros(record.at),
-        "act": record.act,
-        "by": None if details is None else details.principal,
-        "run_id": None if record.run_id is None else str(record.run_id),
-        "seq": record.seq,
-        "subject": record.subject,
-        "digest": _hex(record.digest),
-        "details": None if details is None else _details_of(details.body),
-        "erased_at": None if details is None or details.erased_at is None else _format_micros(details.erased_at),
-    }
+    erased_at = None if details is None else details.erased_at
+    return render(
+        schemas.AuditRecord,
+        record,
+        n=found.n,
+        at=_format_micros(record.at),
+        by=None if details is None else details.principal,
+        details=None if details is None else _details_of(details.body),
+        erased_at=None if erased_at is None else _format_micros(erased_at),
+    )
 
 
 def _details_of(body: bytes) -> Json:
@@ -478,10 +453,6 @@ def _details_of(body: bytes) -> Json:
         return values.loads(body)
     except values.NotJson:
         return None  # somebody wrote something else there, which `verify` finds
-
-
-def render_anchor(anchor: Anchor) -> dict[str, Json]:
-    return {"tenant": str(anchor.tenant), "n": anchor.n, "hash": anchor.hash}
 
 
 def render_link(tenant: UUID, link: ChainLink) -> dict[str, Json]:

@@ -29,6 +29,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells
 from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.views import render
 from hai_flow.api.rest.people.openings import note_attachment
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.state import RunState
@@ -58,14 +59,7 @@ _SANDBOX: Final = "default-src 'none'; sandbox"
 
 def render_file(file: File) -> dict[str, Json]:
     """A file as its uploader sees it."""
-    return {
-        "id": file_id(file.sha256),
-        "sha256": file.sha256.hex(),
-        "size": file.size,
-        "name": file.name,
-        "media_type": file.media_type,
-        "part": build_part(file),
-    }
+    return render(schemas.File, file, id=file_id(file.sha256), part=build_part(file))
 
 
 @router.post(

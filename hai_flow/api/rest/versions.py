@@ -20,7 +20,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess, WorkflowBody
-from hai_flow.api.requests.views import render_version
+from hai_flow.api.requests.views import render
 from hai_flow.api.rest.workflows import YAML_BODY, check_beside_loop
 from hai_flow.api.routes import Routes
 from hai_flow.definition.compiler import compile_workflow
@@ -69,7 +69,7 @@ async def diff_versions(
     """The changes from the version `from` to the version `to`: steps that were added, removed, moved or changed."""
     (old, before), (new, after) = await _versions(access, name, from_, to)
     changes = await check_beside_loop(access, _list_changes, before, after)
-    return {"from": _version(old), "to": _version(new), **changes}
+    return {"from": render(schemas.Version, old), "to": render(schemas.Version, new), **changes}
 
 
 def _list_changes(before: Plan, after: Plan) -> dict[str, Any]:
@@ -170,11 +170,8 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
             results.append(await _examine(cell, run, before, after, body.map))
         else:
             results.append(await _migrate(cell, run, new, after, body.map, key))
-    return {"from": _version(old), "to": _version(new), "dry_run": body.dry_run, "runs": results, "more": more}
-
-
-def _version(stored: WorkflowSummary) -> dict[str, Any]:
-    return render_version(stored.version, stored.sha256.hex(), dev=stored.dev)
+    versions = {"from": render(schemas.Version, old), "to": render(schemas.Version, new)}
+    return {**versions, "dry_run": body.dry_run, "runs": results, "more": more}
 
 
 async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple[WorkflowSummary, Plan]]:

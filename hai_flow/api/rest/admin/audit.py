@@ -17,7 +17,7 @@ from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place, reject_cursor
-from hai_flow.api.requests.views import render_anchor, render_audit_record, render_link
+from hai_flow.api.requests.views import render, render_audit_record, render_link
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.store.audit import audit
@@ -108,7 +108,8 @@ async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> dict[str, Any
     that the chain up to there is the same, and that its end was not cut off."""
     access = _find_access_to_cell(access, cell)
     ends = await audit.anchors(access.reads, [access.tenant])
-    return render_anchor(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))
+    anchor = ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex())
+    return render(schemas.AuditAnchor, anchor)
 
 
 def _find_access_to_cell(access: Access, name: str | None) -> Access:

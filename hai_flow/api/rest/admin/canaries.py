@@ -15,7 +15,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.views import render_canary
+from hai_flow.api.requests.views import render
 from hai_flow.api.rest.admin.oversight import READ, Since, read_age
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import NotADuration, milliseconds
@@ -101,7 +101,7 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     access.hint_lists()
     row = await canaries.find_canary(access.pool, access.tenant, start_id)
     assert row is not None, "it was just written"
-    return render_canary(row)
+    return render(schemas.Canary, row)
 
 
 @router.get("", Right.MANAGE_KEYS, Right.READ_AUDIT, answer=schemas.Canaries)
@@ -117,7 +117,7 @@ async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str
 
     gathered = await cross_cell.ask_all_cells(access, ask)
     rows = sorted((row for _, rows in gathered.by_cell for row in rows), key=lambda row: row.at, reverse=True)
-    return {"items": [render_canary(row) for row in rows], "missing": gathered.missing}
+    return {"items": [render(schemas.Canary, row) for row in rows], "missing": gathered.missing}
 
 
 class _ImitatedQuestion(msgspec.Struct, frozen=True):

@@ -12,10 +12,10 @@ from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
-from hai_flow.primitives import instants
 from hai_flow.runtime.ops.doctor import Check, away
 from hai_flow.runtime.ops.examination import examine_database
 from hai_flow.runtime.ops.status_problems import faults_of
@@ -43,14 +43,14 @@ async def read_overview(access: CurrentAccess) -> dict[str, Any]:
         cells.append(
             {
                 "name": access.cells.name(runtime.cell),
-                "servers": [each._asdict() for each in standing.servers],
-                "workers": [each._asdict() for each in standing.workers],
+                "servers": [render(schemas.ServerStanding, each) for each in standing.servers],
+                "workers": [render(schemas.WorkerStanding, each) for each in standing.workers],
                 "waiting": msgspec.to_builtins(standing.waiting),
                 "runs": dict(standing.runs),
                 "faults": [each.message for each in faults],
-                "problems": [{**each._asdict(), "params": list(each.params)} for each in faults],
+                "problems": [render(schemas.FaultStanding, each) for each in faults],
                 "checks": [_check_view(each) for each in await _checks(runtime)],
-                "hours": [{**each._asdict(), "since": instants.rfc3339(each.since)} for each in hours],
+                "hours": [render(schemas.HourOfRuns, each) for each in hours],
             }
         )
     return {"cells": cells, "counted_max": status.COUNTED_MAX}

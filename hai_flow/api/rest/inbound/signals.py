@@ -19,12 +19,12 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes, answers_of
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.engine.steps.wait_for_event import CALLBACK
 from hai_flow.errors import Rejected
-from hai_flow.primitives import instants
 from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.messaging import signals
 
@@ -81,13 +81,7 @@ async def _send(
             )
     if already:
         response.status_code = 200
-    return {
-        "id": sent.id,
-        "type": sent.type,
-        "run_id": None if sent.run_id is None else str(sent.run_id),
-        "sent_at": instants.rfc3339(instants.milliseconds(sent.sent_at)),
-        "already": already,
-    }
+    return render(schemas.Signal, sent, already=already)
 
 
 def read_event_id(access: Access, body: SignalBody, key: str | None, kind: str) -> str:

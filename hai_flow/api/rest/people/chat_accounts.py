@@ -16,7 +16,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.views import render_account
+from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
 from hai_flow.engine.pendings.selectors import is_agent
 from hai_flow.errors import Rejected
@@ -41,7 +41,7 @@ async def list_chat_accounts(access: CurrentAccess) -> dict[str, Any]:
     home = access.at_home
     rows = await chat.list_accounts(home.reads, access.tenant, access.ids)
     holding = {each.id for each in await home.inbox.in_force(access.tenant, [as_delegation(row) for row in rows])}
-    return {"items": [render_account(each) for each in rows if each.id in holding]}
+    return {"items": [render(schemas.ChatAccount, each) for each in rows if each.id in holding]}
 
 
 @router.post("", Right.DECIDE, status_code=201, answer=schemas.ChatCode, refusals=(404, 409))
@@ -71,7 +71,7 @@ async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict
             message = f"{principal.id} has {chat.ACCOUNTS_MAX} accounts and codes; disconnect one first."
             raise Rejected(409, "accounts_many", message)
         await home.record(connection, "chat.code_given", subject=f"chat:{channel}")
-    return {**render_account(account), "code": code, "send": f"connect {code}"}
+    return render(schemas.ChatCode, account, code=code, send=f"connect {code}")
 
 
 @router.delete("/{account_id}", Right.DECIDE, status_code=204, refusals=(404,))

@@ -12,8 +12,9 @@ from hai_flow import values
 from hai_flow.api.base.id_patterns import Visible
 from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
-from hai_flow.api.requests.views import render_canary, render_pending
+from hai_flow.api.requests.views import render, render_pending
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import find_disguise
 from hai_flow.engine.pendings.votes import describe_needs, expire_votes
@@ -81,10 +82,10 @@ async def render_for(access: Access, run: RunState, pending: PendingState) -> di
     sees = access.sees_evidence(run, pending)
     mask = access.mask(UUID(run.run_id))
 
-    def render() -> dict[str, Any]:
+    def show() -> dict[str, Any]:
         return render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
 
-    view = await run_if_large(pending, render)
+    view = await run_if_large(pending, show)
     view["workflow_title"] = await access.catalog.find_title(access.tenant, bytes.fromhex(run.sha256))
     disguise = find_disguise(run)
     if disguise is None:
@@ -92,7 +93,7 @@ async def render_for(access: Access, run: RunState, pending: PendingState) -> di
     if pending.status == "open":
         return {**view, "workflow": disguise.workflow, "started_by": disguise.requester}
     row = await find_canary(access.reads, access.tenant, UUID(run.run_id))
-    return view if row is None else {**view, "canary": render_canary(row)}
+    return view if row is None else {**view, "canary": render(schemas.Canary, row)}
 
 
 async def decide(

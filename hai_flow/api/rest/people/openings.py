@@ -15,7 +15,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.views import time_of
+from hai_flow.api.requests.views import render
 from hai_flow.api.rest.people.decide_pendings import find_pending
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.ids import run_of_pending
@@ -60,7 +60,7 @@ async def list_openings(pending_id: str, access: CurrentAccess) -> dict[str, Any
             await access.record(connection, "oversight.read", pending=pending_id)
     person = None if audits else access.principal.id
     rows = await openings.list_openings(access.reads, access.tenant, run_id, pending_id, person)
-    return {"items": [{"principal": row.principal, "part": row.part, "at": time_of(row.at)} for row in rows]}
+    return {"items": [render(schemas.Opening, row) for row in rows]}
 
 
 async def note_opening(access: Access, run: RunState, pending: PendingState, part: Part) -> None:

@@ -20,7 +20,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.views import render, time_of
+from hai_flow.api.requests.views import render
 from hai_flow.api.rest.people.decide_pendings import find_pending
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import NotADuration, milliseconds
@@ -89,12 +89,7 @@ async def get_rule(rule_id: str, access: CurrentAccess) -> dict[str, Any]:
     row = await _find(access, rule_id)
     cells = [await store.list_uses(cell.reads, access.tenant, row.id, USES_SHOWN) for cell in access.everywhere]
     last = sorted((use for uses in cells for use in uses), key=lambda use: use.at, reverse=True)[:USES_SHOWN]
-    return {
-        **view_of(row),
-        "last_uses": [
-            {"run_id": str(each.run_id), "pending_id": each.pending_id, "at": time_of(each.at)} for each in last
-        ],
-    }
+    return {**view_of(row), "last_uses": [render(schemas.RuleUsage, each) for each in last]}
 
 
 @router.post("", Right.DECIDE, status_code=201, answer=schemas.RuleRecord, refusals=(403, 404, 409))

@@ -17,6 +17,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.views import render
 from hai_flow.api.rest.runs.runs import in_workflows_like
 from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
@@ -148,7 +149,7 @@ async def _perform(
                 cell = await access.find_at_run(id)
                 outcome = await cell.submit(id, _command(access, body), command_id=command_id, body_sha=sha)
             except Rejected as rejected:
-                return _item(id, status, "refused", {"code": rejected.code, "detail": rejected.detail})
+                return _item(id, status, "refused", render(schemas.MarkObstacle, rejected))
             except Unreadable as unreadable:
                 return _item(id, status, "refused", {"code": "run_unreadable", "detail": f"{unreadable}"})
         return _item(id, outcome.status, "already" if outcome.already else "done", None)

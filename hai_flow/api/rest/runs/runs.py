@@ -23,7 +23,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells, cut_page, page, redact_rows, sum_counts
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
-from hai_flow.api.requests.views import build_run_view, render_slot, render_snapshot
+from hai_flow.api.requests.views import build_run_view, render, render_slot, render_snapshot
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes, answers_of
 from hai_flow.cells import place_id
@@ -32,7 +32,6 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.runtime.commit.submission import SUPERSEDED, Outcome
@@ -311,7 +310,7 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     view = await _view(access, row)
     if row.ended_at is None and access.principal.may(Right.SEE_RUNS):
         holder = await workers.holder(access.runtime.database.api, access.tenant, row.id)
-        view["held_by"] = None if holder is None else holder._asdict()
+        view["held_by"] = holder and render(schemas.Holder, holder)
     with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
         if row.status == "queued":
             view["queued_for"] = await _render_slot_awaited(access, row)
@@ -337,7 +336,7 @@ async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
     while (commit := await logs.find_last_with(access.reads, row.id, _PAUSED, before)) is not None:
         for event in reversed(e.decode_events(commit.events)):
             if isinstance(event, e.RunPaused):
-                return {"by": event.by, "at": instants.rfc3339(event.at), "reason": event.reason}
+                return render(schemas.Pause, event)
         before = commit.first_seq
     return None
 
@@ -353,7 +352,7 @@ async def get_snapshot(
     state = await access.state_of(row, row.seq if at is None else await resolve_moment(access, row, at))
     visible = await access.seen(state)
 
-    def render() -> JSONResponse:
+    def show() -> JSONResponse:
         return JSONResponse(render_snapshot(visible, lambda pending: access.sees_evidence(state, pending)))
 
-    return await run_if_large(visible, render)
+    return await run_if_large(visible, show)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import Query
 from fastapi.responses import JSONResponse
 
@@ -15,11 +14,9 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import log_profile, make_view_of_events
-from hai_flow.api.requests.views import render_error
+from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
-from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
-from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.runs.step_times import StepTimes
 from hai_flow.store.runs.run_lists import RunRow
@@ -52,7 +49,7 @@ async def list_steps(
     selected = [span for span in candidates if span.first_seq > after and not (open and span.status != "running")]
     rest = selected[: limit + 1]
     following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
-    items = [_view(span) | ({"passages": passages[span.plan_path]} if newest else {}) for span in rest[:limit]]
+    items = [_view(span, **({"passages": passages[span.plan_path]} if newest else {})) for span in rest[:limit]]
     page = {"items": items, "next_cursor": following}
     return await run_if_large(page, JSONResponse, page)
 
@@ -86,48 +83,7 @@ def _pick_newest(spans: Iterable[Span]) -> list[Span]:
     return sorted(newest.values(), key=lambda span: span.first_seq)
 
 
-def _view(span: Span) -> dict[str, Any]:
-    return {
-        "path": span.path,
-        "plan_path": span.plan_path,
-        "verb": span.verb,
-        "title": span.title,
-        "status": span.status,
-        "started_at": instants.rfc3339(span.started_at),
-        "ended_at": _time(span.ended_at),
-        "first_seq": span.first_seq,
-        "last_seq": span.last_seq,
-        "args": None if span.args is None else values.loads(span.args),
-        "error": _error(span.error),
-        "attempts": [
-            {
-                "n": each.n,
-                "started_at": instants.rfc3339(each.started_at),
-                "ended_at": _time(each.ended_at),
-                "lost": each.lost,
-                "error": _error(each.error),
-            }
-            for each in span.attempts
-        ],
-        "waits": [
-            {
-                "for": each.for_,
-                "since": instants.rfc3339(each.since),
-                "until": _time(each.until),
-                "due": _time(each.due),
-                "pending_id": each.id,
-            }
-            for each in span.waits
-        ],
-        "children": span.children,
-        "notes": list(span.notes),
-        "usage": {"input": span.input_tokens, "output": span.output_tokens, "cost": span.cost},
-    }
-
-
-def _error(error: e.Error | None) -> Json:
-    return None if error is None else render_error(msgspec.to_builtins(error))
-
-
-def _time(at: int | None) -> str | None:
-    return None if at is None else instants.rfc3339(at)
+def _view(span: Span, **more: Json) -> dict[str, Any]:
+    args = None if span.args is None else values.loads(span.args)
+    usage = {"input": span.input_tokens, "output": span.output_tokens, "cost": span.cost}
+    return render(schemas.RunStep, span, args=args, usage=usage, **more)

@@ -21,7 +21,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.profiles import reader_of
-from hai_flow.api.requests.views import build_run_view, render_difference
+from hai_flow.api.requests.views import build_run_view, render, render_difference
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes, answers_of
 from hai_flow.definition.plan import Plan
@@ -31,7 +31,6 @@ from hai_flow.engine.pendings import bypass
 from hai_flow.engine.runs.fork import list_undone
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
-from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_beside_loop
 from hai_flow.runtime.runs.moments import Mark, nearest
 from hai_flow.runtime.streams.stream_items import is_slow_to_encode, item_of_event
@@ -81,19 +80,14 @@ async def _marks(access: Access, run_id: UUID) -> list[Mark]:
 
 
 def _mark_view(mark: Mark) -> dict[str, Any]:
-    return {
-        "seq": mark.seq,
-        "at": instants.rfc3339(mark.at),
-        "turn": mark.turn,
-        "step": mark.step,
-        "forkable": mark.obstacle is None,
-        "editable": mark.edited_obstacle is None,
-        "why_not": _render_refusal(mark.obstacle or mark.edited_obstacle),
-    }
-
-
-def _render_refusal(refused: Rejected | None) -> dict[str, Any] | None:
-    return None if refused is None else {"code": refused.code, "detail": refused.detail}
+    why_not = mark.obstacle or mark.edited_obstacle
+    return render(
+        schemas.Mark,
+        mark,
+        forkable=mark.obstacle is None,
+        editable=mark.edited_obstacle is None,
+        why_not=why_not and render(schemas.MarkObstacle, why_not),
+    )
 
 
 @router.get("/{run_id}/diff", Right.SEE_OWN, answer=schemas.Difference, refusals=(404,))
