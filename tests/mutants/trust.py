@@ -220,7 +220,7 @@ pages.bug("another token of a key approves what one has caused").edit(", through
 pages.bug("nobody is behind what a token causes").edit("(holder, *behind)", "behind")
 pages.bug("the people of an agent are not behind what its token causes").edit("list_people_of_agent(key)\n", "()\n")
 tickets_of = Room("hai_flow/api/auth/directory/principal_json.py", _BEHIND)
-tickets_of.bug("a ticket forgets for whom an agent acts").edit("behind=record.behind,", "")
+tickets_of.bug("a ticket forgets for whom an agent acts").edit("    behind: tuple[str, ...] = ()\n", "")
 callers.bug("who holds the key of a token is forgotten").by(_BEHIND).edit("list_ids_between(who.through), ", "(), ")
 acting = Room("hai_flow/api/requests/access.py", _BEHIND)
 acting.bug("people are not behind the forks of their agent").edit(
