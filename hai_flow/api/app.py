@@ -42,7 +42,7 @@ from hai_flow.api.rest.people import (
     rules,
 )
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
-from hai_flow.api.routes import OF_EVERY_ROUTE, build_shape_schemas, refer_to_shape
+from hai_flow.api.routes import OF_EVERY_ROUTE, Routes, build_shape_schemas
 from hai_flow.api.shared_lists import SharedLists
 from hai_flow.primitives.hosts import is_loopback
 from hai_flow.runtime.cells import Cells
@@ -109,22 +109,6 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     app.state.readiness = Readiness(runtime)
     problems.install(app)
     app.include_router(hai.build_alias_routes(settings.hai_aliases))
-    app.add_api_route(
-        "/healthz",
-        healthz,
-        dependencies=[open_to_everybody()],
-        tags=["operations"],
-        response_model=None,
-        responses=_collect_responses(schemas.Health),
-    )
-    app.add_api_route(
-        "/readyz",
-        readyz,
-        dependencies=[open_to_everybody()],
-        tags=["operations"],
-        response_model=None,
-        responses=_collect_responses(schemas.Readiness),
-    )
     landing.install(app)
     console.install(app, build=app.state.development)
     app.add_middleware(Bodies)
@@ -184,13 +168,13 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
     common += [*delegations.of_all.routes, *workflows.router.routes, *workflows.language.routes]
     for module in (hai, agui, copilotkit, social, aui, agent_api):
         common += module.router.routes
-    return tuple(common)
+    return (*common, *operations.routes)
 
 
-def _collect_responses(shape: type[schemas.Shape]) -> dict[int | str, dict[str, Any]]:
-    return {**problems.list_refusal_responses(), 200: refer_to_shape({"model": shape})}
+operations = Routes(tags=["operations"])
 
 
+@operations.get("/healthz", answer=schemas.Health, dependencies=[open_to_everybody()])
 async def healthz(access: OpenAccess) -> dict[str, Any]:
     """The process answers."""
     return {
@@ -201,6 +185,7 @@ async def healthz(access: OpenAccess) -> dict[str, Any]:
     }
 
 
+@operations.get("/readyz", answer=schemas.Readiness, dependencies=[open_to_everybody()])
 async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
     """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise.
 
