@@ -14,10 +14,12 @@ from uuid import UUID
 import structlog
 
 from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.pagination import encode_cursor
 from hai_flow.api.requests.run_visibility import RunFacts
 from hai_flow.errors import Rejected
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
+from hai_flow.values import Json
 
 T = TypeVar("T")
 
@@ -72,6 +74,11 @@ class Page(Generic[T]):
     rows: Sequence[tuple[Access, T]]
     following: Any
     missing: list[str]
+
+    def show(self, items: Sequence[Json]) -> dict[str, Any]:
+        """The answer of a list by (time, id), whose rows are shown as `items`."""
+        following = None if self.following is None else encode_cursor(*self.following)
+        return {"items": items, "next_cursor": following, "missing": self.missing}
 
 
 async def page(

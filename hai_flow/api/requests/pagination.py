@@ -31,7 +31,7 @@ def cut(found: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> tuple[
     return rows, cursor_of(rows[-1]) if len(found) > limit else None
 
 
-def encode_cursor(moment: datetime, id: str) -> str:
+def encode_cursor(moment: datetime, id: str | UUID) -> str:
     """The cursor of a page whose last item is `id` of `moment`."""
     return encode_place((moment - _EPOCH) // timedelta(microseconds=1), id)
 
@@ -49,7 +49,15 @@ def decode_id_cursor(text: str | None) -> tuple[datetime, UUID] | None:
     return None if place is None or id is None else (place[0], id)
 
 
-def encode_place(number: int, id: str) -> str:
+def demand_id_cursor(text: str | None) -> tuple[datetime, UUID] | None:
+    """As `decode_id_cursor`. Raises Rejected 400, too, where the cursor is of another list."""
+    place = decode_id_cursor(text)
+    if place is None and text is not None:
+        raise reject_cursor()
+    return place
+
+
+def encode_place(number: int, id: str | UUID) -> str:
     """The cursor of a page whose last item is the `number`-th of `id`."""
     return base64.urlsafe_b64encode(f"{number}\n{id}".encode()).decode().rstrip("=")
 

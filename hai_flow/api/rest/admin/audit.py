@@ -75,7 +75,7 @@ async def list_audit(
         return cross_cell.cut_page(records, limit, _id)
 
     page = await cross_cell.page(access, ask, _id, limit)
-    following = None if page.following is None else encode_place(0, str(page.following))
+    following = None if page.following is None else encode_place(0, page.following)
     return {
         "items": [render_audit_record(row) for _, row in page.rows],
         "next_cursor": following,

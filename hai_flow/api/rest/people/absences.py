@@ -57,7 +57,7 @@ async def list_absences(
         access.require(Right.MANAGE_KEYS)
     person, before = None if everybody else access.ids, decode_id_cursor(cursor)
     listed = await absences.list_page(access.reads, access.tenant, person, limit=limit + 1, before=before)
-    rows, following = cut(listed, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
+    rows, following = cut(listed, limit, lambda row: encode_cursor(row.created_at, row.id))
     away = await _map_now(access)
     return {"items": [_render(access, row, away) for row in rows], "next_cursor": following}
 

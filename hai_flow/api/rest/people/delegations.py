@@ -133,7 +133,7 @@ async def list_all_delegations(
     """All delegations of the tenant that have not ended, newest first. A page may be short, though there is more."""
     before = decode_id_cursor(cursor)
     rows_found = await delegations.list_of_tenant(access.reads, access.tenant, limit=limit + 1, before=before)
-    rows, following = cut(rows_found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
+    rows, following = cut(rows_found, limit, lambda row: encode_cursor(row.created_at, row.id))
     holding = await access.inbox.in_force(access.tenant, rows)
     return {"items": [render_delegation(each) for each in holding], "next_cursor": following}
 

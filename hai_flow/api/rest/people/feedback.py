@@ -11,13 +11,13 @@ from uuid import UUID
 from fastapi import Path, Response
 from pydantic import BeforeValidator, Field
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, ThreadId, is_run_id
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, ThreadId
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor, reject_cursor
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, demand_id_cursor, encode_cursor
 from hai_flow.api.requests.views import render_feedback
 from hai_flow.api.rest.runs.threads import find_thread
 from hai_flow.api.routes import Routes, answers_of
@@ -66,14 +66,11 @@ async def list_feedback(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
     """All opinions of the thread's messages and decisions, newest first."""
-    place = decode_cursor(cursor)
-    if place is not None and not is_run_id(place[1]):
-        raise reject_cursor()
-    before = None if place is None else (place[0], UUID(place[1]))
+    before = demand_id_cursor(cursor)
     opinions = await feedback.list_feedback(access.reads, access.tenant, thread_id, limit=limit + 1, before=before)
     if not opinions or access.viewer is not None:
         await find_thread(access, thread_id)
-    rows, following = cut(opinions, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
+    rows, following = cut(opinions, limit, lambda row: encode_cursor(row.created_at, row.id))
     return {"items": [render_feedback(each) for each in rows], "next_cursor": following}
 
 

@@ -22,7 +22,7 @@ from hai_flow.api.protocols.stream_pieces import farewell
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, reject_cursor
 from hai_flow.api.requests.run_visibility import RunFacts
 from hai_flow.api.requests.views import render_decision, render_inbox_item
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide
@@ -151,11 +151,7 @@ async def read_inbox(
     is searched for in titles, messages, names of tools, arguments and evidence; personal values are not searched."""
     filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
     page = await _page(access, filters, limit, _decode(cursor))
-    return {
-        "items": list((await _load_views(page, filters)).values()),
-        "next_cursor": None if page.following is None else encode_cursor(*page.following),
-        "missing": page.missing,
-    }
+    return page.show(list((await _load_views(page, filters)).values()))
 
 
 async def _page(access: Access, filters: Filters, limit: int, after: Place | None) -> cross_cell.Page[InboxEntry]:
@@ -284,8 +280,7 @@ async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
         return cross_cell.cut_page(decided, limit, place)
 
     page = await cross_cell.page(access, ask, place, limit)
-    following = None if page.following is None else encode_cursor(*page.following)
-    return {"items": [render_decision(row) for _, row in page.rows], "next_cursor": following, "missing": page.missing}
+    return page.show([render_decision(row) for _, row in page.rows])
 
 
 # --- one question -----------------------------------------------------------------------------------------------------

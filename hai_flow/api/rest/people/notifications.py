@@ -15,7 +15,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import cut_page, page
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor
 from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
 from hai_flow.errors import reject_unknown_run
@@ -48,13 +48,8 @@ async def list_notifications(
         )
         return cut_page(rows_found, limit, _place)
 
-    listed_page = await page(access, ask, _place, limit)
-    following = None if listed_page.following is None else encode_cursor(*listed_page.following)
-    return {
-        "items": [render(schemas.Notification, row) for _, row in listed_page.rows],
-        "next_cursor": following,
-        "missing": listed_page.missing,
-    }
+    listed = await page(access, ask, _place, limit)
+    return listed.show([render(schemas.Notification, row) for _, row in listed.rows])
 
 
 def _place(row: notifications.NotificationSummary) -> tuple[datetime, str]:

@@ -18,7 +18,6 @@ from hai_flow.api.requests.pagination import (
     PageLimit,
     decode_cursor,
     decode_place,
-    encode_cursor,
     encode_place,
     reject_cursor,
 )
@@ -105,15 +104,10 @@ async def list_pendings(
         )
         return page.rows, page.following
 
-    page_found = await cross_cell.page(access, ask, lambda row: (row.opened_at, row.id), limit)
-    with_forms = await cross_cell.find_with_forms((cell, _run_of(row)) for cell, row in page_found.rows)
-    views = [await _view(cell, row, with_forms) for cell, row in page_found.rows]
-    following = None if page_found.following is None else encode_cursor(*page_found.following)
-    return {
-        "items": [each for each in views if each is not None],
-        "next_cursor": following,
-        "missing": page_found.missing,
-    }
+    listed = await cross_cell.page(access, ask, lambda row: (row.opened_at, row.id), limit)
+    with_forms = await cross_cell.find_with_forms((cell, _run_of(row)) for cell, row in listed.rows)
+    views = [await _view(cell, row, with_forms) for cell, row in listed.rows]
+    return listed.show([each for each in views if each is not None])
 
 
 @router.get("/{pending_id}", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.Pending, refusals=(404,))

@@ -14,7 +14,7 @@ from fastapi import Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
+from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant
 from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
@@ -22,7 +22,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells, cut_page, page, redact_rows, sum_counts
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor, reject_cursor
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, demand_id_cursor
 from hai_flow.api.requests.views import build_run_view, render, render_slot, render_snapshot
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes, answers_of
@@ -227,9 +227,7 @@ async def list_runs(
     error: Annotated[str | None, Query(pattern=ERROR_CODE, description="the code with which it failed")] = None,
 ) -> dict[str, Any]:
     """The runs, newest first."""
-    place = decode_cursor(cursor)
-    if place is not None and not is_run_id(place[1]):
-        raise reject_cursor()
+    before = demand_id_cursor(cursor)
     filters = run_lists.Filter(
         statuses=status,
         workflow=workflow,
@@ -244,7 +242,6 @@ async def list_runs(
 
     async def ask(cell: Access) -> tuple[Sequence[RunRow], Any]:
         async def find(pool: Pool) -> list[RunRow]:
-            before = None if place is None else (place[0], UUID(place[1]))
             selection = await in_workflows_like(cell, filters, workflow_like)
             return await run_lists.find_runs(
                 pool, cell.tenant, selection, limit=limit + 1, before=before, viewer=cell.viewer
@@ -254,11 +251,7 @@ async def list_runs(
         return cut_page(await (cell.past(find) if over else find(cell.reads)), limit, _place)
 
     listed = await page(access, ask, _place, limit)
-    return {
-        "items": [await build_run_view(run) for run in await redact_rows(listed.rows)],
-        "next_cursor": listed.following and encode_cursor(listed.following[0], str(listed.following[1])),
-        "missing": listed.missing,
-    }
+    return listed.show([await build_run_view(run) for run in await redact_rows(listed.rows)])
 
 
 def _place(run: RunRow) -> tuple[datetime, UUID]:

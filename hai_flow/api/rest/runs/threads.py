@@ -7,21 +7,13 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from hai_flow.api.base.id_patterns import ThreadId, is_run_id
+from hai_flow.api.base.id_patterns import ThreadId
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import cut_page, page
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.pagination import (
-    PageCursor,
-    PageLimit,
-    decode_cursor,
-    decode_place,
-    encode_cursor,
-    encode_place,
-    reject_cursor,
-)
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_place, demand_id_cursor, encode_place
 from hai_flow.api.requests.run_visibility import RunFacts, thread_unknown
 from hai_flow.api.requests.views import build_run_view, render_message_in_queue, render_thread, render_thread_message
 from hai_flow.api.routes import Routes
@@ -60,10 +52,7 @@ async def _may_read(access: Access, thread: ThreadSummary | None) -> bool:
 @router.get("", Right.SEE_OWN, answer=schemas.ThreadPage)
 async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The threads, the one with the newest run first."""
-    place = decode_cursor(cursor)
-    if place is not None and not is_run_id(place[1]):
-        raise reject_cursor()
-    before = None if place is None else (place[0], UUID(place[1]))
+    before = demand_id_cursor(cursor)
 
     async def ask(cell: Access) -> tuple[Sequence[ThreadSummary], Any]:
         rows_found = await thread_lists.list_threads(
@@ -72,11 +61,7 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
         return cut_page(rows_found, limit, _place)
 
     listed = await page(access, ask, _place, limit)
-    return {
-        "items": [render_thread(thread) for _, thread in listed.rows],
-        "next_cursor": listed.following and encode_cursor(listed.following[0], str(listed.following[1])),
-        "missing": listed.missing,
-    }
+    return listed.show([render_thread(thread) for _, thread in listed.rows])
 
 
 def _place(thread: ThreadSummary) -> tuple[datetime, UUID]:
@@ -111,7 +96,7 @@ async def list_messages(
     more = len(transcript) > start + limit
     return {
         "items": [render_thread_message(*each) for each in await access.redact_entries(messages)],
-        "next_cursor": encode_place(messages[-1].n, str(messages[-1].run_id)) if more else None,
+        "next_cursor": encode_place(messages[-1].n, messages[-1].run_id) if more else None,
     }
 
 
