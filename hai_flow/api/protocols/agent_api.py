@@ -17,6 +17,7 @@ from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import Conversation
+from hai_flow.api.protocols.openapi_streams import ID, OBJECTS, REFUSALS, describe_body
 from hai_flow.api.protocols.stream_pieces import encode_last_frames
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
@@ -30,29 +31,19 @@ from hai_flow.wire.dialects.dialect import Frame
 
 router = Routes(tags=["dialects"])
 
-_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "description": "AgentRequest",
-                    "required": ["input"],
-                    "properties": {
-                        "input": {"type": "array", "items": {"type": "object"}},
-                        "stream": {"type": "boolean", "default": True},
-                        "id": {"type": "string", "maxLength": 200},
-                        "session_id": {"type": "string", "maxLength": 200},
-                        "tools": {"type": "array", "items": {"type": "object"}},
-                        "workflow": {"type": "string", "description": "ours: the workflow to start"},
-                        "workflow_input": {"type": "object", "description": "ours: its input"},
-                    },
-                }
-            }
-        },
-    }
-}
+_BODY: Final = describe_body(
+    "AgentRequest",
+    ["input"],
+    {
+        "input": OBJECTS,
+        "stream": {"type": "boolean", "default": True},
+        "id": ID,
+        "session_id": ID,
+        "tools": OBJECTS,
+        "workflow": {"type": "string", "description": "ours: the workflow to start"},
+        "workflow_input": {"type": "object", "description": "ours: its input"},
+    },
+)
 _OBJECT: Final[dict[str, Any]] = {
     "type": "object",
     "title": "AgentObject",
@@ -83,13 +74,13 @@ _ANSWER: Final = {
 }
 
 
-@router.post("/process", Right.SEE_OWN, openapi_extra=_BODY, answer=_ANSWER, refusals=(404, 409, 410))
+@router.post("/process", Right.SEE_OWN, openapi_extra=_BODY, answer=_ANSWER, refusals=REFUSALS)
 async def post_process(body: JsonBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API: start a run, answer its open questions, or attach to it."""
     return await _process(body, access, request, None)
 
 
-@router.post("/workflows/{name}/process", Right.SEE_OWN, openapi_extra=_BODY, answer=_ANSWER, refusals=(404, 409, 410))
+@router.post("/workflows/{name}/process", Right.SEE_OWN, openapi_extra=_BODY, answer=_ANSWER, refusals=REFUSALS)
 async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API, for one workflow."""
     return await _process(body, access, request, name)

@@ -11,7 +11,7 @@ import hai_flow
 from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import respond
-from hai_flow.api.protocols.openapi_streams import REFUSALS, RUN_AGENT_INPUT, describe_stream
+from hai_flow.api.protocols.openapi_streams import ANY_OBJECT, REFUSALS, RUN_AGENT_INPUT, describe_stream
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import RouteOptions, Routes
@@ -51,7 +51,7 @@ async def post_workflow_agui(name: str, body: JsonBody, access: CurrentAccess, a
     return await answer(body, access, accept, name)
 
 
-_CAPABILITIES: Final = {"content": {"application/json": {"schema": {"type": "object"}}}}
+_CAPABILITIES: Final = {"content": ANY_OBJECT}
 
 
 @router.get("/ag-ui/capabilities", Right.SEE_OWN, answer=_CAPABILITIES, refusals=(404,))

@@ -24,6 +24,7 @@ from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.aui_session import AuiSession, Object, invalid, read_id, text_in
+from hai_flow.api.protocols.openapi_streams import ANY_OBJECT
 from hai_flow.api.protocols.stream_pieces import list_earlier_entries
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -50,9 +51,8 @@ CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE, CLOSE_EXPIRED = 1000, 1011, 4000, 
 CLOSE_GONE: Final = 1006  # never sent: stands for a connection that ended without a close
 
 
-_OBJECT: Final = {"application/json": {"schema": {"type": "object"}}}
-_PONG: Final = {"description": "it is", "content": _OBJECT}
-_TAKEN: Final = {"description": "it is committed", "content": _OBJECT}
+_PONG: Final = {"description": "it is", "content": ANY_OBJECT}
+_TAKEN: Final = {"description": "it is committed", "content": ANY_OBJECT}
 
 
 class InputBody(Body):

@@ -18,7 +18,7 @@ from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols import agui
 from hai_flow.api.protocols.conversation import attach
-from hai_flow.api.protocols.openapi_streams import REFUSALS, RUN_AGENT_INPUT, describe_stream
+from hai_flow.api.protocols.openapi_streams import ANY_OBJECT, REFUSALS, RUN_AGENT_INPUT, describe_stream
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
@@ -37,7 +37,7 @@ router = Routes(prefix="/cpk", tags=["dialects"])
 DEFAULT: Final = "default"
 
 _STREAM: Final = describe_stream(AGUI)
-_OBJECT: Final = {"content": {"application/json": {"schema": {"type": "object"}}}}
+_OBJECT: Final = {"content": ANY_OBJECT}
 
 Accept = Annotated[str, Header()]
 

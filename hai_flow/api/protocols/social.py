@@ -19,22 +19,22 @@ from hai_flow.api.base.id_patterns import ThreadId
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.stream_pieces import farewell, list_earlier_entries
+from hai_flow.api.protocols.openapi_streams import OBJECTS
+from hai_flow.api.protocols.stream_pieces import farewell, list_earlier_entries, read_cursor, read_rest_of_event
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
 from hai_flow.api.requests.run_visibility import thread_unknown
 from hai_flow.api.routes import Routes
-from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
-from hai_flow.store.runs import logs, run_lists, threads
+from hai_flow.runtime.streams.stream_items import StreamItem, item_without_number
+from hai_flow.store.runs import run_lists, threads
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.store.runs.threads import Position
 from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.social import SOCIAL, SocialEncoder, profile
-from hai_flow.wire.sse import LAST_FRAME, Cursor, parse_cursor
+from hai_flow.wire.sse import LAST_FRAME, Cursor
 
 router = Routes(prefix="/api/v1/agent/runs", tags=["dialects"])
 
@@ -60,8 +60,8 @@ _HISTORY: Final[dict[str, Any]] = {
                     "threadId": {"type": "string"},
                     "runId": {"type": ["string", "null"]},
                     "status": {"type": ["string", "null"]},
-                    "messages": {"type": "array", "items": {"type": "object"}},
-                    "pendings": {"type": "array", "items": {"type": "object"}},
+                    "messages": OBJECTS,
+                    "pendings": OBJECTS,
                     "cursor": {"type": "string"},
                 },
             }
@@ -133,10 +133,7 @@ class _FollowedThread(msgspec.Struct, frozen=True):
         return await self._reset()
 
     async def _place(self, cursor: str) -> tuple[Cursor, RunRow]:
-        try:
-            place = parse_cursor(cursor)
-        except ValueError as error:
-            raise Rejected(400, "cursor.invalid", f"{error}.") from None
+        place = read_cursor(cursor)
         row = await run_lists.get_run(self.access.reads, self.access.tenant, UUID(place.run_id))
         ours = place.encoding.rpartition("-")[0] == SOCIAL.name
         hidden = row is None or await self.access.sight(row) is Sight.NOTHING
@@ -176,15 +173,8 @@ class _FollowedThread(msgspec.Struct, frozen=True):
 
     async def _rest(self, place: Cursor, row: RunRow) -> Frames:
         """The other frames of the cursor's event, then those of all later events."""
-        before = await self.access.state(row.id, place.seq - 1)
-        here = await self.access.state(row.id, place.seq)
-        stored = (await logs.read_log(self.access.reads, row.id, place.seq - 1, 1))[0]
-        event = e.decode_events(stored.events)[place.seq - stored.first_seq]
-        frames = SocialEncoder(self._profile(row), before).encode(event)
-        all_frames = item_of_event(SOCIAL, frames, place.seq, row.id)
-        sent_before = item_of_event(SOCIAL, frames[: place.frame + 1], place.seq, row.id)
-        rest = StreamItem(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
-        return self._from(here, rest)
+        rest = await read_rest_of_event(self.access, SOCIAL, self._profile(row), row.id, place)
+        return self._from(await self.access.state(row.id, place.seq), rest)
 
     def _profile(self, run: RunSummary) -> Profile:
         return read_by(profile(), self.access, run.id, run.started_by)

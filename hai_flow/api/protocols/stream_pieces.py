@@ -9,11 +9,14 @@ from uuid import UUID
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.credential_expiry import StreamEnd
 from hai_flow.api.requests.access import Access
+from hai_flow.engine.events import decode_events
 from hai_flow.engine.state.state import RunState
+from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.fanout import Following
-from hai_flow.runtime.streams.stream_items import StreamItem
-from hai_flow.store.runs import threads
+from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event
+from hai_flow.store.runs import logs, threads
 from hai_flow.wire.dialects.dialect import Dialect, Entry, Frame, Profile
+from hai_flow.wire.sse import Cursor, parse_cursor
 
 
 async def make_empty_stream() -> Frames:
@@ -52,6 +55,27 @@ async def _up_to(seq: int, rest: Frames) -> Frames:
             yield pieces
             if pieces[-1].seq >= seq:
                 return
+
+
+def read_cursor(text: str) -> Cursor:
+    """The place that a client names. Raises Rejected 400."""
+    try:
+        return parse_cursor(text)
+    except ValueError as error:
+        raise Rejected(400, "cursor.invalid", f"{error}.") from None
+
+
+async def read_rest_of_event(
+    access: Access, dialect: Dialect, profile: Profile, run_id: UUID, place: Cursor
+) -> StreamItem:
+    """The frames of the cursor's event that come behind the cursor."""
+    before = await access.state(run_id, place.seq - 1)
+    stored = (await logs.read_log(access.reads, run_id, place.seq - 1, 1))[0]
+    event = decode_events(stored.events)[place.seq - stored.first_seq]
+    frames = dialect.encoder(profile, before).encode(event)
+    all_frames = item_of_event(dialect, frames, place.seq, run_id)
+    sent_before = item_of_event(dialect, frames[: place.frame + 1], place.seq, run_id)
+    return StreamItem(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
 
 
 async def list_earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[Entry]:

@@ -12,7 +12,15 @@ from fastapi.responses import JSONResponse
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
-from hai_flow.api.protocols.stream_pieces import farewell, list_earlier_entries, make_empty_stream, put_first, up_to
+from hai_flow.api.protocols.stream_pieces import (
+    farewell,
+    list_earlier_entries,
+    make_empty_stream,
+    put_first,
+    read_cursor,
+    read_rest_of_event,
+    up_to,
+)
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
@@ -23,15 +31,14 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
-from hai_flow.runtime.streams.stream_items import StreamItem, item_of_event, item_without_number
-from hai_flow.store.runs import logs
+from hai_flow.runtime.streams.stream_items import item_of_event, item_without_number
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.dialects.dialect import Dialect, Frame, Profile
 from hai_flow.wire.dialects.log import LOG, event_json
 from hai_flow.wire.dialects.turns import TurnEncoder
 from hai_flow.wire.sent_json import dump
-from hai_flow.wire.sse import Cursor, parse_cursor
+from hai_flow.wire.sse import Cursor
 
 router = Routes(prefix="/v1/runs", tags=["runs"])
 
@@ -214,10 +221,7 @@ class _ShownRun(msgspec.Struct, frozen=True):
         return await self._rest(place)
 
     def _place(self, cursor: str) -> Cursor:
-        try:
-            place = parse_cursor(cursor)
-        except ValueError as error:
-            raise Rejected(400, "cursor.invalid", f"{error}.") from None
+        place = read_cursor(cursor)
         ours = place.encoding.rpartition("-")[0] == self.dialect.name
         if place.run_id != str(self.row.id) or not ours or not place.seq:
             raise Rejected(400, "cursor.invalid", "expected a cursor of this run's own stream.")
@@ -230,16 +234,10 @@ class _ShownRun(msgspec.Struct, frozen=True):
 
     async def _rest(self, place: Cursor) -> Frames:
         """The other frames of the cursor's event, then those of later events: in this turn, else in later ones."""
-        before = await self.access.state(self.row.id, place.seq - 1)
         here = await self.access.state(self.row.id, place.seq)
         head = await self.access.state(self.row.id)
         profile = self._profile(here)
-        stored = (await logs.read_log(self.access.reads, self.row.id, place.seq - 1, 1))[0]
-        event = e.decode_events(stored.events)[place.seq - stored.first_seq]
-        frames = self.dialect.encoder(profile, before).encode(event)
-        all_frames = item_of_event(self.dialect, frames, place.seq, self.row.id)
-        sent_before = item_of_event(self.dialect, frames[: place.frame + 1], place.seq, self.row.id)
-        rest = StreamItem(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])
+        rest = await read_rest_of_event(self.access, self.dialect, profile, self.row.id, place)
         return put_first(rest, self._follow(here, profile, head))
 
     def _profile(self, state: RunState) -> Profile:
