@@ -19,7 +19,7 @@ import msgspec
 from hai_flow.api.http.load_shedding import Admission, StreamPlace
 from hai_flow.api.http.stream import EventStream, Frames
 from hai_flow.api.permissions.credential_expiry import CredentialWatcher, StreamEnd, StreamLease
-from hai_flow.api.permissions.principals import reject_missing_right
+from hai_flow.api.permissions.principals import Principal, reject_missing_right
 from hai_flow.api.permissions.rate_limits import Decisions
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.run_visibility import RunVisibility, reject_limited
@@ -114,6 +114,14 @@ class Access(RunVisibility):
         """The access of the principal as the delegate `who`."""
         actor = msgspec.structs.replace(self.asked, who=who)
         return dataclasses.replace(self, principal=dataclasses.replace(self.principal, who=who), asked=actor, _seen={})
+
+    async def of_person(self, principal: Principal) -> Access:
+        """The access of a person that the request has proven by itself: by a link, or an account in a chat."""
+        actor = msgspec.structs.replace(
+            self.asked, who=principal.who, way=principal.way, credential=principal.credential
+        )
+        living = await self.cells.living(principal.tenant)
+        return dataclasses.replace(self, principal=principal, living=living, asked=actor, _seen={})
 
     def acting_for(self, person: Json) -> Access:
         """The access of an agent that names the person for whom it acts: they are behind the runs that it starts, too.

@@ -215,10 +215,8 @@ class _Desk:
         credential = f"{self._channel}:{person.account}"
         principal = await self._identity.known(Principal(who, self._tenant, way="chat", credential=credential))
         through = tuple(dict.fromkeys((*principal.who.through, *person.held)))
-        principal = dataclasses.replace(principal, who=msgspec.structs.replace(principal.who, through=through))
-        actor = msgspec.structs.replace(self._access.asked, who=principal.who, way="chat", credential=credential)
-        living = await self._access.cells.living(self._tenant)
-        return dataclasses.replace(self._access, principal=principal, living=living, asked=actor, _seen={})
+        who = msgspec.structs.replace(principal.who, through=through)
+        return await self._access.of_person(dataclasses.replace(principal, who=who))
 
     async def _refuse(self, text: str, theirs: Access | None, subject: str | None) -> PressOutcome:
         """Tell the person, and keep it on record where they are known."""

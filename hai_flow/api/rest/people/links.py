@@ -6,12 +6,10 @@ script, loads nothing, and reveals its address to no other site."""
 
 from __future__ import annotations
 
-import dataclasses
 import html
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-import msgspec
 from fastapi import Request, Response
 from pydantic import ValidationError
 
@@ -149,13 +147,9 @@ async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, A
     expires_at = int(link.expires_at.timestamp() * 1000)
     caller = Principal(who, link.tenant, way="link", credential=credential, expires_at=expires_at)
     try:
-        principal = await identity.known(caller)
+        return link, await access.of_person(await identity.known(caller))
     except Rejected:
         return None
-    who = principal.who
-    actor = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
-    living = await access.cells.living(link.tenant)
-    return link, dataclasses.replace(access, principal=principal, living=living, asked=actor, _seen={})
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
