@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
@@ -26,7 +26,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest import console, feed, files, landing, schedules, sign_in, versions, workflows
 from hai_flow.api.rest.admin import audit, canaries, freezes, keys, oversight, overview, tenants, tokens, workers
-from hai_flow.api.rest.inbound import callbacks, chat, hooks, signals, triggers
+from hai_flow.api.rest.inbound import chat, hooks, signals
 from hai_flow.api.rest.people import (
     absences,
     approvals,
@@ -121,54 +121,59 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
 @functools.cache
 def build_common_routes() -> tuple[BaseRoute, ...]:
     """The routes that all applications of this process have."""
-    common: list[BaseRoute] = []
-    for module in (
-        runs,  # routes are tried in this order, and that takes time: what begins runs comes first
-        mcp,
-        control,
-        steps,
-        events,
-        feed,
-        delegations,  # before the inbox, which takes any word there for a question
-        chat_accounts,
-        absences,
-        inbox,
-        links,
-        notifications,
-        pendings,
-        a2a,
-        approvals,
-        receipts,
-        threads,
-        feedback,
-        audit,
-        files,
-        sign_in,
-        signals,
-        triggers,
-        hooks,
-        callbacks,
-        chat,
-        schedules,
-        versions,
-        time_travel,
-        bulk,
-        keys,
-        tenants,
-        tokens,
-        workers,
-        freezes,
-        rules,
-        oversight,
-        canaries,
-        openings,
-        overview,
-    ):
-        common += module.router.routes
-    common += [*delegations.of_all.routes, *workflows.router.routes, *workflows.language.routes]
-    for module in (hai, agui, copilotkit, social, aui, agent_api):
-        common += module.router.routes
-    return (*common, *operations.routes)
+    routers: tuple[APIRouter, ...] = (
+        runs.router,  # routes are tried in this order, and that takes time: what begins runs comes first
+        mcp.router,
+        control.router,
+        steps.router,
+        events.router,
+        feed.router,
+        delegations.router,  # before the inbox, which takes any word there for a question
+        chat_accounts.router,
+        absences.router,
+        inbox.router,
+        links.router,
+        notifications.router,
+        pendings.router,
+        a2a.router,
+        approvals.router,
+        receipts.router,
+        threads.router,
+        feedback.router,
+        audit.router,
+        files.router,
+        sign_in.router,
+        signals.router,
+        signals.events,
+        hooks.router,
+        hooks.callbacks,
+        chat.router,
+        schedules.router,
+        versions.router,
+        time_travel.router,
+        bulk.router,
+        keys.router,
+        tenants.router,
+        tokens.router,
+        workers.router,
+        freezes.router,
+        rules.router,
+        oversight.router,
+        canaries.router,
+        openings.router,
+        overview.router,
+        delegations.of_all,
+        workflows.router,
+        workflows.language,
+        hai.router,
+        agui.router,
+        copilotkit.router,
+        social.router,
+        aui.router,
+        agent_api.router,
+        operations,
+    )
+    return tuple(route for router in routers for route in router.routes)
 
 
 operations = Routes(tags=["operations"])

@@ -1,5 +1,5 @@
-"""`/v1/signals` and `/v1/runs/{id}/signals`: events from outside, to every run of the tenant that waits for their type,
-or to one; and what `/v1/events` shares with them: an event's body, its id, its record, and its way to all cells."""
+"""Events from outside: `/v1/signals` for every run of the tenant that waits for their type, `/v1/runs/{id}/signals` for
+one, and `/v1/events`, which also tells which workflows they start."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from fastapi import Response
+from msgspec.structs import replace
 from pydantic import Field
 
 from hai_flow import values
@@ -19,7 +20,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
-from hai_flow.api.requests.views import render
+from hai_flow.api.requests.views import render, render_event
 from hai_flow.api.routes import Routes, answers_of
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.state import TERMINAL_STATUSES
@@ -29,9 +30,12 @@ from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.messaging import signals
 
 router = Routes(prefix="/v1", tags=["signals"])
-
+events = Routes(prefix="/v1/events", tags=["events"])
 
 _ANSWERS: Final = answers_of(schemas.Signal, "it has been sent before", "it is stored")
+_ANSWERS_TO_EVENT: Final = answers_of(
+    schemas.ReceivedEvent, "it has been sent before", "it is stored; `runs` says what it started"
+)
 
 
 class SignalBody(Body):
@@ -66,13 +70,13 @@ async def signal_run(
 async def _send(
     access: Access, body: SignalBody, key: str | None, response: Response, run_id: UUID | None = None
 ) -> dict[str, Any]:
-    id = read_event_id(access, body, key, "signal")
+    id = _read_event_id(access, body, key, "signal")
     with access.admission.command():
-        await demand_files(access, body, run_id)
-        record = record_of(access, "signal.sent", id, body)
+        await _demand_files(access, body, run_id)
+        record = _record_of(access, "signal.sent", id, body)
         delivery = access.runtime.delivery
         if run_id is None and access.living.is_large:
-            async with spread(access, id, body, record) as is_repeated:
+            async with _spread(access, id, body, record) as is_repeated:
                 sent, already = await delivery.send(access.tenant, id, body.type, body.data, sender=access.sender)
                 already |= is_repeated
         else:
@@ -84,7 +88,28 @@ async def _send(
     return render(schemas.Signal, sent, already=already)
 
 
-def read_event_id(access: Access, body: SignalBody, key: str | None, kind: str) -> str:
+@events.post("", Right.START_RUNS, status_code=201, responses=_ANSWERS_TO_EVENT, refusals=(404, 409))
+async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+    """Send an event, and learn which runs it starts. It is a signal for all: runs that wait for its type get it too.
+
+    The same event again starts no workflow twice and gets the same answer; starts that were refused are tried again."""
+    id = _read_event_id(access, body, key, "event")
+    with access.admission.command():
+        await _demand_files(access, body)
+        record, triggers = _record_of(access, "event.sent", id, body), access.runtime.triggers
+        sender = access.sender
+        if access.living.is_large:
+            async with _spread(access, id, body, record) as is_repeated:
+                received = await triggers.receive_event(access.tenant, id, body.type, body.data, sender=sender)
+            received = replace(received, already=received.already or is_repeated)
+        else:
+            received = await triggers.receive_event(access.tenant, id, body.type, body.data, sent=record, sender=sender)
+    if received.already:
+        response.status_code = 200
+    return render_event(received)
+
+
+def _read_event_id(access: Access, body: SignalBody, key: str | None, kind: str) -> str:
     """The id of the event; made up if it has none. Raises Rejected 413 if its data are too large."""
     if body.type.startswith(CALLBACK):
         message = f"type: what begins with {CALLBACK!r} comes from the service that was asked, and from nobody else."
@@ -95,13 +120,13 @@ def read_event_id(access: Access, body: SignalBody, key: str | None, kind: str) 
     return body.id or key or f"{kind[:3]}_{access.runtime.starts.new_id()}"
 
 
-def record_of(access: Access, act: str, id: str, body: SignalBody) -> AuditRow:
+def _record_of(access: Access, act: str, id: str, body: SignalBody) -> AuditRow:
     """The audit record of the event that the caller sends. It has the digest of the data, not the data."""
     digest = sha256(values.dumps(body.data)).digest()
     return access.asked.row(act, subject=f"signal:{id}", digest=digest, type=body.type)
 
 
-async def demand_files(access: Access, body: SignalBody, run_id: UUID | None = None) -> None:
+async def _demand_files(access: Access, body: SignalBody, run_id: UUID | None = None) -> None:
     """Raises Rejected 404 where the data name a file that the caller may not read."""
     data, runtime = values.dumps(body.data), access.runtime
     if run_id is None:
@@ -111,7 +136,7 @@ async def demand_files(access: Access, body: SignalBody, run_id: UUID | None = N
 
 
 @contextlib.asynccontextmanager
-async def spread(access: Access, id: str, body: SignalBody, record: AuditRow) -> AsyncGenerator[bool]:
+async def _spread(access: Access, id: str, body: SignalBody, record: AuditRow) -> AsyncGenerator[bool]:
     """Send an event to all runs of a tenant in several cells. On entering, the seat gets it; the value is whether it
     had it before. On leaving, the other cells get it; a cell that is away gets it later. Raises Rejected 409 where
     another event has its id."""
