@@ -35,7 +35,7 @@ from hai_flow.api.a2a.push_configs import (
     perform_on_push_configs,
     store_push_config,
 )
-from hai_flow.api.http.bodies import demand_media_type, limits_of, read_body
+from hai_flow.api.http.bodies import demand_media_type, limits_of, load_json, read_body
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.mcp import runs as mcp_runs
@@ -47,7 +47,7 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
-from hai_flow.wire import a2a, posted_json
+from hai_flow.wire import a2a
 from hai_flow.wire.a2a import older
 from hai_flow.wire.a2a.pushes import find_push_config
 from hai_flow.wire.dialects.dialect import EXPIRED
@@ -98,7 +98,7 @@ async def _answer_rpc(request: Request, access: Access, name: str | None) -> Res
     body = await read_body(request, access.settings.request_bytes_max)
     try:
         demand_media_type(request, body, _JSON)
-        message = await run_by_size(len(body), posted_json.load, body, limits_of(access.settings))
+        message = await load_json(body, limits_of(access.settings))
     except Rejected as rejected:
         if rejected.status == 413:
             raise
@@ -193,7 +193,7 @@ async def _answer_rest(operation: str, request: Request, access: Access, name: s
             body = await read_body(request, access.settings.request_bytes_max)
             if body:
                 demand_media_type(request, body, _JSON)
-                posted = await run_by_size(len(body), posted_json.load, body, limits_of(access.settings))
+                posted = await load_json(body, limits_of(access.settings))
                 if not isinstance(posted, dict):
                     raise a2a.invalid("The body: expected an object.")
                 params |= posted

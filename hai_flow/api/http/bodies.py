@@ -71,6 +71,11 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
 
 
+async def load_json(body: bytes, limits: Limits) -> Any:
+    """The JSON value of a body, read beside the loop where it is large. Raises Rejected as `posted_json.load`."""
+    return await run_by_size(len(body), posted_json.load, body, limits)
+
+
 async def read_body(request: Request, bytes_max: int) -> bytes:
     """The request's body. Raises Rejected 413 as soon as it is known to be too large, 408 if it does not come, and 429
     where there is no room for it."""
@@ -298,4 +303,4 @@ async def _check_body(request: Request) -> Request:
     if not body:
         return _CheckedRequest(request, body, None)
     demand_media_type(request, body, (JSON,))
-    return _CheckedRequest(request, body, await run_by_size(len(body), posted_json.load, body, limits))
+    return _CheckedRequest(request, body, await load_json(body, limits))

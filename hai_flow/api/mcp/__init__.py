@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from hai_flow.api.http.bodies import limits_of, load_json
 from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.mcp_resource import METADATA_PATH, PATH, base_of
 from hai_flow.api.permissions.principals import open_to_everybody, requires
@@ -22,9 +23,6 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import refer_to_shape
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import run_by_size
-from hai_flow.wire import posted_json
-from hai_flow.wire.posted_json import Limits
 
 ACCESS: Final = "hai_flow.mcp.access"  # the scope's key of the caller's access
 
@@ -72,11 +70,9 @@ class _Exchange(Response):
 )
 async def post_message(request: Request, access: CurrentAccess, body: JsonBody) -> Response:
     """A message of an MCP client (streamable HTTP, revisions 2025-03-26 to 2026-07-28)."""
-    settings = access.settings
-    limits = Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
     try:
         # Whatever two readers could understand differently is refused.
-        message = await run_by_size(len(body), posted_json.load, body, limits)
+        message = await load_json(body, limits_of(access.settings))
     except Rejected as rejected:
         error = {"code": -32700, "message": rejected.detail, "data": {"code": rejected.code}}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)

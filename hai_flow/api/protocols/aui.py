@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.http.bodies import Body, limits_of
+from hai_flow.api.http.bodies import Body, limits_of, load_json
 from hai_flow.api.http.stream import log_broken_off
 from hai_flow.api.permissions.credential_expiry import REVOKED, StreamLease
 from hai_flow.api.permissions.principals import open_to_everybody, requires
@@ -33,11 +33,9 @@ from hai_flow.api.requests.run_visibility import thread_unknown
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.store.runs import threads
 from hai_flow.store.runs.threads import Position
 from hai_flow.values import Json
-from hai_flow.wire import posted_json
 from hai_flow.wire.dialects import aui
 from hai_flow.wire.dialects.aui import AUI, AuiEncoder
 from hai_flow.wire.dialects.dialect import Frame
@@ -372,8 +370,7 @@ class _AuiConnection:
         """The frame as an object. Raises Rejected."""
         if isinstance(text, bytes):
             raise Rejected(415, "body.not_json", "expected a text frame with JSON, found a binary one.")
-        body = text.encode("utf-8", "surrogatepass")
-        frame = await run_by_size(len(body), posted_json.load, body, self._limits)
+        frame = await load_json(text.encode("utf-8", "surrogatepass"), self._limits)
         if not isinstance(frame, dict):
             raise invalid("", "expected a frame that is a JSON object")
         return frame

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 
 import hai_flow
 from hai_flow import values
-from hai_flow.api.http.bodies import limits_of
+from hai_flow.api.http.bodies import limits_of, load_json
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols import agui
@@ -28,7 +28,6 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.store.catalog import workflows
 from hai_flow.store.runs import threads
-from hai_flow.wire import posted_json
 from hai_flow.wire.dialects.agui import AGUI, decode
 from hai_flow.wire.dialects.agui_capabilities import capabilities
 
@@ -63,15 +62,14 @@ async def connect_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAc
 @router.post("/agent/{agent}/stop/{thread_id:path}", Right.SPEAK, answer=_OBJECT, refusals=(404,))
 async def stop_copilotkit_agent(agent: str, thread_id: str, body: JsonBody, access: CurrentAccess) -> JSONResponse:
     """CopilotKit: stop the thread's run; with `{runId}` only if the newest turn is that one."""
-    limits = limits_of(access.settings)
-    inner_body = await run_by_size(len(body), posted_json.load, body, limits) if body.strip() else {}
+    inner_body = await load_json(body, limits_of(access.settings)) if body.strip() else {}
     return await _stop(agent, thread_id, inner_body, access)
 
 
 @router.post("", Right.SEE_OWN, answer=_STREAM, refusals=REFUSALS)
 async def call_copilotkit(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """CopilotKit, all in one: `{method: info | agent/run | agent/connect | agent/stop, params, body}`."""
-    envelope = await run_by_size(len(body), posted_json.load, body, limits_of(access.settings))
+    envelope = await load_json(body, limits_of(access.settings))
     if not isinstance(envelope, dict):
         raise _invalid("", "expected an object {method, params, body}")
     params = envelope.get("params") or {}
