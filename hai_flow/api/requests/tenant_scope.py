@@ -14,11 +14,12 @@ from hai_flow.cells import HOME, TenantCells
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.people.inbox import Inbox
-from hai_flow.runtime.runtime import Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.tenancy.placement import demand_seat
 from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.row_security import Reads
@@ -36,6 +37,16 @@ class TenantScope:
     @property
     def tenant(self) -> UUID:
         return self.principal.tenant
+
+    @property
+    def is_of_deployment(self) -> bool:
+        """Whether the tenant is the one whose operators and admins run the deployment."""
+        return self.tenant == LOCAL_TENANT
+
+    def demand_deployment(self, detail: str) -> None:
+        """Raises Rejected 403 for callers of other tenants."""
+        if not self.is_of_deployment:
+            raise Rejected(403, "tenant_forbidden", detail)
 
     @property
     def runtime(self) -> Runtime:

@@ -46,7 +46,6 @@ from hai_flow.store.people.pendings import PendingSummary
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.store.runs.thread_lists import ThreadSummary
 from hai_flow.store.runs.threads import Message
-from hai_flow.store.runs.workers import WorkerRow
 from hai_flow.values import Json
 from hai_flow.wire.dialects.dialect import Entry
 from hai_flow.wire.reader_redaction import strip_evidence_of
@@ -406,10 +405,6 @@ def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str
         for cell in tenant.cells
     ]
     return render(schemas.Tenant, tenant, in_force=tenant.limits.over(defaults).as_dict(), cells=cells)
-
-
-def render_worker(worker: WorkerRow, cell: str) -> dict[str, Json]:
-    return render(schemas.Worker, worker, cell=cell, queues=list(worker.queues))
 
 
 def render_feedback(feedback: Feedback) -> dict[str, Json]:

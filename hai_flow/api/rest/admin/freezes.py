@@ -20,7 +20,6 @@ from hai_flow.cells import HOME
 from hai_flow.engine.steps.held_steps import NO_WRITES, Mode, Scope, holds_nothing
 from hai_flow.errors import Rejected
 from hai_flow.primitives.uuids import derive_uuid
-from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import tenants
 from hai_flow.store.ops import freezes
 from hai_flow.store.ops.freezes import FreezeRow
@@ -47,7 +46,7 @@ async def list_freezes(
 ) -> dict[str, Any]:
     """The freezes that are in force for your tenant; who sees no runs of others is told only of those of all its
     runs."""
-    everything = access.tenant == LOCAL_TENANT and access.principal.may(Right.CONTROL_RUNS)
+    everything = access.is_of_deployment and access.principal.may(Right.CONTROL_RUNS)
     of = None if everything else access.tenant
     rows = await freezes.list_freezes(access.at_home.runtime.database.api, of, over=over)
     if not access.principal.may(Right.SEE_RUNS):
@@ -66,7 +65,7 @@ async def freeze(body: FreezeBody, access: CurrentAccess, key: CommandKey) -> di
     if holds_nothing(body.mode, body.scope):
         raise Rejected(422, "freeze.invalid", f"mode: expected frozen or no_agents, found read_only: {NO_WRITES}.")
     tenant, name = await _subject(access, body)
-    owner, who = None if access.tenant == LOCAL_TENANT else access.tenant, access.principal.who.id
+    owner, who = None if access.is_of_deployment else access.tenant, access.principal.who.id
     id = uuid4() if key is None else derive_uuid("freeze", str(access.tenant), who, key)
     row: FreezeRow | None = None
     for number in _cells(access, tenant):
@@ -91,12 +90,10 @@ async def thaw(freeze_id: str, access: CurrentAccess) -> dict[str, Any]:
     """End a freeze: the runs that it held go on where they stood, in any worker."""
     id = read_uuid(freeze_id)
     row = None if id is None else await freezes.find_freeze(access.at_home.runtime.database.api, id)
-    of_deployment = access.tenant == LOCAL_TENANT
-    if row is None or id is None or not (of_deployment or row.tenant in (None, access.tenant)):
+    if row is None or id is None or not (access.is_of_deployment or row.tenant in (None, access.tenant)):
         raise Rejected(404, "freeze_unknown", f"there is no freeze {freeze_id[:60]!r}.")
-    if not of_deployment and row.owner != access.tenant:
-        detail = f"operators of the tenant {tenants.DEFAULT} have frozen that; ask one of them."
-        raise Rejected(403, "tenant_forbidden", detail)
+    if row.owner != access.tenant:
+        access.demand_deployment(f"operators of the tenant {tenants.DEFAULT} have frozen that; ask one of them.")
     ended: FreezeRow | None = None
     for number in reversed(_cells(access, row.tenant)):  # home last: while another one is away, it counts as in force
         async with access.at(number).act() as connection:
@@ -120,19 +117,18 @@ async def _obey(access: Access) -> None:
 async def _subject(access: Access, body: FreezeBody) -> tuple[UUID | None, str]:
     """The tenant (None: all) and the name that the freeze is of. Raises Rejected where the caller may not, or nothing
     has that name."""
-    of_deployment = access.tenant == LOCAL_TENANT
     if body.scope == "all":
         if body.name:
             raise Rejected(422, "freeze.invalid", f"name: expected none for all, found {body.name[:60]!r}.")
-        if not of_deployment:
-            detail = f"all tenants are frozen by operators of the tenant {tenants.DEFAULT}; freeze yours: scope tenant."
-            raise Rejected(403, "tenant_forbidden", detail)
+        access.demand_deployment(
+            f"all tenants are frozen by operators of the tenant {tenants.DEFAULT}; freeze yours: scope tenant."
+        )
         return None, ""
     if body.scope == "tenant":
         own = await access.cells.home.tenants.name(access.tenant)
         if body.name in ("", own):
             return access.tenant, own
-        row = await tenants.find_tenant(access.at_home.pool, body.name) if of_deployment else None
+        row = await tenants.find_tenant(access.at_home.pool, body.name) if access.is_of_deployment else None
         if row is None:
             raise Rejected(404, "tenant_unknown", f"there is no tenant {body.name[:63]!r}.")
         return row.id, row.name

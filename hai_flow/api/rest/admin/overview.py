@@ -15,11 +15,10 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
-from hai_flow.errors import Rejected
 from hai_flow.runtime.ops.doctor import Check, away
 from hai_flow.runtime.ops.examination import examine_database
 from hai_flow.runtime.ops.status_problems import faults_of
-from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import tenants
 from hai_flow.store.ops import status
 from hai_flow.store.postgres.error_classes import FAILURES
@@ -32,9 +31,7 @@ async def read_overview(access: CurrentAccess) -> dict[str, Any]:
     """What `hai-flow status` shows of each cell: servers, workers, the queue, open runs, open questions and all that a
     person should look at; what `hai-flow doctor` finds there, no older than a minute; and how many runs of each of the
     last 24 hours have finished and failed."""
-    if access.tenant != LOCAL_TENANT:
-        detail = f"it is of the runs of all tenants; operators of the tenant {tenants.DEFAULT} see it."
-        raise Rejected(403, "tenant_forbidden", detail)
+    access.demand_deployment(f"it is of the runs of all tenants; operators of the tenant {tenants.DEFAULT} see it.")
     cells = []
     for runtime in access.cells.runtimes():
         async with runtime.database.engine.acquire() as connection:

@@ -22,7 +22,6 @@ from hai_flow.api.requests.views import render_tenant
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
-from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.runtime.tenancy.cell_assignment import settle
 from hai_flow.store.audit import audit
 from hai_flow.store.identity import tenants
@@ -51,7 +50,7 @@ class TenantBody(Body):
 async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
     """The tenants, by name, each with its limits: all, or your own."""
     home = access.at_home
-    listed = await tenants.list_tenants(home.pool if _is_of_the_deployment(access) else home.reads)
+    listed = await tenants.list_tenants(home.pool if access.is_of_deployment else home.reads)
     return {"items": [_view(access, each) for each in listed if _is_seen(access, each)]}
 
 
@@ -66,12 +65,9 @@ async def limit_tenant(tenant: Name, limits: TenantBody, access: CurrentAccess) 
     """Change limits of a tenant, or the cells in which its threads begin. Other processes apply them within seconds.
     422 for a cell that does not exist, 503 for one that is away, 409 while processes of another release are running."""
     row = await _tenant(access, tenant)
-    if not _is_of_the_deployment(access):
-        raise Rejected(
-            403,
-            "tenant_forbidden",
-            f"what {row.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them.",
-        )
+    access.demand_deployment(
+        f"what {row.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them."
+    )
     changed = limits.model_dump(exclude_unset=True)
     cells = changed.pop("cells", None)
     numbers = None if cells is None else _numbers(access, cells)
@@ -111,17 +107,13 @@ async def _connect(access: Access, home: Connection, number: int) -> AsyncIterat
         yield connection
 
 
-def _is_of_the_deployment(access: Access) -> bool:
-    return access.tenant == LOCAL_TENANT
-
-
 def _is_seen(access: Access, tenant: Tenant) -> bool:
-    return _is_of_the_deployment(access) or tenant.id == access.tenant
+    return access.is_of_deployment or tenant.id == access.tenant
 
 
 async def _tenant(access: Access, name: str) -> Tenant:
     home = access.at_home
-    row = await tenants.find_tenant(home.pool if _is_of_the_deployment(access) else home.reads, name)
+    row = await tenants.find_tenant(home.pool if access.is_of_deployment else home.reads, name)
     if row is None or not _is_seen(access, row):
         raise Rejected(404, "tenant_unknown", f"there is no tenant {name[:63]!r}.")
     return row

@@ -8,10 +8,8 @@ from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
-from hai_flow.api.requests.views import render_worker
+from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
-from hai_flow.errors import Rejected
-from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import tenants
 from hai_flow.store.runs import workers
 
@@ -24,12 +22,12 @@ WORKERS_MAX: Final = 1000
 async def list_workers(access: CurrentAccess) -> dict[str, Any]:
     """The workers, living ones first, at most 1,000 of each cell. A worker that has ended or died is listed for up to
     an hour, and longer if runs of it still wait to be taken over."""
-    if access.tenant != LOCAL_TENANT:
-        detail = f"workers perform the runs of all tenants; operators of the tenant {tenants.DEFAULT} see them."
-        raise Rejected(403, "tenant_forbidden", detail)
-    cells = access.cells
+    access.demand_deployment(
+        f"workers perform the runs of all tenants; operators of the tenant {tenants.DEFAULT} see them."
+    )
     items: list[dict[str, Any]] = []
-    for runtime in cells.runtimes():
+    for runtime in access.cells.runtimes():
+        cell = access.cells.name(runtime.cell)
         listed = await workers.list_workers(runtime.database.api, WORKERS_MAX)
-        items += [render_worker(each, cells.name(runtime.cell)) for each in listed]
+        items += [render(schemas.Worker, each, cell=cell, queues=list(each.queues)) for each in listed]
     return {"items": items}
