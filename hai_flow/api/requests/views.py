@@ -52,12 +52,10 @@ from hai_flow.wire.reader_redaction import strip_evidence_of
 from hai_flow.wire.timeline import is_filler
 
 
-def time_of(moment: datetime | None) -> str | None:
-    return None if moment is None else instants.rfc3339(instants.milliseconds(moment))
-
-
-def _ms(at: int | None) -> str | None:
-    return None if at is None else instants.rfc3339(at)
+def time_of(moment: datetime | int | None) -> str | None:
+    if moment is None:
+        return None
+    return instants.rfc3339(moment if isinstance(moment, int) else instants.milliseconds(moment))
 
 
 def render(shape: type[schemas.Shape], record: object, **others: Json) -> dict[str, Json]:
@@ -67,7 +65,8 @@ def render(shape: type[schemas.Shape], record: object, **others: Json) -> dict[s
     view: dict[str, Json] = {}
     for name, key, convert in _list_required_fields(shape):
         view[key] = others.pop(name) if name in others else convert(getattr(record, name))
-    return {**view, **others}
+    view |= others
+    return view
 
 
 @cache
@@ -79,7 +78,7 @@ def _list_required_fields(shape: type[schemas.Shape]) -> tuple[tuple[str, str, C
 def _choose_conversion(field: ShapeField) -> Callable[[Any], Json]:
     if field.nested is not None:
         return partial(_render_all if field.annotation.startswith("list[") else _render_one, field.nested)
-    return _format_time if field.annotation in ("Time", "Time | None") else _convert_value
+    return time_of if field.annotation in ("Time", "Time | None") else _convert_value
 
 
 def _render_one(shape: type[schemas.Shape], record: object) -> Json:
@@ -88,10 +87,6 @@ def _render_one(shape: type[schemas.Shape], record: object) -> Json:
 
 def _render_all(shape: type[schemas.Shape], records: Iterable[object]) -> Json:
     return [render(shape, each) for each in records]
-
-
-def _format_time(moment: datetime | int | None) -> str | None:
-    return time_of(moment) if isinstance(moment, datetime) else _ms(moment)
 
 
 def _convert_value(value: Any) -> Json:
@@ -150,7 +145,7 @@ def render_error(error: dict[str, Json] | None) -> dict[str, Json] | None:
     """A failure as REST shows it: times as texts."""
     if error is None:
         return None
-    view = {**error, "at": _ms(error.get("at"))}
+    view = {**error, "at": time_of(error.get("at"))}
     if "cause" in error:
         view["cause"] = render_error(error["cause"])
     return view
@@ -202,7 +197,7 @@ def render_pending_in_list(pending: PendingSummary, opened: PendingOpened) -> di
         "workflow_title": pending.workflow_title,
         "started_by": pending.started_by,
         "status": "open",
-        "opened_at": _ms(opened.at),
+        "opened_at": time_of(opened.at),
         **_render_question(opened),
     }
 
@@ -219,7 +214,7 @@ def render_inbox_item(item: InboxEntry, pending: PendingState, *, sees_all: bool
         "workflow_title": row.workflow_title,
         "started_by": row.started_by,
         "status": "open",
-        "opened_at": _ms(item.opened.at),
+        "opened_at": time_of(item.opened.at),
         **_render_question(opened),
         "may_decide": item.obstacle is None,
         "why_not": None if item.obstacle is None else item.obstacle._asdict(),
@@ -269,13 +264,13 @@ def render_pending(run: RunState, pending: PendingState, *, evidence: bool = Tru
         "workflow": run.workflow,
         "started_by": run.requester,
         "status": pending.status,
-        "opened_at": _ms(opened.at),
+        "opened_at": time_of(opened.at),
         **_render_question(opened),
         "needed": describe_needs(pending) if pending.opened.kind in ("approve", "gate") else None,
         "edits": pending.edits,
         "decided_by": pending.by,
         "on_behalf_of": pending.on_behalf_of,
-        "decided_at": _ms(pending.at),
+        "decided_at": time_of(pending.at),
         "value": pending.value,
         "reason": pending.reason,
     }
@@ -295,7 +290,7 @@ def _render_question(opened: PendingOpened) -> dict[str, Json]:
         "schema": opened.schema,
         "options": list(opened.options),
         "policy": opened.policy,
-        "deadline": _ms(opened.deadline),
+        "deadline": time_of(opened.deadline),
         "digest": opened.digest,
     }
 
@@ -383,7 +378,7 @@ def render_message_in_queue(queued: QueuedMessage, personal: Personal | None, *,
 
 def render_thread_message(message: Message, entry: Entry) -> dict[str, Json]:
     """An entry of a thread's transcript: a message, or a call with its result, as the caller sees it."""
-    at = _ms(entry.at)
+    at = time_of(entry.at)
     if isinstance(entry, ToolCallState):
         call, is_cut = render(schemas.Call, entry, arguments=entry.args), entry.error == ABORTED
         return render(

@@ -27,10 +27,10 @@ from hai_flow.api.permissions.principals import Principal, Unproven, open_to_eve
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess, actor_of
+from hai_flow.api.requests.views import time_of
 from hai_flow.api.rest import console
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
-from hai_flow.primitives import instants
 from hai_flow.store.identity import tickets
 
 
@@ -238,7 +238,7 @@ async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]
         "groups": list(principal.who.groups),
         "rights": sorted(right for right in Right if principal.may(right)),
         "way": principal.way,
-        "expires_at": None if principal.expires_at is None else instants.rfc3339(principal.expires_at),
+        "expires_at": time_of(principal.expires_at),
         "csrf": None if text is None else derive_csrf(text),
     }
 

@@ -21,6 +21,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.push_addresses import find_obstacle, store_push
+from hai_flow.api.requests.views import time_of
 from hai_flow.api.rest.runs.runs import StartBody, begin_run
 from hai_flow.api.routes import Routes, answers_of
 from hai_flow.definition.people.calendars import count_working_days
@@ -287,9 +288,9 @@ def _render(state: RunState, base: str) -> dict[str, Any]:
         "requested_by": state.requester,
         "page": base + (addresses.run(state.run_id) if gate is None else addresses.pending(gate.opened.id)),
         "pending_id": None if gate is None else gate.opened.id,
-        "expires_at": None if opened is None or opened.deadline is None else instants.rfc3339(opened.deadline),
+        "expires_at": None if opened is None else time_of(opened.deadline),
         "reason": envelope.get("reason") if gate is None or gate.reason is None else gate.reason,
         "votes": envelope.get("votes", []),
-        "consumed_at": None if consumed is None or consumed.at is None else instants.rfc3339(consumed.at),
+        "consumed_at": None if consumed is None else time_of(consumed.at),
         "error": None if state.error is None else {"code": state.error.code, "message": state.error.message},
     }
