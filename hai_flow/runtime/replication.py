@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -18,6 +18,7 @@ from hai_flow import values
 from hai_flow.cells import TenantCells
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.base.sweep_isolation import Sweep
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.audit import audit
 from hai_flow.store.cells import event_relays, replication
 from hai_flow.store.cells.event_relays import Relay
@@ -29,9 +30,6 @@ from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.postgres.orphan_cleanup import Page
 from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

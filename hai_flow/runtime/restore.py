@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.definition import plan as p
@@ -16,12 +16,10 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.ops.verify import Plans
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.ops import database_history
+from hai_flow.store.ops.database_history import Beat, Era
 from hai_flow.store.postgres.connections import Connection
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.runtime import Runtime
-    from hai_flow.store.ops.database_history import Beat, Era
 
 DELIVERY_SECONDS_MAX: Final = 60.0
 AT_ONCE: Final = 64

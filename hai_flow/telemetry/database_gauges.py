@@ -7,16 +7,14 @@ import asyncio
 import random
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.ops import metrics_queries
 from hai_flow.telemetry.metrics import Metrics
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

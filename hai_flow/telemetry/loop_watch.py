@@ -7,13 +7,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hai_flow.runtime.base.service import Service
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.runtime import Runtime
-    from hai_flow.telemetry.metrics import Metrics
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.telemetry.metrics import Metrics
 
 BEAT_SECONDS: Final = 0.02
 WINDOW_SECONDS: Final = 60.0

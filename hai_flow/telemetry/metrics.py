@@ -8,15 +8,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from hai_flow import __version__
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.canaries import find_disguise
+from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.sweep_isolation import Sweep
 from hai_flow.runtime.commit.batches import CommitEntry
+from hai_flow.runtime.commit.cached_run import CachedRun
+from hai_flow.runtime.runtime import Answered, Runtime
+from hai_flow.runtime.worker.attempt import Report, RunningAttempt
 from hai_flow.steps.runner import find_runner_kind
 from hai_flow.store.ops.replicas import Replica
 from hai_flow.store.postgres.error_classes import ErrorClass
@@ -32,12 +36,6 @@ from hai_flow.telemetry.instruments import (
     Labels,
     Sum,
 )
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.base.service import Service
-    from hai_flow.runtime.commit.cached_run import CachedRun
-    from hai_flow.runtime.runtime import Answered, Runtime
-    from hai_flow.runtime.worker.attempt import Report, RunningAttempt
 
 DECISION_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 120.0, 600.0, 3600.0, 14_400.0, 86_400.0, 604_800.0)
 RESUMING_MAX: Final = 10_000  # runs whose last turn is remembered

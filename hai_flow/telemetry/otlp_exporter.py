@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -23,14 +23,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from hai_flow import __version__
+from hai_flow.engine.state.tracing import TracePosition
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.telemetry.instruments import Distribution, Family, Labels
 from hai_flow.telemetry.metrics import Metrics
 from hai_flow.telemetry.traces import EndedSpan
-
-if TYPE_CHECKING:
-    from hai_flow.engine.state.tracing import TracePosition
-    from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

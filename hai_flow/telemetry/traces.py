@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from hai_flow.definition.plan import AgentTurn, Call, Http, Llm
+from hai_flow.definition.plan import AgentTurn, Call, Http, Llm, Plan, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state.instances import resolve_step
 from hai_flow.engine.state.state import RunState, StepState
 from hai_flow.engine.state.tracing import TracePosition, derive_step_place, derive_turn_place, is_traced, place_of
+from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.runtime.commit.batches import CommitEntry
-
-if TYPE_CHECKING:
-    from hai_flow.definition.plan import Plan, Step
-    from hai_flow.runtime.base.service import Service
-    from hai_flow.runtime.runtime import Answered, Runtime
-    from hai_flow.runtime.worker.attempt import Report, RunningAttempt
+from hai_flow.runtime.runtime import Answered, Runtime
+from hai_flow.runtime.worker.attempt import Report, RunningAttempt
 
 LINKS_MAX: Final = 16
 OPEN_STEPS_MAX: Final = 200  # of a turn that ends, which are recorded

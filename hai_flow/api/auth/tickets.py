@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import HTTPConnection
 
@@ -11,13 +11,11 @@ from hai_flow.api.auth.directory.principal_json import dump_principal, load_prin
 from hai_flow.api.permissions.principals import Principal, reject_credential
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import credential_checks, tickets
 from hai_flow.store.identity.credential_checks import Proof
 from hai_flow.store.postgres.connections import Pool
 from hai_flow.wire import sse
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.runtime import Runtime
 
 PARAMETER: Final = "ticket"
 SECONDS: Final = 30

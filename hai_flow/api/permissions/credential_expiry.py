@@ -8,17 +8,15 @@ import asyncio
 import math
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
 from hai_flow.api.permissions.principals import Principal
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import credential_checks
 from hai_flow.store.identity.credential_checks import Proof
 from hai_flow.wire.dialects import dialect
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

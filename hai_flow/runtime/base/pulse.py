@@ -13,17 +13,15 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import structlog
 
 from hai_flow.primitives import instants
+from hai_flow.runtime.base.queue_selection import QueueSelection
 from hai_flow.runtime.base.service import Service
 from hai_flow.store.ops.pulse import DueWork, due_work
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.base.queue_selection import QueueSelection
-    from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

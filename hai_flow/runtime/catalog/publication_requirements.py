@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
@@ -11,10 +10,8 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.errors import Rejected
 from hai_flow.store.catalog import rehearsals, workflows
+from hai_flow.store.catalog.workflows import Workflow
 from hai_flow.store.postgres.connections import Connection, Pool
-
-if TYPE_CHECKING:
-    from hai_flow.store.catalog.workflows import Workflow
 
 
 class RehearsalDemand(msgspec.Struct, frozen=True):

@@ -51,11 +51,9 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.agents import Talk, talk
 from hai_flow.runtime.commit.submission import Streamed, Submission
+from hai_flow.store.commit.entries import CommandRow, CommitResult
 from hai_flow.store.postgres.driver_uuids import to_driver_uuid
-
-if TYPE_CHECKING:
-    from hai_flow.store.commit.entries import CommandRow, CommitResult
-    from hai_flow.store.runs.logs import Loaded
+from hai_flow.store.runs.logs import Loaded
 
 TurnPosition: TypeAlias = Literal["idle", "queued", "taken", "detached"]
 """Where the turn of a run is: see above."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -12,14 +12,12 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.draft import DecisionContext
 from hai_flow.engine.state.bounds import Bounds
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.commit.freeze_cache import Freezes
-    from hai_flow.runtime.commit.hints import Hints
-    from hai_flow.runtime.commit.hooks import Listeners
-    from hai_flow.runtime.commit.ownership import RunOwnership
-    from hai_flow.runtime.commit.queues import Cache, Queues
-    from hai_flow.store.postgres.database import Database
+from hai_flow.runtime.commit.freeze_cache import Freezes
+from hai_flow.runtime.commit.hints import Hints
+from hai_flow.runtime.commit.hooks import Listeners
+from hai_flow.runtime.commit.ownership import RunOwnership
+from hai_flow.runtime.commit.queues import Cache, Queues
+from hai_flow.store.postgres.database import Database
 
 FindPlan: TypeAlias = Callable[[UUID, bytes], Awaitable[Plan]]
 """The plan of a tenant's workflow with this digest. Raises Unreadable where this release can't perform it."""

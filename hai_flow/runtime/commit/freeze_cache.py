@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 from uuid import UUID
 
 import structlog
 
 from hai_flow.engine.steps.held_steps import Freeze, Mode, Scope, freeze_of
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.store.ops import freezes as store
+from hai_flow.store.ops.freezes import FreezeRow
+from hai_flow.store.ops.pulse import DueWork
 from hai_flow.store.people import rules
+from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.commit.cached_run import CachedRun
-    from hai_flow.store.ops.freezes import FreezeRow
-    from hai_flow.store.ops.pulse import DueWork
-    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

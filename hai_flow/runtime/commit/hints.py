@@ -12,19 +12,17 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 import msgspec
 import structlog
 
+from hai_flow.runtime.commit.batches import CommitEntry
+from hai_flow.store.commit.entries import CommitResult
 from hai_flow.store.messaging import hints
 from hai_flow.store.messaging.hints import HINT_CHANNEL
 from hai_flow.store.postgres.database import EVERYTHING, Database, Listener
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.commit.batches import CommitEntry
-    from hai_flow.store.commit.entries import CommitResult
 
 log = structlog.get_logger(__name__)
 

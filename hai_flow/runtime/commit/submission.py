@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -19,11 +19,9 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.trace_parent import TraceParent
 from hai_flow.store.commit.entries import BatchResult, Branch, CommandRow
 from hai_flow.store.postgres.connections import Connection
+from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import raise_outcome_unknown
 from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Database
 
 Begin: TypeAlias = c.Start | c.Fork
 """The commands with which a run is born."""

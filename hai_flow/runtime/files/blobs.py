@@ -8,16 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID, uuid4
 
 from hai_flow.settings import SettingsError, variable
 from hai_flow.store.postgres.connections import Pool
+from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import files
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Database
-
 
 PIECE_BYTES: Final = 256 * 1024
 IN_POSTGRES: Final = "pg:"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -29,14 +29,12 @@ from hai_flow.steps.files import Content, kind_of
 from hai_flow.steps.secrets import hide_secrets
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.connections import Pool
+from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs import files
 from hai_flow.store.runs.files import File
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

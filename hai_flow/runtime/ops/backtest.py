@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -28,9 +28,7 @@ from hai_flow.store.catalog.rehearsals import KeptRehearsal
 from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import read_clock
 from hai_flow.store.runs import run_bundle
-
-if TYPE_CHECKING:
-    from hai_flow.store.runs.run_bundle import Row
+from hai_flow.store.runs.run_bundle import Row
 
 Reason: TypeAlias = Literal["release", "plan", "forked", "migrated", "log", "inputs", "engine", "personal"]
 REASONS: Final[dict[Reason, str]] = {

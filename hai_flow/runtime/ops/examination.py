@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import resource
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hai_flow import signing
@@ -15,12 +15,9 @@ from hai_flow.definition.tools.mcp_servers import read_mcp_catalogue
 from hai_flow.errors import HaiFlowError
 from hai_flow.primitives.hosts import is_loopback
 from hai_flow.runtime.ops.doctor import Check, DoctorFacts, check_cell, examine
-from hai_flow.settings import variable
+from hai_flow.settings import Settings, variable
+from hai_flow.store.ops.replicas import Standby
 from hai_flow.store.postgres.connections import Connection
-
-if TYPE_CHECKING:
-    from hai_flow.settings import Settings
-    from hai_flow.store.ops.replicas import Standby
 
 CONNECT_SECONDS: Final = 10.0
 REPLICA_SECONDS: Final = 5.0  # that a replica is waited for

@@ -10,19 +10,17 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
 from hai_flow.errors import StoreError
 from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.ops.external_heartbeat import Witness
 from hai_flow.store.ops import database_history
+from hai_flow.store.ops.database_history import Beat, Era
 from hai_flow.store.postgres.connections import Connection
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.ops.external_heartbeat import Witness
-    from hai_flow.store.ops.database_history import Beat, Era
-    from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

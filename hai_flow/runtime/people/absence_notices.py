@@ -8,7 +8,7 @@ notifications. So it matters neither which process does it, nor whether all of t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -21,12 +21,10 @@ from hai_flow.errors import Unreadable
 from hai_flow.runtime.base.pulse import PulsedService
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.store.people import absences, inbox, notifications
+from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.postgres.connections import Connection
+from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
-
-if TYPE_CHECKING:
-    from hai_flow.store.people.absences import AbsenceRow
-    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

@@ -6,18 +6,16 @@ ends with somebody who is away and has not named a delegate leaves the seat empt
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.selectors import name_holdings
+from hai_flow.runtime.people.delegates import AllIds
+from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.delegations import Delegation
-
-if TYPE_CHECKING:
-    from hai_flow.engine import commands as c
-    from hai_flow.runtime.people.delegates import AllIds
-    from hai_flow.store.identity.proofs import Holding
 
 CHAIN_MAX: Final = 5
 

@@ -12,7 +12,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from hai_flow import addresses
 from hai_flow.cells import cell_of, sign_address
+from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import name_workflow
 from hai_flow.engine.pendings.votes import derive_rules
@@ -37,21 +38,18 @@ from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.pii_catalog import Personals
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.people.inbox import Inbox
+from hai_flow.runtime.people.roster import Rosters
 from hai_flow.runtime.people.undecidable import STRANDED
+from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.steps.http.egress import EgressGuard
 from hai_flow.steps.http.transport import HttpConfig
 from hai_flow.store.people import chat
 from hai_flow.store.people.chat import Account, ButtonRow, CardRow
 from hai_flow.store.people.delegations import Delegation
+from hai_flow.store.people.notifications import Notification
 from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import Database
 from hai_flow.wire.pii_masking import mask_opened
-
-if TYPE_CHECKING:
-    from hai_flow.definition.plan import Plan
-    from hai_flow.runtime.people.roster import Rosters
-    from hai_flow.runtime.tenancy.tenants import Tenants
-    from hai_flow.store.people.notifications import Notification
 
 log = structlog.get_logger(__name__)
 

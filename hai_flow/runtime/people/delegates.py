@@ -7,7 +7,7 @@ shown, in the database that has the credentials: so it holds in every process, w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -16,10 +16,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.selectors import name_holdings, voting_person
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding
+from hai_flow.store.people.delegations import Delegation
 from hai_flow.store.postgres.connections import Pool
-
-if TYPE_CHECKING:
-    from hai_flow.store.people.delegations import Delegation
 
 AllIds: TypeAlias = Callable[[str], tuple[str, ...]]
 """All ids of the person with this id, the one that they are known by first."""

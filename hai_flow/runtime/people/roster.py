@@ -7,7 +7,7 @@ issuers, a roster is complete only if the file of channels says that its people 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -16,13 +16,11 @@ from hai_flow.engine import commands as c
 from hai_flow.notify.channels import App, Email, NotifyFile, Person, TenantChannels
 from hai_flow.runtime.people.delegates import AllIds, list_selectors_of
 from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
+from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.postgres.connections import Connection, Pool
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.tenancy.tenants import Tenants
-    from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.database import Database
 
 DECIDER: Final = "decider"  # the role by which a key decides questions
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -34,10 +34,12 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.catalog.pins import PinBook
+from hai_flow.runtime.commit.batches import CommitEntry
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.commit.submission import CommitWithRows
 from hai_flow.runtime.people.delegates import cap_voters
+from hai_flow.runtime.people.roster import Rosters
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import new_row
 from hai_flow.store.messaging.outbox import OutboxMessage
@@ -47,10 +49,6 @@ from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import passing
 from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.commit.batches import CommitEntry
-    from hai_flow.runtime.people.roster import Rosters
 
 log = structlog.get_logger(__name__)
 

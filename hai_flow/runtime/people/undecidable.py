@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -27,6 +27,7 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.sweep_isolation import Rows, Sweep
+from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.people.absences import find_seat, map_absences
 from hai_flow.runtime.people.roster import Roster, Rosters
 from hai_flow.store.commit.projection import PICKED
@@ -36,11 +37,8 @@ from hai_flow.store.people.absences import AbsenceRow
 from hai_flow.store.people.inbox import OpenQuestion
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.postgres.connections import Pool
+from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.catalog.catalog import Catalog
-    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hai_flow.engine import events as e
 from hai_flow.errors import reject_unknown_run
 from hai_flow.primitives.beside_loop import run_by_size
+from hai_flow.store.ops.replicas import History
+from hai_flow.store.runs.logs import LogRow
 from hai_flow.wire.timeline import Span, Spans
-
-if TYPE_CHECKING:
-    from hai_flow.store.ops.replicas import History
-    from hai_flow.store.runs.logs import LogRow
 
 COMMITS_AT_ONCE: Final = 500
 KEPT_BYTES_MAX: Final = 32 * 1024 * 1024  # of all runs; of their logs as they are stored

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 import structlog
@@ -14,10 +14,8 @@ import structlog
 from hai_flow import __version__
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.worker.takeover import build_worker_name
+from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import workers
-
-if TYPE_CHECKING:
-    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

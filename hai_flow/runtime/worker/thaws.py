@@ -5,7 +5,7 @@ ended the freeze, nor whether one was killed over it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -13,15 +13,12 @@ import structlog
 from hai_flow.engine import commands as c
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.base.pulse import PulsedService
-from hai_flow.store.ops.freezes import runs_to_release
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.freeze_cache import Freezes
+from hai_flow.store.ops.freezes import FrozenRun, runs_to_release
+from hai_flow.store.ops.pulse import DueWork
+from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
-
-if TYPE_CHECKING:
-    from hai_flow.runtime.commit.committer import Committer
-    from hai_flow.runtime.commit.freeze_cache import Freezes
-    from hai_flow.store.ops.freezes import FrozenRun
-    from hai_flow.store.ops.pulse import DueWork
-    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

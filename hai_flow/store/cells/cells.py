@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -21,10 +21,7 @@ from hai_flow.cells import CELLS_MAX
 from hai_flow.definition.yaml.document import parse
 from hai_flow.errors import Finding
 from hai_flow.primitives.hosts import place_fault
-from hai_flow.settings import variable
-
-if TYPE_CHECKING:
-    from hai_flow.settings import Settings
+from hai_flow.settings import Settings, variable
 
 HOME_NAME: Final = "home"
 NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)

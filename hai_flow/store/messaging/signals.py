@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from hai_flow.errors import Rejected
+from hai_flow.store.commit.entries import AuditRow
 from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page, build_page
-
-if TYPE_CHECKING:
-    from hai_flow.store.commit.entries import AuditRow
 
 
 class Signal(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
@@ -24,9 +24,7 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.postgres.row_security import Reads
 from hai_flow.store.runs import logs
-
-if TYPE_CHECKING:
-    from hai_flow.store.runs.logs import Loaded, LogRow
+from hai_flow.store.runs.logs import Loaded, LogRow
 
 log = structlog.get_logger(__name__)
 

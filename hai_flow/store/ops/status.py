@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 
@@ -12,9 +12,7 @@ from hai_flow.store.ops import metrics_queries
 from hai_flow.store.ops.metrics_queries import COUNTED_MAX
 from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.runs import workers
-
-if TYPE_CHECKING:
-    from hai_flow.store.runs.workers import ServerRow
+from hai_flow.store.runs.workers import ServerRow
 
 OPEN: Final = sorted(set(get_args(Status)) - TERMINAL_STATUSES)
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
 from msgspec.structs import astuple
 
+from hai_flow.store.people.notifications import Notification
 from hai_flow.store.postgres.connections import Connection, Pool
-
-if TYPE_CHECKING:
-    from hai_flow.store.people.notifications import Notification
 
 GOOD_FOR: Final = timedelta(days=30)  # a button
 CODE_GOOD_FOR: Final = timedelta(minutes=10)
