@@ -85,6 +85,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(a2a_runner, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(a2a_runner, "POLL_SECONDS_MAX", 0.01)
     monkeypatch.setattr(a2a_runner, "TAKEN_SECONDS", 0.2)
+    monkeypatch.setattr(a2a_runner, "UNKNOWN_SECONDS", 0.2)
 
 
 async def perform(agent: Sloppy, *, path: str = "", answer: Answer | None = None, number: int = 1) -> Json:
@@ -473,7 +474,35 @@ async def test_a_look_that_fails_for_a_while_is_repeated() -> None:
     assert (await perform(agent))["text"] == "painted"
 
 
-@pytest.mark.parametrize("listed", [Reply(403, b"no"), Reply(404, b"no")])
+NO_TASK: Final = {"error": {"code": -32001, "message": "no such task"}}
+
+
+async def test_a_task_that_one_process_does_not_know_is_looked_for_again() -> None:
+    agent = Sloppy(task("working"), NO_TASK, task("working"), NO_TASK, NO_TASK, task(artifacts=[SAID]))
+    assert ((await perform(agent))["text"], agent.sends) == ("painted", 1)
+    fault = await failure(Sloppy(task("working"), NO_TASK))
+    assert isinstance(fault, OutcomeLost), fault
+    assert "no such task" in fault.message
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410, 501])
+async def test_a_task_that_can_not_be_looked_at_is_a_doubt(status: int) -> None:
+    agent = Sloppy(task("working"), Reply(status, b"no licence", "text/plain"))
+    fault = await failure(agent)
+    assert isinstance(fault, OutcomeLost), fault
+    assert (agent.sends, str(status) in fault.message) == (1, True)
+
+
+async def test_an_agent_that_has_no_list_of_tasks_is_given_its_errand_anew() -> None:
+    class Closed(Sloppy):
+        def __call__(self, received: Received) -> Reply:
+            return Reply(501, b"no") if b'"ListTasks"' in received.body else super().__call__(received)
+
+    agent = Closed(task(artifacts=[SAID]))
+    assert ((await perform(agent, number=2))["text"], agent.got) == ("painted", ["SendMessage"])
+
+
+@pytest.mark.parametrize("listed", [Reply(403, b"no"), Reply(404, b"no"), Reply(501, b"no")])
 async def test_a_doubt_stays_one_where_the_tasks_can_not_be_listed(listed: Reply) -> None:
     class Closed(Sloppy):
         def __call__(self, received: Received) -> Reply:

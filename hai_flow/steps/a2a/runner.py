@@ -41,6 +41,7 @@ CARDS: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 POLL_SECONDS: Final = 0.5  # at first
 POLL_SECONDS_MAX: Final = 30.0
 TAKEN_SECONDS: Final = 20.0  # in which an agent has to take an answer, before it counts as asking the same again
+UNKNOWN_SECONDS: Final = 3.0  # in which a task is looked for that an agent does not know
 CANCEL_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 4.5  # less than a message of the outbox is given out for
 TASKS_LOOKED_AT: Final = 20
@@ -51,6 +52,7 @@ agent may have begun."""
 _REFUSALS: Final = frozenset({-32700, *range(-32602, -32599), *range(-32005, -32000), *range(-32009, -32006)})
 """The codes by which an agent refuses what it was asked. By any other one, such as -32603 of the official SDKs for an
 exception in the agent's own code, it may have begun."""
+_NO_TASK: Final = -32001
 _WITH_ERRORS: Final = frozenset({400, 404, 409, 415, 422, 500})
 """The statuses of HTTP beside which an error of JSON-RPC says more."""
 _OF_A_PAGE: Final = frozenset({"tasks", "nextPageToken", "pageSize", "totalSize"})  # the members of a list of tasks
@@ -179,7 +181,9 @@ class Agent:
         try:
             response = await self._exchange("POST", self.interface.url, body, key)
         except StepError as error:
-            if (status := _status_of(error)) in _WITH_ERRORS:
+            if (status := _status_of(error)) == 501:
+                raise Refused(-32601, f"{error.message} {error.data['text']}") from None
+            if status in _WITH_ERRORS:
                 try:
                     _raise_refusal(peer.read_answer(error.data["text"]))
                 except Refused as refused:
@@ -212,9 +216,9 @@ class Agent:
             return _read(await self._exchange(verb, url, body, key))
         except StepError as error:
             status = _status_of(error)
-            if status is None or status in (401, 403, 408, 425, 429) or status >= 500:
+            if status is None or status in (401, 403, 408, 425, 429) or (status >= 500 and status != 501):
                 raise
-            code = {303: -32603, 404: -32001 if id else -32601, 405: -32601}.get(status, -32602)
+            code = {303: -32603, 404: _NO_TASK if id else -32601, 405: -32601, 501: -32601}.get(status, -32602)
             raise Refused(code, f"{error.message} {error.data['text']}") from None
 
     async def _exchange(self, method: str, url: str, body: Json = None, key: str | None = None) -> dict[str, Any]:
@@ -404,13 +408,18 @@ class Errand:
             task = await self._look()
 
     async def _look(self) -> Task:
-        """The task as it is now. Raises OutcomeLost where the agent answers with something else: the task goes on."""
-        try:
-            return await self._get(str(self._task_id))
-        except StepError as error:
-            if error.code != "tool.invalid_result":
-                raise
-            raise OutcomeLost(f"Nobody knows how the task ends: {error.message}.") from None
+        """The task as it is now. Raises OutcomeLost where it can't be had: the task goes on. Raises Refused, for a task
+        that is not there after a while: of several processes of an agent only one may know it at first."""
+        end = asyncio.get_running_loop().time() + UNKNOWN_SECONDS
+        while True:
+            try:
+                return await self._get(str(self._task_id))
+            except Refused as refused:
+                if refused.code != _NO_TASK or asyncio.get_running_loop().time() > end:
+                    raise
+            except StepError as error:
+                raise OutcomeLost(f"Nobody knows how the task ends: {error.message.rstrip('.')}.") from None
+            await self._attempt.rest(POLL_SECONDS)
 
     def _asks(self, task: Task, state: Mapping[str, Json]) -> bool:
         """Whether the task asks the question of a state. By its content alone it may be the next one, where an attempt
