@@ -36,6 +36,11 @@ GRPC = {"url": f"{URL}/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0
              Interface("https://agents.example.com/rpc", False, False))
             for own in ("localhost", "127.0.0.1", "0.0.0.0", "[::1]")
         ),
+        *(
+            ({"supportedInterfaces": [{**NEW, "url": f"http://agents.example.com{port}/rpc"}]},
+             Interface("https://agents.example.com/rpc", False, False))
+            for port in ("", ":80")
+        ),
         ({"supportedInterfaces": [{**NEW, "url": "https://agents.example.com:443/x"}]},
          Interface("https://agents.example.com:443/x", False, False)),
     ],
@@ -44,7 +49,7 @@ def test_the_newest_interface_that_is_understood_is_taken(card: Any, interface: 
     assert peer.choose_interface(card, URL) == interface
 
 
-@pytest.mark.parametrize("url", ["https://evil.example/rpc", "http://agents.example.com/rpc", "https://agents.example.com:8443/rpc",
+@pytest.mark.parametrize("url", ["https://evil.example/rpc", "http://agents.example.com:8000/rpc", "https://agents.example.com:8443/rpc",
                                  "https://agents.example.com@evil.example/", "https://[x"])  # fmt: skip
 def test_a_card_leads_to_no_other_server(url: str) -> None:
     with pytest.raises(StepError, match="another server"):

@@ -141,10 +141,13 @@ def _letters_of(word: Json) -> str:
 
 def _resolve(base: str, url: str) -> str:
     """An address of a card. One of the agent's own machine, as servers write it that don't know their name, is a path
-    at the server where the card is."""
+    at the server where the card is; so is one without TLS at the host of a card that came by TLS, of a server behind a
+    proxy that ends it."""
     try:
-        full = urlsplit(urljoin(base, url))
-        if full.hostname in _OWN_MACHINE and urlsplit(base).hostname not in _OWN_MACHINE:
+        full, card = urlsplit(urljoin(base, url)), urlsplit(base)
+        is_own = full.hostname in _OWN_MACHINE and card.hostname not in _OWN_MACHINE
+        is_behind_tls = (full.scheme, card.scheme, full.hostname) == ("http", "https", card.hostname)
+        if is_own or (is_behind_tls and full.port in (None, 80)):
             full = urlsplit(urljoin(base, full._replace(scheme="", netloc="").geturl() or "/"))
         return full.geturl()
     except ValueError:
