@@ -100,6 +100,30 @@ async def test_a_call_that_is_led_elsewhere_is_made_once(status: int, place: str
     assert (fault.code, words in fault.message, answering.calls) == (code, True, ["t"]), fault.message
 
 
+class Sticky(Odd):
+    """A server behind a proxy that leads to its own address with a cookie, until that comes; `forgets`: each time."""
+
+    def __init__(self, *, forgets: bool = False) -> None:
+        super().__init__([TOOL])
+        self.received: list[Received] = []
+        self._forgets = forgets
+
+    def __call__(self, received: Received) -> Reply:
+        self.received.append(received)
+        if self._forgets or "node=1" not in received.headers.get("cookie", ""):
+            return Reply(307, headers=(("Location", "/mcp"), ("Set-Cookie", "node=1; Path=/")))
+        return super().__call__(received)
+
+
+async def test_a_proxy_that_leads_to_itself_with_a_cookie_is_passed() -> None:
+    async with serving(sticky := Sticky()) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+    assert sticky.calls == ["ok"]
+    async with serving(sticky := Sticky(forgets=True)) as (runner, declared):
+        fault = await failure(runner, "ok", declared)
+    assert (fault.code, sticky.calls, len(sticky.received) <= 4) == ("mcp.unavailable", [], True), fault.message
+
+
 @pytest.mark.parametrize("status", [401, 403])
 async def test_what_a_server_wants_of_its_caller_is_in_the_error(status: int) -> None:
     wanted = (

@@ -249,10 +249,11 @@ class _Answering(httpx2.AsyncBaseTransport):
 
 
 def _leads_on(response: httpx2.Response, request: httpx2.Request) -> bool:
-    """Whether a redirect leads to an address, and not to its own."""
+    """Whether a redirect leads to another address, or to its own with a first cookie, which may be wanted there."""
     try:
         target = request.url.join(response.headers.get("location", ""))
-        return target.scheme in ("http", "https") and target != request.url
+        is_other = target != request.url or ("set-cookie" in response.headers and "cookie" not in request.headers)
+        return target.scheme in ("http", "https") and is_other
     except (httpx2.InvalidURL, ValueError):
         return False
 
