@@ -38,6 +38,7 @@ class Answer:
         self._refusal = ""
         self._usage = Usage()
         self._words: set[str] = set()
+        self.reasons = 0  # how often the server has given one for the end
 
     @property
     def is_over(self) -> bool:
@@ -47,6 +48,17 @@ class Answer:
     @property
     def has_calls(self) -> bool:
         return bool(self._calls)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether an answer with a reason for its end may go on: one of thinking alone, or with a call that the server
+        makes itself."""
+        has_said = self._said or self._calls or self._shows or self._refusal
+        return not has_said or (self._is_calling and self._calls.has_foreign)
+
+    @property
+    def _is_calling(self) -> bool:
+        return any(word_of(word) in CALLING for word in self._words)
 
     @property
     def calls(self) -> Calls:
@@ -62,6 +74,8 @@ class Answer:
         its reader knows its place: at the end it is a repetition (`drop_repetition`), else text (`release`)."""
         if piece and self._takes(Sign.PIECE):
             yield from self.release()
+            if self.stand is Stand.ENDED and self._is_calling:
+                self._calls.leave_foreign()
             if _repeats(piece, self._said.get(part, ())):
                 self._held = part, piece
             else:
@@ -175,6 +189,7 @@ class Answer:
             text = word if isinstance(word, str) else str(word)
             if word_of(text) not in NULLS and self._takes(Sign.REASON):
                 self._words.add(text)
+                self.reasons += 1
 
     def mark(self) -> None:
         """The server marks the end: nothing follows."""
@@ -201,13 +216,13 @@ class Answer:
             yield Finish(reason, ", ".join(sorted(self._words)))
             return
         is_empty = not (self._calls or self._said or self._shows)
-        if is_empty and any(word_of(word) in CALLING for word in self._words):
+        if is_empty and self._is_calling:
             raise faults.contradiction("it announces a call, and there is none")
         try:
             yield from self._calls.end(is_certain=is_certain)
         except Contradiction as error:
             raise faults.contradiction(str(error)) from None
-        yield Finish("stop", opaque=opaque)
+        yield Finish("stop", opaque=opaque, server_calls=self._calls.server_calls)
 
     def _tell(self, text: str) -> Iterator[Piece]:
         if not text:

@@ -181,6 +181,7 @@ class ChatReader:
         self._seals = Seals()
         self._choice: int | None = None  # the number of the answer: that of the first piece
         self._role: Json = None  # of the message to which the pieces belong
+        self._unnamed: list[str] = []  # text without a role behind the result of a tool: of that, or of the model
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
         return isinstance(event.get("choices"), list)
@@ -212,6 +213,8 @@ class ChatReader:
                 yield from self._message(message)
             if "delta" not in choice and "message" not in choice:
                 yield from self._text(choice.get("text"), is_last=is_last)
+            if reason is not None:
+                yield from self._release_unnamed()
             yield from self.answer.release()
             self.answer.reason(reason)
 
@@ -233,9 +236,17 @@ class ChatReader:
         return not has_ended and isinstance(reason, str) and reason_of(reason) == "stop"
 
     def _delta(self, delta: Mapping[str, Json], *, is_last: bool) -> Iterator[Piece]:
-        self._role = delta.get("role") or self._role
+        if role := delta.get("role"):
+            self._role, self._unnamed = role, []
         if self._role in _OF_TOOLS:
-            return
+            if role:
+                self.answer.calls.note_result(_word(delta.get("tool_call_id")))
+                return
+            if not _list_calls(delta) and not self._read_thinking(delta):
+                self._unnamed.append(content_text(delta.get("content")))
+                return
+            self._role = None  # a tool neither calls nor thinks
+            yield from self._release_unnamed()
         self._seals.take(delta)
         yield from self.answer.think(self._read_thinking(delta), is_last=is_last)
         yield from self._text(delta.get("content"), is_last=is_last)
@@ -248,6 +259,10 @@ class ChatReader:
         if isinstance(old := delta.get("function_call"), dict):
             _, name, args = _call_of({"function": old})
             yield from self.answer.old_call(name, args)
+
+    def _release_unnamed(self) -> Iterator[Piece]:
+        text, self._unnamed = "".join(self._unnamed), []
+        yield from self.answer.text(text)
 
     def _text(self, content: Json, *, is_last: bool) -> Iterator[Piece]:
         yield from self.answer.text(content_text(content))
@@ -267,6 +282,7 @@ class ChatReader:
     def _message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
         """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
         if message.get("role") in _OF_TOOLS:
+            self.answer.calls.note_result(_word(message.get("tool_call_id")))
             return
         is_alone = self.answer.stand is Stand.SILENT
         self._seals.take(message, is_whole=True)

@@ -309,11 +309,14 @@ class StreamReader:
             self._first = text_of(value)[:FIRST_CHARS_MAX]
         try:
             self._is_whole = any(isinstance(each, dict) and "message" in each for each in value.get("choices") or ())
-            before = self._reader.answer.stand
+            answer, is_alone = self._reader.answer, True
+            before, reasons = answer.stand, answer.reasons
             for piece in self._reader.read(value):
-                self.has_said_all = self.has_said_all and isinstance(piece, Usage)
+                is_alone = is_alone and isinstance(piece, Usage)
+                self.has_said_all = self.has_said_all and is_alone
                 yield piece
-            self.has_said_all |= before is Stand.SPEAKING and self._reader.answer.stand is Stand.ENDED
+            has_ended = answer.reasons > reasons and (is_alone or before is Stand.SPEAKING)
+            self.has_said_all |= has_ended and before is not Stand.SILENT and not answer.may_go_on
         except (
             ArithmeticError,
             AttributeError,

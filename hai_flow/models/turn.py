@@ -86,6 +86,7 @@ class Turn:
                 self.usage = piece
             case Finish():
                 self.finish = piece
+                self._calls = [each for each in self._calls if each.id not in piece.server_calls]
         if isinstance(piece, Finish):
             self.text, self.thinking = "".join(self._texts), "".join(self._thoughts)
         return piece

@@ -191,11 +191,12 @@ class Finish(msgspec.Struct, frozen=True):
     """The end of an answer. `stop`: the model ended it, maybe with calls. `length`: it was cut off. `refused`: there is
     no answer, and `text` is the reason. `failed`: the server could not complete it. `unknown`: the server gives a
     reason that nothing is known of; `text` is that reason. `opaque`: data that only this provider understands and wants
-    to have back."""
+    to have back. `server_calls`: the ids of calls that the server has made itself."""
 
     reason: Reason
     text: str = ""
     opaque: Json = None
+    server_calls: tuple[str, ...] = ()
 
 
 class Retraction(msgspec.Struct, frozen=True):

@@ -430,6 +430,41 @@ async def test_a_reason_with_each_piece_is_no_end(monkeypatch: pytest.MonkeyPatc
         assert turn.text == "Hi you"
 
 
+OWN = spoken(Answer("", "", (("look_up", '{"q": "tea"}'),)))[:-2]  # the gateway's own tool, which was not offered
+FOUND = chunk({"role": "tool", "tool_call_id": "call_0", "content": "a shop"})
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [
+        [chunk({"reasoning_content": "Hm"}, reason="stop")],
+        [chunk({"reasoning_content": "H"}), chunk({"reasoning_content": "m"}, reason="stop")],
+        OWN,
+        [*OWN, Later(0.1), FOUND],
+    ],
+    ids=["thinking", "thinking in pieces", "a call of its own", "a call of its own and its result"],
+)
+@pytest.mark.parametrize("end", [[DONE, END], [STALL]], ids=["marked", "open"])
+async def test_an_answer_that_goes_on_behind_a_reason_is_waited_for(
+    acts: list[Act], end: list[Act], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "END_SECONDS", 0.05)
+    late = [Later(0.2), chunk({"role": "assistant", "content": "A shop."}), chunk({}, reason="stop")]
+    async with FakeModels([*acts, *late, *end]) as fake:
+        turn, _ = await Asking().of(endpoint(fake, idle=30.0), tools=(SEARCH,))
+    assert (turn.text, turn.calls) == ("A shop.", ())
+
+
+async def test_a_call_that_its_server_has_made_is_not_made_again() -> None:
+    calls = (("search", '{"q": "tea"}'), ("fetch", '{"url": "x", "n": 2}'))
+    for places, left in (((0, 1), []), ((0,), ["fetch"]), ((1,), ["search"]), ((), ["search", "fetch"])):
+        made = [chunk({"role": "tool", "tool_call_id": f"call_{n}", "content": "done"}) for n in places]
+        acts = [*spoken(Answer("", "", calls))[:-2], *made, chunk({"role": "assistant", "content": "So."})]
+        async with FakeModels([*acts, chunk({}, reason="stop"), DONE, END]) as fake:
+            turn, _ = await Asking().of(endpoint(fake), tools=(SEARCH, FETCH))
+        assert (turn.text, [call.name for call in turn.calls]) == ("So.", left)
+
+
 async def test_an_answer_has_to_be_complete_in_time() -> None:
     fault, _ = await failure(chunk({"content": "I"}), STALL, total=0.05, idle=30.0)
     assert (fault.code, fault.message) == ("llm.timeout", "The model's answer was not complete after 0.05 s.")

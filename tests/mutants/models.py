@@ -211,6 +211,13 @@ asking.bug("each piece has a timer of its own").edit(
 asking.bug("an attempt that is cancelled while a piece is late goes on with another model").edit(
     "if task.uncancel() <= self._cancelling and ", "if task.uncancel() >= 0 and "
 ).by(f"{_DIALECTS}::test_an_attempt_that_is_cancelled_while_a_piece_is_late_is_cancelled")
+collected = Room("hai_flow/models/calls/calls.py", _DIALECTS)
+collected.bug("a call whose result its server has given is made again").edit(
+    "if id and each.given == id and not each.is_made]", "if False]"
+).by(f"{_DIALECTS}::test_a_call_that_its_server_has_made_is_not_made_again")
+collected.bug("an answer is cut behind a call that its server makes itself").edit(
+    "return bool(self._list_foreign())", "return False"
+).by(f"{_DIALECTS}::test_an_answer_that_goes_on_behind_a_reason_is_waited_for")
 connections = Room("hai_flow/models/connections.py")
 connections.bug("an answer is lost whose stream stays open behind the reason for its end").edit(
     "elif until is None:", "elif False:"

@@ -40,6 +40,7 @@ class _Draft:
     shown: int = 0  # characters
     next_id: str = ""  # an id that came behind the arguments: maybe of the next call in this slot
     sealed: dict[str, Json] = field(default_factory=dict)  # data that only the server understands, and wants back
+    is_made: bool = False  # by the server itself
 
 
 class Calls:
@@ -85,8 +86,31 @@ class Calls:
 
     @property
     def sealed(self) -> list[dict[str, Json]]:
-        """The server's own data of each call that has been shown, in their order."""
-        return [draft.sealed for draft in self._drafts if draft.id]
+        """The server's own data of each call that is to be made, in their order."""
+        return [draft.sealed for draft in self._drafts if draft.id and not draft.is_made]
+
+    def note_result(self, id: str) -> None:
+        """The server gives the result of the call of this id: it has made that call itself."""
+        for draft in [each for each in self._drafts if id and each.given == id and not each.is_made][:1]:
+            draft.is_made = True
+
+    def leave_foreign(self) -> None:
+        """The server goes on behind its calls: those of functions that were not offered are its own."""
+        for draft in self._list_foreign():
+            draft.is_made = True
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether the server may be about to make a call itself: that of a function that was not offered."""
+        return bool(self._list_foreign())
+
+    def _list_foreign(self) -> list[_Draft]:
+        return [draft for draft in self._drafts if draft.name not in self._names and not draft.is_made]
+
+    @property
+    def server_calls(self) -> tuple[str, ...]:
+        """The ids of the calls that the server has made itself."""
+        return tuple(draft.id for draft in self._drafts if draft.is_made)
 
     def take_old(self, name: str, args: str) -> Iterator[Piece]:
         """A piece of the one call of the oldest form of the protocol. Some servers say it beside the newer form."""
