@@ -17,7 +17,7 @@ from hai_flow.models.answer import NULLS, Answer
 from hai_flow.models.calls.text_pieces import ThinkTags
 from hai_flow.models.conversation import arrange
 from hai_flow.models.ends import Stand, reason_of, word_of
-from hai_flow.models.faults import fault_of_body, too_many_files
+from hai_flow.models.faults import fault_of_body, refusal_error, too_many_files
 from hai_flow.models.opaque_data import Seals, list_sealed_ids, seal_of, with_seals
 from hai_flow.models.structured import is_strict, schema_prompt
 from hai_flow.models.vocabulary import Endpoint, Finish, Media, Message, Piece, Request, Tool, Usage
@@ -193,6 +193,9 @@ class ChatReader:
             yield from self.answer.usage(usage_of(report))
         if not self._is_counted and isinstance(timings := event.get("timings"), dict):
             yield from self.answer.usage(usage_of(timings))
+        feedback = _object(event.get("prompt_feedback") or event.get("promptFeedback"))
+        if blocked := feedback.get("block_reason") or feedback.get("blockReason"):
+            raise refusal_error(f"its provider has blocked the prompt ({blocked})")
         for choice in _objects(event.get("choices")):
             index = _index_of(choice) or 0
             self._choice = index if self._choice is None else self._choice

@@ -128,6 +128,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "names an item": "responses gateway: another id in every event",
         "sends events again": "responses gateway: an event twice, with one number",
         "reports calls of its provider": "anthropic gateway: tools of the provider, which are not ours to call",
+        "says that it has blocked": "newer: gemini: the prompt is blocked, and there are no choices",
         "sends `ping`": "gateway: signs of life between the pieces",
         "leaves out blank lines": "localai: no blank lines between events",
         "thinks in": "vllm: thinking under `reasoning`",
