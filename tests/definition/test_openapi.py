@@ -184,3 +184,34 @@ def test_a_schema_is_converted_once_for_all_operations() -> None:
     assert first is not None
     assert last is not None
     assert all(first["$defs"][name] is last["$defs"][name] for name in first["$defs"])
+
+
+# --- documents as services write them ---------------------------------------------------------------------------------
+
+CAT: Any = {**OBJECT, "properties": {"kind": {"type": "string"}, "lives": {"type": "integer"}}}
+DOG: Any = {**OBJECT, "properties": {"kind": {"type": "string"}, "barks": {"type": "boolean"}}}
+STORED: Any = {**OBJECT, "required": ["id", "n"], "properties": {"id": {"type": "integer", "readOnly": True}, "n": {}}}
+TAKEN: dict[str, tuple[Any, Any, Any]] = {
+    "null for a reference that is nullable": (
+        {**OBJECT, "properties": {"to": {**to("Cat"), "nullable": True}}}, {"to": None}, {"to": 5},
+    ),
+    "one of two that overlap, told apart by a member": (
+        {"oneOf": [to("Cat"), to("Dog")], "discriminator": {"propertyName": "kind"}},
+        {"kind": "cat", "lives": 9}, {"kind": "cat", "lives": "many", "barks": "no"},
+    ),
+    "no property that is to be read only": (to("Stored"), {"n": 1}, {"id": 1}),
+    "no property in a list that is to be read only": ({"type": "array", "items": to("Stored")}, [{"n": 1}], [{}]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", TAKEN)
+def test_a_body_that_its_service_takes_fits(form: str) -> None:
+    schema, right, wrong = TAKEN[form]
+    found = operation(schema, {"Cat": CAT, "Dog": DOG, "Stored": STORED})
+    assert (fits(found, right), fits(found, wrong)) == (True, False)
+
+
+def test_a_property_to_be_read_only_is_there_in_the_answer() -> None:
+    result = operation(to("Stored"), {"Stored": STORED}).result
+    assert result is not None
+    assert result["$defs"]["Stored"]["required"] == ["id", "n"]

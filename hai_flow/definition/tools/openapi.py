@@ -60,7 +60,7 @@ class ApiDocument:
         self._known: dict[str, Operation] = {}
         self._names: dict[tuple[str, ...], str] = {}
         self._references: dict[str, str] = {}
-        self._definitions: dict[str, _Definition] = {}
+        self._definitions: dict[tuple[str, bool], _Definition] = {}
         self._has_siblings = not str(raw.get("openapi")).startswith("3.0")  # beside `$ref`, since 3.1
 
     @cached_property
@@ -105,8 +105,8 @@ class ApiDocument:
         body, body_type = None, None
         if "requestBody" in raw:
             request = _mapping(self._resolve(raw["requestBody"]))
-            body, body_type, schema = self._body(request)
-            properties["body"] = schema
+            body, body_type, media = self._body(request)
+            properties["body"] = media.get("schema", {})
             if request.get("required") is True:
                 required.append("body")
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -119,7 +119,7 @@ class ApiDocument:
             method.upper(),
             path,
             description[:DESCRIPTION_CHARS_MAX],
-            self._compile_schema(schema),
+            self._compile_schema(schema, is_sent=True),
             tuple(placed),
             body,
             body_type,
@@ -141,8 +141,9 @@ class ApiDocument:
                 return None
             ((expression, post),) = callbacks
             body = _mapping(self._resolve(post.get("requestBody")))
-            kind, _, schema = self._body(body) if body else ("text", "", None)
-            return DescribedCallback(_place_in(expression), self._compile_schema(schema) if kind == "body" else None)
+            kind, _, media = self._body(body) if body else ("text", "", {})
+            schema = self._compile_schema(media.get("schema", {})) if kind == "body" else None
+            return DescribedCallback(_place_in(expression), schema)
         except UnusableDocument:
             return None
 
@@ -168,21 +169,20 @@ class ApiDocument:
                 raise UnusableDocument(f"two of its parameters are called `{shorten(name)}`")
             placed.append(_place_parameter(place, name, parameter))
             schema = _mapping(parameter.get("schema"))
-            if not schema and "content" in parameter:
-                raise UnusableDocument(f"its parameter `{shorten(name)}` is a document in itself (`content`)")
             about = parameter.get("description")
             properties[name] = {**schema, **({"description": about} if isinstance(about, str) else {})}
             if needed:
                 required.append(name)
         return placed, properties, required
 
-    def _body(self, request: Mapping[str, Json]) -> tuple[BodyKind, str, Json]:
+    def _body(self, request: Mapping[str, Json]) -> tuple[BodyKind, str, Mapping[str, Json]]:
+        """How the body is sent, its media type, and its description."""
         content = _mapping(request.get("content"))
         for preferred, kind in _BODIES:
             for media_type, media in content.items():
                 plain = media_type.partition(";")[0].strip().lower()
                 if plain == preferred or (kind == "body" and plain.endswith("+json")) or plain == "*/*":
-                    return kind, "application/json" if plain == "*/*" else plain, _mapping(media).get("schema", {})
+                    return kind, "application/json" if plain == "*/*" else plain, _mapping(media)
         raise UnusableDocument(
             f"its body is {', '.join(content) or 'nothing that is known'}, which is not sent from here"
         )
@@ -223,41 +223,42 @@ class ApiDocument:
             raise UnusableDocument(f"it refers to {shorten(reference)}, which is not there")
         return part_value
 
-    def _compile_schema(self, schema: Json) -> JsonSchema:
+    def _compile_schema(self, schema: Json, *, is_sent: bool = False) -> JsonSchema:
         try:
-            return JsonSchema(self._whole(schema))
+            return JsonSchema(self._whole(schema, is_sent=is_sent))
         except ValueError as error:
             raise UnusableDocument(f"its schema can't be used: {str(error).splitlines()[0][:300]}") from None
 
-    def _whole(self, schema: Json) -> Json:
-        """A schema as JSON Schema has it, with all that it refers to."""
-        used: set[str] = set()
+    def _whole(self, schema: Json, *, is_sent: bool = False) -> Json:
+        """A schema as JSON Schema has it, with all that it refers to. `is_sent`: of a request, in which properties that
+        are to be read only are not required."""
+        used = _References(set(), is_sent)
         converted = read_part(self._convert(schema, used, 0))
-        if not used or not isinstance(converted, dict):
+        if not used.names or not isinstance(converted, dict):
             return converted
         definitions: dict[str, Json] = {}
-        waiting = sorted(used, reverse=True)
+        waiting = sorted(used.names, reverse=True)
         while waiting:
             name = waiting.pop()
             if name not in definitions:
-                definition = self._resolve_definition(name)
+                definition = self._resolve_definition(name, is_sent=is_sent)
                 definitions[name] = definition.schema
                 if len(definitions) > DEFINITIONS_MAX:
                     raise UnusableDocument(f"its schema refers to more than {DEFINITIONS_MAX} others")
                 waiting += sorted(definition.used, reverse=True)
         return {**converted, "$defs": definitions}
 
-    def _resolve_definition(self, name: str) -> _Definition:
+    def _resolve_definition(self, name: str, *, is_sent: bool) -> _Definition:
         """The definition of this name, which all references to it share. It is converted once, and the depth of nesting
         is counted from its own top, not from the reference."""
-        definition = self._definitions.get(name)
+        definition = self._definitions.get((name, is_sent))
         if definition is None:
-            used: set[str] = set()
+            used = _References(set(), is_sent)
             converted = read_part(self._convert(self._find_part(self._references[name]), used, 0))
-            definition = self._definitions[name] = _Definition(converted, frozenset(used))
+            definition = self._definitions[name, is_sent] = _Definition(converted, frozenset(used.names))
         return definition
 
-    def _convert(self, schema: Json, used: set[str], depth: int) -> Json:
+    def _convert(self, schema: Json, used: _References, depth: int) -> Json:
         """A schema as JSON Schema has it; the names of the definitions that it needs are added to `used`."""
         if depth > _DEPTH_MAX:
             raise UnusableDocument("its schema is nested too deep")
@@ -269,16 +270,22 @@ class ApiDocument:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             name = self._name(reference)
-            used.add(name)
+            used.names.add(name)
             converted["$ref"] = f"#/$defs/{quote(escape(name))}"
             if not self._has_siblings:  # here the keys beside `$ref` have no effect
-                return converted | {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
+                converted |= {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
+                return _as_of_2020(converted, nullable=schema.get("nullable") is True)
         for key, value in schema.items():
             if key == "$ref" and key in converted:
                 continue
             if key in _LEFT_OUT or key.startswith("x-") or (key == "format" and value not in _FORMATS):
                 continue
-            if key in ("enum", "const", "default", "examples", "required"):
+            if key == "oneOf" and "discriminator" in schema and "anyOf" not in schema:
+                key = "anyOf"  # that member tells the branches apart, which may overlap without it
+            if key == "required" and used.is_sent and isinstance(value, list):
+                read_only = _list_read_only(schema)
+                converted[key] = [each for each in value if each not in read_only]
+            elif key in ("enum", "const", "default", "examples", "required"):
                 converted[key] = value
             elif key in ("properties", "patternProperties", "$defs", "dependentSchemas"):
                 converted[key] = {name: self._convert(each, used, depth + 1) for name, each in _mapping(value).items()}
@@ -298,6 +305,13 @@ class ApiDocument:
                 unique = f"{plain}.{number}"
             self._names[place], self._references[unique] = unique, reference
         return unique
+
+
+class _References(msgspec.Struct):
+    """The names of the definitions that a schema refers to. `is_sent`: it is one of a request."""
+
+    names: set[str]
+    is_sent: bool
 
 
 class _Definition(msgspec.Struct, frozen=True):
@@ -338,7 +352,14 @@ def _place_in(expression: str) -> str:
     return match["name"] or ".".join(["body", *(part for part in _parts(match["pointer"]) if part)])
 
 
+def _list_read_only(schema: Mapping[str, Json]) -> list[str]:
+    properties = _mapping(schema.get("properties"))
+    return [name for name, each in properties.items() if _mapping(each).get("readOnly") is True]
+
+
 def _place_parameter(place: str, name: str, parameter: Mapping[str, Json]) -> Placed:
+    if "content" in parameter and not _mapping(parameter.get("schema")):
+        raise UnusableDocument(f"its parameter `{shorten(name)}` is a document in itself (`content`)")
     styles = _STYLES.get(place, ())
     style = parameter.get("style", "form" if place == "query" else "simple")
     if style not in styles:
