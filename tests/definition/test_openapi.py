@@ -215,3 +215,34 @@ def test_a_property_to_be_read_only_is_there_in_the_answer() -> None:
     result = operation(to("Stored"), {"Stored": STORED}).result
     assert result is not None
     assert result["$defs"]["Stored"]["required"] == ["id", "n"]
+
+
+def described(parameters: Any = (), answer: Any = None) -> Operation:
+    path = {"/x": {"get": {"operationId": "g", "parameters": list(parameters), "responses": {"200": answer or {}}}}}
+    return read(values.dumps({"openapi": "3.0.3", "paths": path})).find("g")
+
+
+OF_ANSWERS: list[Any] = [
+    {"$ref": "./answers.yaml#/Order"},
+    {"$ref": "#/components/responses/Gone"},
+    {"content": {"application/json": {"schema": to("Gone")}}},
+]
+
+
+@pytest.mark.parametrize("answer", OF_ANSWERS)
+def test_an_answer_that_can_not_be_described_takes_no_operation_away(answer: Any) -> None:
+    assert described(answer=answer).result is None
+
+
+OF_PARAMETERS: list[Any] = [
+    {"name": "q", "in": "query", "content": {"application/json": {"schema": OBJECT}}},
+    {"name": "q", "in": "query", "style": "tabDelimited", "schema": {"type": "array"}},
+]
+
+
+@pytest.mark.parametrize("parameter", OF_PARAMETERS)
+def test_a_parameter_that_can_not_be_sent_is_left_out_unless_it_is_needed(parameter: Any) -> None:
+    named = {"name": "a", "in": "query", "schema": {"type": "string"}}
+    assert [each.name for each in described([parameter, named]).placed] == ["a"]
+    with pytest.raises(UnusableDocument, match="`q`"):
+        described([{**parameter, "required": True}, named])

@@ -167,7 +167,12 @@ class ApiDocument:
                 continue
             if name in properties or name == "body":
                 raise UnusableDocument(f"two of its parameters are called `{shorten(name)}`")
-            placed.append(_place_parameter(place, name, parameter))
+            try:
+                placed.append(_place_parameter(place, name, parameter))
+            except UnusableDocument:
+                if needed:
+                    raise
+                continue
             schema = _mapping(parameter.get("schema"))
             about = parameter.get("description")
             properties[name] = {**schema, **({"description": about} if isinstance(about, str) else {})}
@@ -189,6 +194,12 @@ class ApiDocument:
 
     def _result(self, raw: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """The schema of the operation's successful answer, None where the document has none that can be used."""
+        try:
+            return self._find_result(raw)
+        except UnusableDocument:  # a call can be made all the same
+            return None
+
+    def _find_result(self, raw: Mapping[str, Json]) -> Mapping[str, Json] | None:
         responses = _mapping(raw.get("responses"))
         for status in ("200", "201", "202", "2XX", "default"):
             content = _mapping(_mapping(self._resolve(responses.get(status))).get("content"))
