@@ -169,6 +169,7 @@ class A2ATool(msgspec.Struct, frozen=True):
 
 
 BodyKind: TypeAlias = Literal["body", "form", "multipart", "text"]
+BodyField: TypeAlias = Literal["file", "deepObject"]
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -190,7 +191,8 @@ class DescribedCallback(msgspec.Struct, frozen=True):
 
 class Operation(msgspec.Struct, frozen=True):
     """An operation of a described service. `parameters` is the schema of its arguments, of which `body` is the body,
-    sent as `body_kind` says; `result` is the schema of its answer, None where it is not known."""
+    sent as `body_kind` says; `result` is the schema of its answer, None where it is not known. `fields`: those of a
+    form that are files, or written with brackets."""
 
     id: str
     method: str
@@ -203,6 +205,7 @@ class Operation(msgspec.Struct, frozen=True):
     result: Mapping[str, Json] | None = None
     callback: DescribedCallback | None = None
     summary: str = ""
+    fields: Mapping[str, BodyField] = msgspec.field(default_factory=dict)
 
     @property
     def effect(self) -> Effect:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
+from urllib.parse import unquote_plus
 
 import pytest
 from msgspec.structs import replace
@@ -68,6 +69,29 @@ API: dict[str, Any] = {
                 "responses": {},
             }
         },
+        "/uploads": {
+            "post": {
+                "operationId": "upload",
+                "requestBody": {
+                    "content": {"multipart/form-data": {"schema": {"$ref": "#/components/schemas/Upload"}}}
+                },
+                "responses": {},
+            }
+        },
+        "/charges": {
+            "post": {
+                "operationId": "charge",
+                "requestBody": {
+                    "content": {
+                        "application/x-www-form-urlencoded": {
+                            "schema": {"type": "object"},
+                            "encoding": {each: {"style": "deepObject", "explode": True} for each in ("meta", "expand")},
+                        }
+                    }
+                },
+                "responses": {},
+            }
+        },
         "/elsewhere": {
             "get": {
                 "operationId": "elsewhere",
@@ -91,6 +115,17 @@ API: dict[str, Any] = {
             }
         },
         "schemas": {
+            "Upload": {
+                "type": "object",
+                "properties": {
+                    "one": {"type": "string", "format": "binary"},
+                    "many": {
+                        "type": "array",
+                        "items": {"type": "string", "contentMediaType": "application/octet-stream"},
+                    },
+                    "note": {"type": "string"},
+                },
+            },
             "Order": {
                 "type": "object",
                 "required": ["amount"],
@@ -99,7 +134,7 @@ API: dict[str, Any] = {
                     "note": {"type": "string", "nullable": True},
                     "parent": {"$ref": "#/components/schemas/Order"},
                 },
-            }
+            },
         },
     },
 }
@@ -131,6 +166,8 @@ async def service() -> AsyncIterator[Service]:
             return Reply(status=204)
         if request.target.startswith("/v1/orders/text"):
             return Reply(body=b"plain words", type="text/plain")
+        if request.target.startswith("/v1/orders/null"):
+            return Reply(body=b"null\n")
         if request.target.startswith("/v1/orders/odd"):
             return Reply(body=b'{"id": 1234567890123456789, "n": NaN}')
         if request.target.startswith("/v1/orders/away"):
@@ -204,7 +241,28 @@ async def test_a_body_is_sent_as_the_document_says_and_writes_are_recognisable(s
     assert (second.body, second.headers["content-type"]) == (b"a=1", "application/x-www-form-urlencoded")
 
 
+async def test_files_of_a_form_are_sent_as_files(service: Service) -> None:
+    await call(service, "upload", {"body": {"one": "a", "many": ["b", "c"], "note": "d"}})
+    body = service.received[0].body
+    for name, text in (("one", b"a"), ("many", b"b"), ("many", b"c")):
+        assert b'name="%s"; filename="%s"\r\nContent-Type: application/octet-stream\r\n\r\n%s\r\n' % (
+            name.encode(), name.encode(), text,
+        ) in body  # fmt: skip
+    assert b'name="note"\r\n\r\nd\r\n' in body
+
+
+async def test_nested_values_are_written_with_brackets_where_described(service: Service) -> None:
+    await call(service, "getOrder", {"id": "7", "near": {"at": {"lat": 1.5}, "ids": [1, 2], "or": [{"a": True}]}})
+    await call(
+        service, "charge", {"body": {"meta": {"a": {"b": "c"}}, "expand": ["x"], "list": [1, 2], "map": {"a": 1}}}
+    )
+    query, form = (unquote_plus(each) for each in (service.received[0].target, service.received[1].body.decode()))
+    assert query == "/v1/orders/7?near[at][lat]=1.5&near[ids][0]=1&near[ids][1]=2&near[or][0][a]=true"
+    assert form == 'meta[a][b]=c&expand[0]=x&list=1&list=2&map={"a":1}'
+
+
 async def test_the_output_is_the_json_of_the_answer_or_its_text_or_nothing(service: Service) -> None:
+    assert await call(service, "getOrder", {"id": "null"}) is None
     assert await call(service, "getOrder", {"id": "text"}) == "plain words"
     assert await call(service, "deleteOrder", {"id": "7"}) is None
     refused = await failure(service, "getOrder", {"id": "none"})
@@ -327,9 +385,12 @@ async def test_models_are_offered_the_operations_with_their_schemas() -> None:
     assert isinstance(tool, HttpTool)
     runner = HttpToolRunner(HttpRunner(EgressGuard(), Secrets(), HttpConfig()))
     found = {each.name: each for each in await runner.offered("shop", tool)}
-    assert list(found) == ["shop.getOrder", "shop.deleteOrder", "shop.addOrder", "shop.sendForm"]
+    assert list(found) == [
+        f"shop.{each}" for each in ("getOrder", "deleteOrder", "addOrder", "sendForm", "upload", "charge")
+    ]
     assert {name: each.effect for name, each in found.items()} == {
         "shop.getOrder": "read", "shop.deleteOrder": "irreversible", "shop.addOrder": "write", "shop.sendForm": "write",
+        "shop.upload": "write", "shop.charge": "write",
     }  # fmt: skip
     order = found["shop.getOrder"]
     assert order.description == "Read an order."

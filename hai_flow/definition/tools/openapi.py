@@ -15,7 +15,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.definition.names.wording import kind_of, shorten
-from hai_flow.definition.plan import BodyKind, DescribedCallback, Operation, Placed
+from hai_flow.definition.plan import BodyField, BodyKind, DescribedCallback, Operation, Placed
 from hai_flow.definition.schemas.foreign_schemas import read_part
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import parse
@@ -102,11 +102,11 @@ class ApiDocument:
         item = _mapping(_mapping(self._raw.get("paths")).get(path))
         raw = _mapping(item.get(method))
         placed, properties, required = self._parameters(item, raw)
-        body, body_type = None, None
+        body, body_type, fields = None, None, {}
         if "requestBody" in raw:
             request = _mapping(self._resolve(raw["requestBody"]))
             body, body_type, media = self._body(request)
-            properties["body"] = media.get("schema", {})
+            properties["body"], fields = media.get("schema", {}), self._describe_fields(body, media)
             if request.get("required") is True:
                 required.append("body")
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -126,6 +126,7 @@ class ApiDocument:
             self._result(raw),
             self._callback(raw),
             texts[0].strip()[:TITLE_CHARS_MAX] if isinstance(texts[0], str) else "",
+            fields,
         )
 
     def _callback(self, raw: Mapping[str, Json]) -> DescribedCallback | None:
@@ -191,6 +192,20 @@ class ApiDocument:
         raise UnusableDocument(
             f"its body is {', '.join(content) or 'nothing that is known'}, which is not sent from here"
         )
+
+    def _describe_fields(self, kind: BodyKind, media: Mapping[str, Json]) -> dict[str, BodyField]:
+        """The fields of a form that are files, or written with brackets."""
+        fields: dict[str, BodyField] = {}
+        schema = _mapping(self._resolve(media.get("schema")))
+        for name, each in _mapping(schema.get("properties")).items() if kind == "multipart" else ():
+            item = _mapping(self._resolve(each))
+            item = _mapping(self._resolve(item.get("items", item)))
+            if item.get("format") == "binary" or ("contentMediaType" in item and "contentEncoding" not in item):
+                fields[name] = "file"
+        for name, each in _mapping(media.get("encoding")).items() if kind == "form" else ():
+            if _mapping(each).get("style") == "deepObject":
+                fields[name] = "deepObject"
+        return fields
 
     def _result(self, raw: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """The schema of the operation's successful answer, None where the document has none that can be used."""

@@ -474,16 +474,19 @@ def _body(asked: Mapping[str, Json]) -> dict[str, Any]:
     return {}
 
 
-def _files(given: Json) -> dict[str, Any]:
+def _files(given: Json) -> list[tuple[str, Any]]:
+    """The parts of a form with files; a list of files is several of one name."""
     if not isinstance(given, Mapping) or not given:
         raise unfit("expected a mapping with a part at least as `multipart`")
-    files: dict[str, Any] = {}
-    for name, part in given.items():
-        if isinstance(part, Mapping):
-            kind = part.get("type") or "application/octet-stream"
-            files[name] = (part.get("filename") or name, _word(part.get("content", "")).encode(), kind)
-        else:
-            files[name] = (None, _word(part).encode())
+    files: list[tuple[str, Any]] = []
+    for name, value in given.items():
+        is_several = isinstance(value, list) and all(isinstance(each, Mapping) and "content" in each for each in value)
+        for part in value if is_several else [value]:
+            if isinstance(part, Mapping):
+                kind = part.get("type") or "application/octet-stream"
+                files.append((name, (part.get("filename") or name, _word(part.get("content", "")).encode(), kind)))
+            else:
+                files.append((name, (None, _word(part).encode())))
     return files
 
 

@@ -6,7 +6,7 @@ secrets for the host of the service alone."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -47,7 +47,8 @@ class HttpToolRunner(Runner):
         response = await HttpExchange(self._http, attempt).asked(request)
         if notes := response.get("notes"):
             stream.noted(notes)
-        return response["text"] or None if response["json"] is None else response["json"]
+        is_null = response["text"].strip() == "null" and "json" in response["headers"].get("content-type", "")
+        return response["text"] or None if response["json"] is None and not is_null else response["json"]
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[OfferedFunction]:
         """The operations that may be called. Raises StepError."""
@@ -117,9 +118,34 @@ def request_of(base_url: str, operation: Operation, arguments: Mapping[str, Json
         url += "?" + "&".join(f"{quote(name, safe='[]')}={quote(value, safe='')}" for name, value in query)
     request: dict[str, Any] = {"method": operation.method, "url": url, "headers": headers}
     if operation.body_kind is not None and "body" in arguments:
-        request[operation.body_kind] = arguments["body"]
+        request[operation.body_kind] = _fill_fields(operation, arguments["body"])
         request["body_type"] = operation.body_type
     return request
+
+
+def _fill_fields(operation: Operation, body: Json) -> Json:
+    """The body, with the fields of a form that are files as such, and others with brackets."""
+    if not operation.fields or not isinstance(body, dict):
+        return body
+    fields: dict[str, Json] = {}
+    for name, value in body.items():
+        match operation.fields.get(name):
+            case "file":
+                contents = value if isinstance(value, list) else [value]
+                fields[name] = [{"content": each, "filename": name} for each in contents]
+            case "deepObject":
+                fields |= dict(_list_places(name, value))
+            case _:
+                fields[name] = value
+    return fields
+
+
+def _list_places(name: str, value: Json) -> Iterator[tuple[str, str]]:
+    """The plain values in a value, by their places in brackets."""
+    if not isinstance(value, dict | list):
+        yield name, _word(value)
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from _list_places(f"{name}[{key}]", each)
 
 
 def _segment(placed: Placed, value: Json) -> str:
@@ -143,7 +169,7 @@ def _header(placed: Placed, value: Json) -> str:
 def _query(placed: Placed, value: Json) -> list[tuple[str, str]]:
     if isinstance(value, dict):
         if placed.style == "deepObject":
-            return [(f"{placed.name}[{key}]", _word(each)) for key, each in value.items()]
+            return list(_list_places(placed.name, value))
         if placed.explode:
             return [(key, _word(each)) for key, each in value.items()]
     if isinstance(value, list) and placed.explode:
