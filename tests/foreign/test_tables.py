@@ -34,6 +34,9 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "speaks the former protocol": f"{_HANDSHAKE}::test_a_server_of_the_former_protocol_is_told_at_once",
         "has no MCP server": f"{_HANDSHAKE}::test_an_address_that_takes_no_calls_is_told_with_what_it_may_be",
         "answers 307 or 308": f"{_MCP}::test_a_redirect_within_its_origin_is_followed_and_another_is_named",
+        "calls its issuer otherwise": (
+            "tests/foreign/test_mcp_tokens.py::test_a_token_of_an_issuer_that_spells_otherwise_is_taken"
+        ),
         "describes one function badly": (
             f"{_MCP}::test_a_left_out_tool_is_named_at_publication_in_the_log_and_to_callers"
         ),

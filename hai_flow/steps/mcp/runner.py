@@ -468,42 +468,15 @@ def _progress(stream: Stream, receipt: CallReceipt, *, streams: bool) -> Progres
     return heard_of
 
 
-def _oauth(url: str, given: Mapping[str, Any]) -> Callable[[], Any]:
+def _oauth(url: str, settings: Mapping[str, Any]) -> Callable[[], Any]:
     """Tokens by client credentials. They are kept as long as the connection."""
 
     def make() -> Any:
-        from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+        from hai_flow.steps.mcp.tokens import ClientCredentials
 
-        return ClientCredentialsOAuthProvider(
-            server_url=url,
-            storage=_Tokens(),
-            client_id=given["client_id"],
-            client_secret=given["client_secret"],
-            scope=given.get("scope"),
-            issuer=given["issuer"],
-        )
+        return ClientCredentials(url, settings)
 
     return make
-
-
-class _Tokens:
-    """A storage of tokens, as the SDK wants one, in memory."""
-
-    def __init__(self) -> None:
-        self._tokens: Any = None
-        self._client: Any = None
-
-    async def get_tokens(self) -> Any:
-        return self._tokens
-
-    async def set_tokens(self, tokens: Any) -> None:
-        self._tokens = tokens
-
-    async def get_client_info(self) -> Any:
-        return self._client
-
-    async def set_client_info(self, client_info: Any) -> None:
-        self._client = client_info
 
 
 def _word(value: Json) -> str:
