@@ -104,7 +104,8 @@ class Connections:
                     yield response
                     return
                 if 300 <= response.status < 400:
-                    target = _join(url, location := response.headers.get("location", ""))
+                    location = response.headers.get("location", "")
+                    target = _join(url, location) if location else None
                     if target and response.status in (307, 308) and _origin(target) == _origin(url):
                         url = target
                         continue

@@ -117,11 +117,10 @@ def page_within(page: str) -> StepError:
 
 
 def redirect_error(status: int, target: str) -> StepError:
-    """The error for a server that sends us elsewhere: no key goes to an address that nobody has declared."""
-    return _error(
-        "llm.not_configured",
-        f"The model's server answered {status}: it redirects to {target[:200]}. Write that address as `base_url`.",
-    )
+    """The error for a server that redirects, to nowhere if `target` is "": no key goes where nobody has declared it."""
+    place = f"it redirects to {target[:200]}. Write that address as `base_url`."
+    place = place if target else "it redirects, and gives no address. Is `base_url` right?"
+    return _error("llm.not_configured", f"The model's server answered {status}: {place}")
 
 
 def truncation_error() -> StepError:

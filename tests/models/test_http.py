@@ -138,6 +138,7 @@ async def test_an_answer_is_read_and_its_connection_is_kept(
         (b"HTTP/1.1 500 x\r\n" + CHUNKED + b"\r\n2\r\n{}\r\n0\r\nx: " + ENDLESS, "llm.unavailable", "answered 500"),
         (b"HTTP/1.1 000 x\r\n" + LENGTH + BODY, "llm.unavailable", "no status 0"),
         (b"HTTP/1.1 301 x\r\nlocation: /x\r\n\r\n", "llm.not_configured", r"to http://127[^@]*/x\. Write"),
+        (b"HTTP/1.1 304 x\r\n\r\n", "llm.not_configured", r"answered 304: it redirects, and gives no address\."),
         (b"HTTP/1.1 307 x\r\nlocation: http://[::1\r\n\r\n", "llm.not_configured", r"to http://\[::1\. Write"),
     ],
 )
