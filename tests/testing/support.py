@@ -59,6 +59,11 @@ PAID = (
 )
 
 
+def flow(text: str) -> str:
+    """A workflow without its first lines, which it begins on a line of its own."""
+    return f"hai: flow/v1\nname: a\nversion: 1{text}"
+
+
 def findings_of(text: str) -> list[Finding]:
     """What the reader has to say about a document alone."""
     return read_suite(textwrap.dedent(text).encode(), "t.test.yaml")[1]
