@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.state.state import RunState
+from hai_flow.wire.dialects.agui import AguiEncoder
 from hai_flow.wire.dialects.dialect import Frame, Profile
 from hai_flow.wire.dialects.hai import HaiEncoder
 
@@ -161,7 +162,7 @@ def encode(story: Story, profile: Profile, after: int = 0) -> list[Frame]:
     return encode_from(HaiEncoder(profile, story.state_at(after)), story.events[after:])
 
 
-def encode_from(encoder: HaiEncoder, events: Iterable[e.Event]) -> list[Frame]:
+def encode_from(encoder: HaiEncoder | AguiEncoder, events: Iterable[e.Event]) -> list[Frame]:
     return [frame for event in events for frame in encoder.encode(event)]
 
 

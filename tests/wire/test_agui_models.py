@@ -12,7 +12,8 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.wire.dialects.agui import AguiEncoder
 from hai_flow.wire.dialects.agui_capabilities import capabilities
 from tests.wire.stories import RUN, stories
-from tests.wire.test_agui_properties import PROFILES, encode
+from tests.wire.stories import encode_from as encode
+from tests.wire.test_agui_properties import PROFILES
 
 
 def as_json(model) -> object:

@@ -7,12 +7,9 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.engine.state.state import RunState
 from hai_flow.wire.dialects.agui import AguiEncoder
 from hai_flow.wire.dialects.dialect import Profile
-from hai_flow.wire.sse import event_bytes
-from tests.support.wire_lint import lint_agui
-from tests.wire.stories import RUN, Story, stories
+from tests.wire.stories import Story, stories
 
 PROFILES = st.builds(
     Profile,
@@ -22,59 +19,6 @@ PROFILES = st.builds(
     may_answer=st.booleans(),
     options=st.sampled_from([(), (("agui.reasoning", "off"),), (("agui.fresh", "yes"),)]),
 )
-
-
-def encode(encoder: AguiEncoder, events):
-    return [frame for event in events for frame in encoder.encode(event)]
-
-
-def judged(faults: list[str], *but: str) -> list[str]:
-    """The faults that are some: a story's calls have any text for arguments."""
-    return [fault for fault in faults if not fault.startswith(("stream.arguments", *but))]
-
-
-@settings(deadline=None)
-@given(stories(), PROFILES)
-def test_every_stream_is_clean(story, profile):
-    encoder = AguiEncoder(profile, RunState(RUN))
-    frames = encode(encoder, story.events)
-    if story.state.turn_open:
-        frames += encoder.farewell("The server is closing.")
-    assert judged(lint_agui(frames, profile.version)) == []
-    stream = b"".join(event_bytes(frame.data, id="x") for frame in frames)
-    assert judged(lint_agui(stream, profile.version)) == []
-
-
-@settings(deadline=None)
-@given(stories(), PROFILES, st.data())
-def test_an_encoder_that_begins_between_turns_writes_the_same_rest(story, profile, data):
-    cut = data.draw(st.integers(0, len(story.events)))
-    state = story.state_at(cut)
-    begin = state.turn.first_seq - 1 if state.turn_open and state.turn else cut
-    encoder = AguiEncoder(profile, story.state_at(begin))
-    encode(encoder, story.events[begin:cut])
-    whole = AguiEncoder(profile, RunState(RUN))
-    encode(whole, story.events[:cut])
-    for event in story.events[cut:]:
-        assert encoder.encode(event) == whole.encode(event)
-    assert encoder.farewell("x") == whole.farewell("x")
-
-
-@settings(deadline=None)
-@given(stories(), PROFILES, st.data())
-def test_who_attaches_anywhere_gets_a_clean_stream(story, profile, data):
-    cut = data.draw(st.integers(0, len(story.events)))
-    encoder = AguiEncoder(profile, story.state_at(cut))
-    frames = encoder.preface("asker", ())
-    if not frames[-1].terminal:
-        for event in story.events[cut:]:
-            frames += encoder.encode(event)
-            if frames[-1].terminal:
-                break
-        else:
-            frames += encoder.farewell("The server is closing.")
-    # the runId of the end is the asker's only once it is readdressed
-    assert judged(lint_agui(frames, profile.version), "stream.ids") == []
 
 
 @settings(deadline=None)

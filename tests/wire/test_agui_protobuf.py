@@ -16,7 +16,8 @@ from hai_flow.wire.dialects.agui import AGUI, AguiEncoder
 from hai_flow.wire.dialects.agui_protobuf import CONTENT_TYPE, encode_event
 from tests.support.wire_lint import AGUI_SENT
 from tests.wire.stories import RUN, stories
-from tests.wire.test_agui_properties import PROFILES, encode
+from tests.wire.stories import encode_from as encode
+from tests.wire.test_agui_properties import PROFILES
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("agui_protobuf.json").read_text())
 

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from hai_flow.engine.state.state import RunState
 from hai_flow.wire.dialects.hai import HaiEncoder
-from hai_flow.wire.sse import event_bytes
-from tests.support.wire_lint import lint
 from tests.wire.stories import RUN, TEXTS, Story, deltas, encode, encode_from, parse_json_string, profile, read, stories
 
 PROFILES = st.sampled_from(
@@ -24,38 +22,6 @@ PROFILES = st.sampled_from(
 )
 
 
-def judged(faults: list[str], *but: str) -> list[str]:
-    """The faults that are some: a story's calls have any text for arguments."""
-    return [fault for fault in faults if not fault.startswith(("stream.arguments", *but))]
-
-
-@settings(deadline=None)
-@given(stories(), PROFILES)
-def test_every_stream_is_clean(story, profile):
-    encoder = HaiEncoder(profile, RunState(RUN))
-    frames = encode_from(encoder, story.events)
-    if story.state.turn_open:
-        frames += encoder.farewell("The server is closing.")
-    assert judged(lint(frames)) == []
-    stream = b"".join(event_bytes(frame.data, id="x") for frame in frames)
-    assert judged(lint(stream)) == []
-
-
-@settings(deadline=None)
-@given(stories(), PROFILES, st.data())
-def test_an_encoder_that_begins_between_turns_writes_the_same_rest(story, profile, data):
-    cut = data.draw(st.integers(0, len(story.events)))
-    state = story.state_at(cut)
-    begin = state.turn.first_seq - 1 if state.turn_open and state.turn else cut
-    encoder = HaiEncoder(profile, story.state_at(begin))
-    encode_from(encoder, story.events[begin:cut])
-    whole = HaiEncoder(profile, RunState(RUN))
-    encode_from(whole, story.events[:cut])
-    for event in story.events[cut:]:
-        assert encoder.encode(event) == whole.encode(event)
-    assert encoder.farewell("x") == whole.farewell("x")
-
-
 @settings(deadline=None)
 @given(stories(), PROFILES, st.data())
 def test_an_encoder_beginning_inside_a_turn_lacks_at_most_step_ends(story, profile, data):
@@ -67,25 +33,6 @@ def test_an_encoder_beginning_inside_a_turn_lacks_at_most_step_ends(story, profi
     missing = [frame for frame in theirs if frame not in ours]
     assert all(frame.name == "STEP_FINISHED" for frame in missing)
     assert [frame for frame in theirs if frame not in missing] == ours
-
-
-@settings(deadline=None)
-@given(stories(), PROFILES, st.data())
-def test_who_attaches_anywhere_gets_a_clean_stream(story, profile, data):
-    cut = data.draw(st.integers(0, len(story.events)))
-    for begin in {0, cut}:
-        encoder = HaiEncoder(profile, story.state_at(begin))
-        encode_from(encoder, story.events[begin:cut])
-        frames = encoder.preface("asker", ())
-        if not frames[-1].terminal:
-            for event in story.events[cut:]:
-                frames += encoder.encode(event)
-                if frames[-1].terminal:
-                    break
-            else:
-                frames += encoder.farewell("The server is closing.")
-        # the runId of the end is the asker's only once it is readdressed
-        assert judged(lint(frames), "stream.ids") == []
 
 
 @settings(deadline=None)
