@@ -314,8 +314,7 @@ def _go_on_when_a_fork_has_paid(kind: str, who: c.Principal, path: str | None = 
         _ = play.fail("late") if "late" in play.open else play.advance(HOUR)
     fork = _fork(case, PEOPLE["a decider"], there)
     fork.answer("more", by="user:zoe", values={})
-    fork.succeed("late")
-    fork.succeed("pay")
+    fork.succeed_all("late", "pay")
     assert fork.status == "finished"
     acted = fork.acted_behind(there) if find_approval(play.state_at(there)) is not None else ()
     if path is None:

@@ -345,9 +345,7 @@ steps:
     head = HEAD.replace("  bank:", "  shop: {python: shop, effect: write}\n  bank:")
     play = Play(head + text, input={}, decide=lambda *args: decide(*args, context=DecisionContext(freezes)))
     freezes.append(Freeze("f1", "frozen", "tool", "bank", "a drill"))
-    play.succeed("parallel#1/left/l")
-    play.succeed("parallel#1/right/r")
-    play.succeed("parallel#1/right/r2")
+    play.succeed_all("parallel#1/left/l", "parallel#1/right/r", "parallel#1/right/r2")
     assert dict(play.state.held) == {"parallel#1/left/l2": "f1"}
     held = len(play.log)
     freezes.clear()

@@ -146,8 +146,7 @@ def test_retry_keeps_finished_steps_and_repeats_failed_and_stopped_ones() -> Non
           - {id: last, say: end}
         """
     )
-    play.succeed("s/0/p/done/a")
-    play.succeed("s/0/p/fails/b")
+    play.succeed_all("s/0/p/done/a", "s/0/p/fails/b")
     asked = play.pending("s/0/p/asks/q")
     play.fail("s/0/p/fails/c")
     assert play.status == "failed"
@@ -159,8 +158,7 @@ def test_retry_keeps_finished_steps_and_repeats_failed_and_stopped_ones() -> Non
     assert play.state.timeouts["s/0/p"] == play.state.compute_working_time(play.now) + 10 * MINUTE, (
         "the block's clock begins anew"
     )
-    play.succeed("s/0/p/fails/c")
-    play.succeed("s/0/p/works/w")
+    play.succeed_all("s/0/p/fails/c", "s/0/p/works/w")
     play.answer("s/0/p/asks/q", content="x")
     play.advance(9 * MINUTE)
     assert play.status == "waiting"
@@ -181,8 +179,7 @@ def test_a_handler_that_was_cut_off_by_a_sibling_goes_on_after_a_retry() -> None
     assert (play.status, play.step("p/x/a/~catch/0/c")) == ("failed", "stopped")
     play.retry()
     assert play.open == {"p/x/a/~catch/0/c": 2, "p/y/b": 2}
-    play.succeed("p/y/b")
-    play.succeed("p/x/a/~catch/0/c")
+    play.succeed_all("p/y/b", "p/x/a/~catch/0/c")
     assert (play.status, play.said) == ("finished", ["tool.failed"])
 
 
@@ -242,8 +239,7 @@ output: ${{ steps.p.output }}
 
 
 def test_a_parallel_goes_on_when_its_number_of_branches_finished() -> None:
-    play = Play(TWO_OF_THREE)
-    play.succeed("p/c/z")
+    play = Play(TWO_OF_THREE).succeed_all("p/c/z")
     assert set(play.open) == {"p/a/x", "p/b/y"}
     play.succeed("p/a/x")
     assert set(play.open) == {"after"}
@@ -262,8 +258,7 @@ def test_branches_may_fail_while_enough_are_left() -> None:
 
 
 def test_after_a_retry_the_branches_that_had_finished_still_count() -> None:
-    play = Play(TWO_OF_THREE.replace(", undo: {call: t.u}", ""))
-    play.succeed("p/a/x")
+    play = Play(TWO_OF_THREE.replace(", undo: {call: t.u}", "")).succeed_all("p/a/x")
     play.fail("p/b/y")
     play.fail("p/c/z")
     assert play.status == "failed"

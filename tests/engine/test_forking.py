@@ -152,8 +152,7 @@ def test_what_cleans_up_behind_a_block_that_was_open_is_the_forks() -> None:
     assert play.status == "stopped"
     fork = play.fork(there.seq, {"block/asked": {"values": {}}})
     fork.answer("block/inner/again", values={})
-    fork.succeed("block/inner/~finally/tidy_inner")
-    fork.succeed("block/~finally/tidy")
+    fork.succeed_all("block/inner/~finally/tidy_inner", "block/~finally/tidy")
     assert fork.status == "finished"
 
 
@@ -615,8 +614,7 @@ def test_a_run_takes_back_a_finally_that_was_at_work() -> None:
           - {id: swept, call: t, with: {a: 2}, retry: {max: 1, every: 5m, jitter: false}}
     """
     )
-    play.succeed("block/made")
-    play.succeed("block/~finally/counted")
+    play.succeed_all("block/made", "block/~finally/counted")
     play.fail("block/~finally/swept")
     play.leave(play.state)
     assert play.status == "stopped"

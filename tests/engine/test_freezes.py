@@ -336,8 +336,7 @@ def _is_held(kind: str, step: str, scope: Scope, name: str, mode: Mode) -> bool:
         args = {"task": "x"} if step == "clerk" else {"of": 1}
         play.succeed("it[0]/model", answer(call(step, args, effect="write" if step == "mail.send" else "read")))
     elif kind.startswith("`undo`"):
-        play.succeed("first")
-        play.succeed("it")
+        play.succeed_all("first", "it")
         it.freeze(scope, name, mode)
         play.stop()
         play.fail("end", code="step.cancelled", retriable=False)
@@ -391,7 +390,6 @@ ENDS: Final = {
 def test_a_freeze_holds_a_stop_by_what_the_end_of_the_run_would_begin(
     end: str, scope: Scope, name: str, mode: Mode, held: bool
 ) -> None:
-    play = Play("tools: {t: {python: registered}}\n" + ENDS[end])
-    play.succeed("a")
+    play = Play("tools: {t: {python: registered}}\n" + ENDS[end]).succeed_all("a")
     freeze = Freeze("f1", mode, scope, name, "a drill")
     assert find_freeze_of_stop(play.plan, play.state, [freeze], ()) == (freeze if held else None)

@@ -282,15 +282,13 @@ def test_inner_steps_are_reset_at_each_iteration() -> None:
 
 
 def test_a_failure_inside_is_raised_and_ends_the_loop() -> None:
-    play = Play("steps: [{id: r, repeat: {max: 3, steps: [{id: w, call: t.f}]}}]")
-    play.succeed("r[0]/w")
+    play = Play("steps: [{id: r, repeat: {max: 3, steps: [{id: w, call: t.f}]}}]").succeed_all("r[0]/w")
     play.fail("r[1]/w")
     assert (play.status, play.error.path, play.step("r")) == ("failed", "r[1]/w", "failed")
 
 
 def test_a_timeout_bounds_all_of_a_loop() -> None:
-    play = Play("steps: [{id: r, timeout: 1m, repeat: {max: 3, steps: [{id: w, call: t.f}]}}]")
-    play.succeed("r[0]/w")
+    play = Play("steps: [{id: r, timeout: 1m, repeat: {max: 3, steps: [{id: w, call: t.f}]}}]").succeed_all("r[0]/w")
     play.advance(MINUTE)
     assert (play.status, play.error.code, play.error.path) == ("failed", "step.timeout", "r")
     assert play.step("r[1]/w") == "stopped"
@@ -358,8 +356,7 @@ def test_a_retry_goes_on_with_the_failed_item_and_keeps_what_is_done() -> None:
 
 
 def test_a_retry_begins_the_items_again_that_were_cut_off() -> None:
-    play = Play(items(6, max_parallel=3))
-    play.succeed("each[i0]/work")
+    play = Play(items(6, max_parallel=3)).succeed_all("each[i0]/work")
     play.fail("each[i2]/work")
     assert play.status == "failed"
     play.retry()
@@ -384,9 +381,7 @@ def test_a_retry_of_an_exhausted_repeat_gives_it_as_many_iterations_again() -> N
 
 def test_a_retry_goes_on_in_the_iteration_of_a_repeat_that_failed() -> None:
     play = Play("steps: [{id: r, repeat: {max: 3, steps: [{id: a, call: t.f}, {id: b, call: t.f}]}}]")
-    play.succeed("r[0]/a")
-    play.succeed("r[0]/b")
-    play.succeed("r[1]/a")
+    play.succeed_all("r[0]/a", "r[0]/b", "r[1]/a")
     play.fail("r[1]/b")
     play.retry()
     assert set(play.open) == {"r[1]/b"}
@@ -435,8 +430,7 @@ def test_break_stops_the_items_that_run_at_once_and_undoes_nothing() -> None:
 def test_continue_skips_the_rest_of_one_item() -> None:
     play = Play(looped('{if: item != "c", continue: true}, {id: work, call: t.f}', output="1"))
     assert set(play.open) == {"each[c]/work"}
-    play.succeed("each[c]/work")
-    play.succeed("after")
+    play.succeed_all("each[c]/work", "after")
     assert play.output == ["finished"] * 4
     assert [item["output"] for item in play.state.steps["each"].output] == [None, None, 1, None]
 
@@ -502,9 +496,7 @@ def test_break_leaves_the_innermost_loop_only() -> None:
 
 def test_two_items_that_leave_at_once_end_the_loop_once() -> None:
     play = Play(looped("{id: look, call: t.f, finally: [{id: tidy, call: t.u}]}, {break: true}", max_parallel=2))
-    play.succeed("each[a]/look")
-    play.succeed("each[b]/look")
-    play.succeed("each[a]/look/~finally/tidy")
+    play.succeed_all("each[a]/look", "each[b]/look", "each[a]/look/~finally/tidy")
     for path in [path for path in play.open if path != "after"]:
         play.succeed(path)
     play.succeed("after")
@@ -526,11 +518,9 @@ def test_a_loop_that_was_left_begins_no_further_item_when_a_retry_comes_by() -> 
               - {id: last, call: t.l}
         """
     )
-    play.succeed("all/each[a]/pay")
-    play.succeed("all/each[b]/pay")
+    play.succeed_all("all/each[a]/pay", "all/each[b]/pay")
     play.fail("all/last")
-    play.succeed("all/each[b]/pay/~undo")
-    play.succeed("all/each[a]/pay/~undo")
+    play.succeed_all("all/each[b]/pay/~undo", "all/each[a]/pay/~undo")
     assert play.status == "failed"
     play.retry()
     began = []

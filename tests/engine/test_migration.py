@@ -164,9 +164,7 @@ def test_a_name_that_neither_version_knows_is_an_obstacle() -> None:
 
 def test_two_steps_can_not_become_one() -> None:
     text = "steps: [{id: a, call: t.a}, {id: b, call: t.a}, {id: w, wait: {for: 1d}}]"
-    play = Play(text)
-    play.succeed("a")
-    play.succeed("b")
+    play = Play(text).succeed_all("a", "b")
     assert refusal(play, text + "# 2\n", {"a": "b"}) == {"map.twice": "b"}
 
 

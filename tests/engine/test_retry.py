@@ -176,8 +176,7 @@ output: ${{ steps.race.output }}
 
 def cut_off_while_it_cleans_up(join: str) -> Play:
     """A race whose time is over while the branch `a` has nothing left to do but its cleanup."""
-    play = Play(RACE.replace("JOIN", join))
-    play.succeed("race/a/t/a")
+    play = Play(RACE.replace("JOIN", join)).succeed_all("race/a/t/a")
     play.advance(2 * MINUTE)
     assert play.open.keys() == {"race/a/t/~finally/clean"}
     play.succeed("race/a/t/~finally/clean")

@@ -179,8 +179,7 @@ def test_a_run_cut_off_in_its_undo_names_the_effects_not_undone() -> None:
         limits=Bounds(run_events=60),
     )
     play._book.spared = True
-    play.succeed("one")
-    play.succeed("two")
+    play.succeed_all("one", "two")
     play.fail("two/~undo", retriable=False)
     while not play.state.ended:
         play.fail("one/~undo")

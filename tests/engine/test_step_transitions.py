@@ -34,9 +34,7 @@ def call() -> Play:
 
 def cleaned() -> Play:
     """A call and a document, each with a `finally`."""
-    play = Play("steps: [{id: a, call: t.f, finally: [{say: x}]}]\nfinally: [{say: done}]")
-    play.succeed("a")
-    return play
+    return Play("steps: [{id: a, call: t.f, finally: [{say: x}]}]\nfinally: [{say: done}]").succeed_all("a")
 
 
 def people() -> Play:
@@ -195,8 +193,7 @@ def terminated_before_it_began() -> Play:
 
 def stopped_with_an_undo() -> Play:
     """The document's undo, then its `finally`."""
-    play = Play(f"steps: [{UNDONE}, {{id: b, call: pick}}]\nfinally: [{{say: done}}]")
-    play.succeed("a")
+    play = Play(f"steps: [{UNDONE}, {{id: b, call: pick}}]\nfinally: [{{say: done}}]").succeed_all("a")
     play.stop()
     play.succeed("a/~undo")
     return play
@@ -237,9 +234,7 @@ def items() -> Play:
     """Of two items the first finishes, the second is undone."""
     steps = f"steps: [{UNDONE}, {{id: b, call: t.g}}]"
     play = Play(f"steps: [{{id: l, for_each: {{items: [1, 2], rollback: item, {steps}}}}}]")
-    play.succeed("l[1]/a")
-    play.succeed("l[1]/b")
-    play.succeed("l[2]/a")
+    play.succeed_all("l[1]/a", "l[1]/b", "l[2]/a")
     play.fail("l[2]/b", "tool.invalid_result")
     play.succeed("l[2]/a/~undo")
     return play
@@ -292,9 +287,7 @@ def item_that_ends_again_in_vain() -> Play:
 def document_that_returns_while_something_cleans_up() -> Play:
     x = "{id: a, call: t.f, finally: [{id: c, call: t.g}]}"
     play = Play(f"steps: [{{id: p, parallel: {{x: [{x}], y: [{{id: b, call: t.h}}, {{return: 1}}]}}}}]")
-    play.succeed("p/x/a")
-    play.succeed("p/y/b")
-    play.succeed("p/x/a/~finally/c")
+    play.succeed_all("p/x/a", "p/y/b", "p/x/a/~finally/c")
     return play
 
 
@@ -337,8 +330,7 @@ def is_undone_behind(play: Play) -> None:
 
 
 def undone_block_that_is_retried() -> Play:
-    play = Play(f"steps: [{{id: w, try: [{UNDONE}, {{id: b, call: t.g}}]}}]")
-    play.succeed("w/a")
+    play = Play(f"steps: [{{id: w, try: [{UNDONE}, {{id: b, call: t.g}}]}}]").succeed_all("w/a")
     play.fail("w/b", "tool.invalid_result")
     play.succeed("w/a/~undo")
     play.retry()

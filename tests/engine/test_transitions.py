@@ -124,9 +124,7 @@ UNDOABLE = "steps: [{id: a, call: t.f, undo: {call: t.back}}, {id: b, call: pick
 
 
 def waiting_behind_an_effect() -> Play:
-    play = Play(UNDOABLE)
-    play.succeed("a")
-    return play
+    return Play(UNDOABLE).succeed_all("a")
 
 
 def stopping_by_undoing() -> Play:
@@ -144,8 +142,7 @@ TWO_UNDOABLES = """
 
 
 def left_to_a_fork() -> Play:
-    play = Play(TWO_UNDOABLES)
-    play.succeed("a")
+    play = Play(TWO_UNDOABLES).succeed_all("a")
     there = play.state_at(play.before("b"))
     play.succeed("b")
     play.leave(there)

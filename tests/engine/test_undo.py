@@ -74,8 +74,7 @@ def test_terminate_undoes_nothing() -> None:
 
 
 def test_return_undoes_nothing() -> None:
-    play = Play("steps:\n  - {id: a, call: t.f, undo: {call: t.back}}\n  - {return: 1}")
-    play.succeed("a")
+    play = Play("steps:\n  - {id: a, call: t.f, undo: {call: t.back}}\n  - {return: 1}").succeed_all("a")
     assert (play.status, play.output) == ("finished", 1)
 
 
@@ -126,17 +125,14 @@ def test_an_item_of_a_branch_that_loses_its_race_is_not_undone(clean_up: str) ->
                       - {{id: c, call: t.f{clean_up}}}
         """
     )
-    play.succeed("race/slow/each[x]/a")
-    play.succeed("race/fast/b")
+    play.succeed_all("race/slow/each[x]/a", "race/fast/b")
     if clean_up:
         play.succeed("race/slow/each[x]/c/~finally/clean")
     assert (play.status, play.step("race/slow/each[x]/a")) == ("finished", "finished")
 
 
 def test_what_a_try_held_is_undone_before_its_catch_and_its_finally() -> None:
-    play = Play(TRIED)
-    play.succeed("before")
-    play.succeed("wrap/a")
+    play = Play(TRIED).succeed_all("before", "wrap/a")
     play.fail("wrap/b")
     assert (set(play.open), play.said) == ({"wrap/a/~undo"}, [])
     play.succeed("wrap/a/~undo")
@@ -148,9 +144,7 @@ def test_what_a_try_held_is_undone_before_its_catch_and_its_finally() -> None:
 
 
 def test_caught_and_undone_work_is_not_undone_again_at_a_later_failure() -> None:
-    play = Play(TRIED)
-    play.succeed("before")
-    play.succeed("wrap/a")
+    play = Play(TRIED).succeed_all("before", "wrap/a")
     play.fail("wrap/b")
     play.succeed("wrap/a/~undo")
     play.fail("after")
@@ -230,9 +224,7 @@ def test_an_undo_is_retried_and_given_up_without_stopping_the_others() -> None:
 
 
 def test_a_failed_undo_is_never_caught() -> None:
-    play = Play(TRIED.replace("catch: [{", 'catch: [{errors: ["*"], '))
-    play.succeed("before")
-    play.succeed("wrap/a")
+    play = Play(TRIED.replace("catch: [{", 'catch: [{errors: ["*"], ')).succeed_all("before", "wrap/a")
     play.fail("wrap/b")
     play.fail("wrap/a/~undo", "tool.invalid_result")
     assert play.said == ["tidied"]
@@ -271,8 +263,7 @@ def test_a_failed_undo_of_a_branch_being_cut_off_fails_the_run() -> None:
             catch: [{steps: [{say: caught}]}]
         """
     )
-    play.succeed("before")
-    play.succeed("both/left/block/a")
+    play.succeed_all("before", "both/left/block/a")
     play.fail("both/left/block/b")
     play.fail("both/right/c")
     play.fail("both/left/block/a/~undo", "tool.invalid_result")
@@ -399,8 +390,7 @@ def test_a_skipped_step_has_no_finally() -> None:
 
 def test_an_error_of_finally_fails_the_step_unless_an_earlier_one_stands() -> None:
     text = "steps: [{id: a, call: t.f, finally: [{fail: {message: worse, code: worse}}]}]"
-    play = Play(text)
-    play.succeed("a")
+    play = Play(text).succeed_all("a")
     assert (play.status, play.error.code) == ("failed", "worse")
     play = Play(text)
     play.fail("a", "tool.failed")
@@ -413,8 +403,7 @@ def test_the_documents_finally_runs_last_and_keeps_the_outcome() -> None:
     finally: [{say: bye}]
     output: done
     """
-    play = Play(text)
-    play.succeed("a")
+    play = Play(text).succeed_all("a")
     assert (play.status, play.output, play.said) == ("finished", "done", ["bye"])
     play = Play(text)
     play.fail("a")
@@ -565,16 +554,13 @@ def test_a_retry_repeats_the_undone_item_of_a_finished_loop_alone() -> None:
           - {id: c, call: t.f}
         """
     )
-    play.succeed("each[x]/a")
-    play.succeed("each[x]/b")
-    play.succeed("each[y]/b")
+    play.succeed_all("each[x]/a", "each[x]/b", "each[y]/b")
     play.fail("each[z]/b")
     play.fail("c")
     assert undo_all(play) == ["each[x]/a/~undo"]
     play.retry()
     assert set(play.open) == {"each[x]/a"}
-    play.succeed("each[x]/a")
-    play.succeed("c")
+    play.succeed_all("each[x]/a", "c")
     assert play.status == "finished"
     assert [item["status"] for item in play.state.steps["each"].output] == ["finished", "finished", "failed"]
 
@@ -587,8 +573,7 @@ def test_a_retry_after_an_undo_goes_on_inside_the_block_that_failed() -> None:
           - {id: block, try: [{id: kept, call: t.f}, {id: b, call: t.f}]}
         """
     )
-    play.succeed("a")
-    play.succeed("block/kept")
+    play.succeed_all("a", "block/kept")
     play.fail("block/b")
     undo_all(play)
     play.retry()
@@ -635,9 +620,7 @@ def test_a_retry_leaves_the_effects_of_a_caught_rejection_alone() -> None:
 
 
 def test_a_retry_leaves_alone_what_a_catch_has_dealt_with() -> None:
-    play = Play(TRIED)
-    play.succeed("before")
-    play.succeed("wrap/a")
+    play = Play(TRIED).succeed_all("before", "wrap/a")
     play.fail("wrap/b")
     play.succeed("wrap/a/~undo")
     play.fail("after")
@@ -665,8 +648,7 @@ def test_a_retry_runs_the_undone_items_of_a_loop_again() -> None:
 @pytest.mark.parametrize("limit", ["steps: 2", "tool_calls: 2"])
 def test_a_limit_fails_the_step_that_would_exceed_it(limit: str) -> None:
     play = Play(f"limits: {{{limit}}}\nsteps: [{{id: a, call: t.f}}, {{id: b, call: t.f}}, {{id: c, call: t.f}}]")
-    play.succeed("a")
-    play.succeed("b")
+    play.succeed_all("a", "b")
     assert (play.status, play.error.code, play.error.path) == ("failed", f"limit.{limit.split(':')[0]}", "c")
 
 
@@ -693,8 +675,7 @@ def test_what_a_finally_has_done_is_not_undone_by_an_error_around_it() -> None:
                 finally: [{id: note, call: t.note, undo: {call: t.unnote}}]
               - {id: next, call: t.f}
         """)
-    play.succeed("outer/inner/work")
-    play.succeed("outer/inner/~finally/note")
+    play.succeed_all("outer/inner/work", "outer/inner/~finally/note")
     play.fail("outer/next", retriable=False)
     assert set(play.open) == {"outer/inner/work/~undo"}
     play.succeed("outer/inner/work/~undo")
@@ -718,8 +699,7 @@ def test_a_second_cleanup_after_a_retry_that_fails_is_undone_and_final() -> None
     )
     clean = "main/~finally/clean"
     play.fail("main")
-    play.succeed(clean)
-    play.succeed(f"{clean}/~finally/last")
+    play.succeed_all(clean, f"{clean}/~finally/last")
     assert play.status == "failed"
     play.retry()
     play.fail("main")

@@ -116,6 +116,12 @@ class Play:
     def succeed(self, path: str, output: Any = None, attempt: int | None = None) -> Decision:
         return self.do(c.StepSucceeded(path=path, attempt=attempt or self.attempt(path), output=output))
 
+    def succeed_all(self, *paths: str) -> Play:
+        """Let the attempts of these steps succeed, one after the other, without outputs. Returns the play itself."""
+        for path in paths:
+            self.succeed(path)
+        return self
+
     def fail(
         self, path: str, code: str = "tool.failed", message: str = "It broke.", attempt: int | None = None, **more: Any
     ) -> Decision:
