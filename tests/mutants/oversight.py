@@ -28,7 +28,7 @@ showing = Room("hai_flow/api/rest/admin/oversight.py", "tests/api/test_oversight
 showing.bug("a person's figures are for everybody").edit(
     '"/people/{person:path}", Right.READ_AUDIT', '"/people/{person:path}", Right.DECIDE, Right.READ_AUDIT'
 )
-showing.bug("reading is not recorded").edit("    await _note(access, by=by, since=since)\n", "")
+showing.bug("reading is not recorded").edit("    await access.note(READ, by=by, since=since)\n", "")
 
 seeding = Room("hai_flow/engine/canaries.py", "tests/api/test_canaries.py")
 seeding.bug("a canary is told while it is open").edit(

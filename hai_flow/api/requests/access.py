@@ -391,6 +391,11 @@ class Access(RunVisibility):
         row = self.asked.row(act, subject=subject, digest=digest, **details)
         await audit.write(connection, self.tenant, [row], run_id=run_id)
 
+    async def note(self, act: str, **details: Any) -> None:
+        """Record an act that changes nothing: that the caller has read something."""
+        async with self.act() as connection:
+            await self.record(connection, act, **details)
+
     def _actor_of(self, command: c.Command) -> AuditActor:
         via = command.answer.via if isinstance(command, c.Fork) else getattr(command, "via", None)
         return msgspec.structs.replace(self.asked, via=via or self.asked.via)

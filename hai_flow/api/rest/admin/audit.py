@@ -34,12 +34,6 @@ _Cell: TypeAlias = Annotated[
 _Time: TypeAlias = Annotated[Instant | None, Query()]
 
 
-async def _note(access: Access, **what: Any) -> None:
-    """Record that the audit was read: that is an act, too."""
-    async with access.act() as connection:
-        await access.record(connection, READ, **what)
-
-
 @router.get("", answer=schemas.AuditPage)
 async def list_audit(
     access: CurrentAccess,
@@ -68,7 +62,7 @@ async def list_audit(
         until=until,
         before=None if place is None else UUID(place[1]),
     )
-    await _note(access, filters=_format_filters(filters), limit=limit)
+    await access.note(READ, filters=_format_filters(filters), limit=limit)
 
     async def ask(cell: Access) -> tuple[Sequence[audit.ListedRecord], UUID | None]:
         records = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, filters, limit=limit + 1))
@@ -96,7 +90,7 @@ async def read_chain(
     access = _find_access_to_cell(access, cell)
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
-    await _note(access, chain_after=after, limit=limit)
+    await access.note(READ, chain_after=after, limit=limit)
     links = await audit.links(access.reads, access.tenant, after=after, limit=limit + 1)
     rows, following = cut(links, limit, lambda link: encode_place(link.seal.n, "chain"))
     return {"items": [render_link(access.tenant, link) for link in rows], "next_cursor": following}

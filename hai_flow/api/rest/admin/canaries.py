@@ -109,8 +109,7 @@ async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str
     """The canaries that were seeded within the time, at most 500 of each cell, with their results and without the
     people that decided them. A look by an auditor is recorded in the audit."""
     if access.principal.may(Right.READ_AUDIT):
-        async with access.act() as connection:
-            await access.record(connection, READ, canaries=since)
+        await access.note(READ, canaries=since)
 
     async def ask(cell: Access) -> list[CanaryRow]:
         return await canaries.list_canaries(cell.reads, cell.tenant, read_age(since))

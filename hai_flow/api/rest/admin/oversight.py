@@ -33,7 +33,7 @@ async def read_oversight(
     """How the approvals and gates that were asked within the time were decided, of each workflow or each tool, in the
     order of their names. At most the newest 20,000 questions of each cell: `complete` is false where there are more.
     Nobody is named or compared. This request is recorded in the audit."""
-    await _note(access, by=by, since=since)
+    await access.note(READ, by=by, since=since)
     age, quick = read_age(since), timedelta(seconds=under)
 
     async def ask(cell: Access) -> tuple[dict[str, DecisionFigures], bool]:
@@ -67,13 +67,8 @@ async def read_oversight_of_person(
 ) -> dict[str, Any]:
     """What the person sees of themselves at `/v1/oversight/me`. This request is recorded in the audit, with the person
     that it is about."""
-    await _note(access, person=person, since=since)
+    await access.note(READ, person=person, since=since)
     return await _read_person(access, person, since, under)
-
-
-async def _note(access: Access, **what: Any) -> None:
-    async with access.act() as connection:
-        await access.record(connection, READ, **what)
 
 
 def read_age(since: str) -> timedelta:

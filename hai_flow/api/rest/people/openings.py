@@ -56,8 +56,7 @@ async def list_openings(pending_id: str, access: CurrentAccess) -> dict[str, Any
         state, _ = await find_pending(access, pending_id)
         run_id = UUID(state.run_id)
     if audits:
-        async with access.act() as connection:
-            await access.record(connection, "oversight.read", pending=pending_id)
+        await access.note("oversight.read", pending=pending_id)
     person = None if audits else access.principal.id
     rows = await openings.list_openings(access.reads, access.tenant, run_id, pending_id, person)
     return {"items": [render(schemas.Opening, row) for row in rows]}
