@@ -116,7 +116,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection: ResponseConnection | None = scope.get("extensions", {}).get(CONNECTION)
         following = self._pieces if connection is not None and isinstance(self._pieces, Following) else None
-        watching = asyncio.ensure_future(_wait_disconnect(receive))
+        watching = asyncio.ensure_future(wait_disconnect(receive))
         try:
             await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             ended = await self._write(send, watching, following)
@@ -292,7 +292,8 @@ class Outlet:
         return min(look, keepalive) if self._keep_alive and keepalive > 0 else look
 
 
-async def _wait_disconnect(receive: Receive) -> None:
+async def wait_disconnect(receive: Receive) -> None:
+    """Wait until the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from hai_flow.agent_api import Sequence
 from hai_flow.api.http.bodies import limits_of
-from hai_flow.api.http.stream import Frames
+from hai_flow.api.http.stream import Frames, wait_disconnect
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.protocols.conversation import Conversation
 from hai_flow.api.protocols.openapi_streams import ID, OBJECTS, REFUSALS, describe_body
@@ -120,7 +120,7 @@ async def _answer_at_once(request: Request, conversation: Conversation) -> Respo
     """The last object of the stream alone. It streams nothing, so it takes no stream's place while it waits. If the
     client goes away meanwhile, the wait ends; the run goes on."""
     coming = asyncio.ensure_future(_last_frame(conversation))
-    leaving = asyncio.ensure_future(_wait_disconnect(request))
+    leaving = asyncio.ensure_future(wait_disconnect(request.receive))
     term = conversation.access.terms.begin(conversation.access.principal)
     over = asyncio.ensure_future(term.over())
     try:
@@ -145,8 +145,3 @@ async def _last_frame(conversation: Conversation) -> Frame | None:
         async for batch in pieces:
             last = next((piece.frames[-1] for piece in reversed(batch) if piece.frames), last)
     return last
-
-
-async def _wait_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -63,6 +63,12 @@ class TenantScope:
         """The access to each of the tenant's cells."""
         return [self.at(cell) for cell in self.living.cells] if self.living.is_large else (self,)
 
+    @property
+    def within_reach(self) -> Sequence[Self]:
+        """Those of `everywhere` whose cells are not away."""
+        away = self.cells.away_numbers
+        return [each for each in self.everywhere if each.cell not in away]
+
     def at(self, cell: int) -> Self:
         return self if cell == self.cell else replace(self, cell=cell)
 

@@ -129,8 +129,8 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
 async def _repeat(access: Access, file: File) -> None:
     """Let the tenant's other cells have the file, too: the run that will refer to it may be in any of them. A cell that
     is away goes without, and its runs refuse the file until it is uploaded again."""
-    for cell in access.everywhere:
-        if cell.cell != access.cell and cell.cell not in access.cells.away_numbers:
+    for cell in access.within_reach:
+        if cell.cell != access.cell:
             try:
                 await cell.runtime.files.take(
                     cell.tenant,

@@ -89,9 +89,8 @@ async def watch_news(
     closes."""
     hinted = asyncio.Event()
     with contextlib.ExitStack() as watching:
-        for cell in access.everywhere:
-            if cell.cell not in access.cells.away_numbers:  # one that comes back is found by the poll
-                watching.enter_context(cell.inbox.watch(access.tenant, hinted))
+        for cell in access.within_reach:  # one that comes back is found by the poll
+            watching.enter_context(cell.inbox.watch(access.tenant, hinted))
         shared = {
             topic: watching.enter_context(access.lists.open((topic, access.tenant, access.cell, source.sight)))
             for topic, source in sources.items()
@@ -106,19 +105,15 @@ async def watch_news(
             at_most = _POLL_SECONDS if reader.lent or _is_deaf(access) else _HEARD_SECONDS
             seconds, since = reader.seconds(at_most), time.monotonic()
             if await _is_hinted(hinted, closing, seconds):
-                since = max(cell.inbox.last_hint(access.tenant) for cell in _here(access))
+                since = max(cell.inbox.last_hint(access.tenant) for cell in access.within_reach)
             elif seconds < at_most:
                 since += seconds  # what another stream read before that may be as it was
             reader.since = max(reader.since, since)
 
 
-def _here(access: Access) -> list[Access]:
-    return [each for each in access.everywhere if each.cell not in access.cells.away_numbers]
-
-
 def _is_deaf(access: Access) -> bool:
     """Whether changes in a cell of the tenant may come without a hint."""
-    here = _here(access)
+    here = access.within_reach
     return len(here) < len(access.everywhere) or any(each.runtime.carrier.fault is not None for each in here)
 
 

@@ -21,7 +21,7 @@ from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells, cut_page, page, redact_rows, sum_counts
-from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, demand_id_cursor
 from hai_flow.api.requests.views import build_run_view, render, render_slot, render_snapshot
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
@@ -189,11 +189,10 @@ async def _find_access_to_begin(access: Access, plan: Plan, body: StartBody, par
     cell = await access.beginning(plan, tried)
     if id is None:
         return cell
-    away = access.cells.away_numbers
-    for other in [each for each in access.everywhere if each.cell != cell.cell and each.cell not in away]:
-        if await run_lists.get_run(other.reads, access.tenant, place_id(id, other.cell)) is not None:
-            detail = "this Idempotency-Key was used before with another body."
-            raise Rejected(409, "command_id_reused", detail)
+    for other in access.within_reach:
+        run_id = place_id(id, other.cell)
+        if other.cell != cell.cell and await run_lists.get_run(other.reads, access.tenant, run_id) is not None:
+            raise Rejected(409, "command_id_reused", KEY_REUSED)
     return cell
 
 
