@@ -59,6 +59,10 @@ def test_a_finding_ends_behind_where_it_begins() -> None:
         ("- {id: my-step, say: a}\n- say: ${{ steps.my-step.status }}\n", "- {id: my_step, say: a}\n- say: ${{ steps.my_step.status }}\n"),
         ("- say: a\n  if: ${{ input.amount }} > 1\n", "- say: a\n  if: input.amount > 1\n"),
         ("- {wait: {for: 5 minutes}}\n", "- {wait: {for: 5m}}\n"),
+        ("- {call: mial.send}\n", "- {call: mail.send}\n"),
+        ("- {call: web.serach}\n", "- {call: web.search}\n"),
+        ("- {set: [{op: add, path: /plans/-, value: {}}]}\n", "- {set: [{op: add, path: /plan/-, value: {}}]}\n"),
+        ("- {set: {state.status: a}}\n", "- {set: {status: a}}\n"),
     ],
 )  # fmt: skip
 def test_validate_fix_writes_what_was_meant_and_keeps_the_rest(tmp_path: Path, wrong: str, right: str) -> None:
@@ -74,6 +78,24 @@ def test_another_word_than_a_misspelt_one_is_for_its_author() -> None:
     (finding,) = check_workflow((BASE + "steps: [{http: {url: 'https://a'}}]\n").encode())
     assert "did you mean `get`?" in finding.message
     assert finding.fix == ()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{id: a, http: {get: 'https://a.de'}}, {say: '${{ steps.a.output.headers[\"Content-Type\"] }}'}",
+        "{http: {url: 'https://a.de', method: post}}",
+    ],
+)
+def test_a_remedy_for_more_than_the_word_that_is_marked_is_no_edit(step: str) -> None:
+    (finding,) = check_workflow((BASE + f"steps: [{step}]\n").encode())
+    assert "write `" in finding.message
+    assert finding.fix == ()
+
+
+def test_an_edit_keeps_the_kind_of_a_selector() -> None:
+    text = "hai: flow/v1\nname: a\nversion: 1\nroles: {auditor: [user:ann]}\nvisibility: [role:auditer]\nsteps: [{say: a}]\n"
+    assert "visibility: [role:auditor]" in apply_fixes(text, check_workflow(text.encode()))
 
 
 def test_a_line_that_yaml_cannot_read_hides_no_other_finding() -> None:

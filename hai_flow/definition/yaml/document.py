@@ -697,6 +697,10 @@ class _Builder:
             return "; indent with spaces, not with tabs"
         if "cannot start any token" in problem and line[column - 1 : column] == "\t":
             return "; indent with spaces, not with tabs"
+        if "mapping values" in problem and _ITEM_KEY.fullmatch(line[: column - 1]):
+            return (
+                "; a list belongs to a key, as `steps:`, on a line before it, and the line before has a value already"
+            )
         if "mapping values" in problem and _KEY_ALONE.fullmatch(line[: column - 1]):
             if _NO_SPACE.match(self._line(number - 1)):
                 return "; the line before needs a space after its colon"
@@ -748,6 +752,7 @@ _BEGINNINGS: Final = (
 _LINE_MAX: Final = 400  # of lines that are looked at again and again
 _NO_SPACE: Final = re.compile(r"\s*[\w-]+:[^\s/]")
 _KEY_ALONE: Final = re.compile(r"\s*[\w-]+")
+_ITEM_KEY: Final = re.compile(r"\s*- +[\w-]+")
 _STARTS_FLOW: Final = re.compile(r"(?:^|[:-])\s+(?:\{[^{}]*\}|\[[^\[\]]*\]|[*&]\S*)\s*[^\s,#:\]}*]")
 _KEY_AND_TEXT: Final = re.compile(r"\s*(?:- +)*([\w-]+: +)([^\s\"'\[{|>#&*!].*?)\s*")
 

@@ -17,7 +17,7 @@ from hai_flow.errors import Edit, Finding
 
 _MEANT: Final = re.compile(r"; did you mean `([^`]+)`\?")
 _NAMED: Final = re.compile(r", found `[^`]*`; write `([^`]+)`$")
-_STEP: Final = re.compile(r"; write `steps\.([^`]+)`$")
+_STEP: Final = re.compile(r"^`steps\..* is read as a subtraction; ids have no hyphens; write `steps\.([^`]+)`$")
 _BARE: Final = re.compile(r"drop the `\$\{\{ \}\}`: (.+)$", re.DOTALL)
 _QUOTED: Final = re.compile(r"must be quoted: write (.+), or be written under `\|`$")
 _HABIT: Final = re.compile(r"^`([^`]+)` is not CEL; write `([^`]+)`$")
@@ -65,11 +65,9 @@ def _build_edit(finding: Finding, text: str, begin: int, end: int, starts: Seque
         return None
     current = text[begin:end]
     suggested = _MEANT.search(message)
-    if (
-        suggested is not None
-        and finding.code != "duration.invalid"
-        and not _is_near(current.strip("\"'"), suggested[1])
-    ):
+    name = current.strip("\"'")
+    part = _find_part(name, suggested[1]) if suggested is not None else name
+    if suggested is not None and finding.code != "duration.invalid" and not _is_near(part, suggested[1]):
         return None
     if habit is not None:
         if not text.startswith(habit[1], begin) or habit[2] == "!":  # YAML would read a tag
@@ -77,11 +75,19 @@ def _build_edit(finding: Finding, text: str, begin: int, end: int, starts: Seque
         end_column = finding.column + len(habit[1])
         return Edit(finding.line, finding.column, finding.line, end_column, habit[2])
     assert meant is not None, "one of the two was found"
-    new = meant[1]
+    new = name.replace(part, meant[1], 1)
     quote = current[:1] if current[:1] in ('"', "'") and current[-1:] == current[:1] else ""
     if quote and quote in new:
         return None
     return Edit(finding.line, finding.column, finding.end_line, finding.end_column, f"{quote}{new}{quote}")
+
+
+def _find_part(name: str, meant: str) -> str:
+    """The part of a name (`shp` of `shp.pay`, `plans` of `/plans/0`) for which a word is meant that has no parts."""
+    parts = [part for part in re.split(r"[./:]", name) if part]
+    if len(parts) < 2 or meant in parts or re.search(r"[./:]", meant):
+        return name
+    return max(parts, key=lambda part: difflib.SequenceMatcher(None, part.lower(), meant.lower()).ratio())
 
 
 def _is_near(written: str, meant: str) -> bool:
