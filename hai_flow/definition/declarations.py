@@ -676,7 +676,8 @@ def _is_address(text: str) -> bool:
 def check_model(reader: Reader, models: Mapping[str, Any], name: str, at: Path) -> bool:
     if name in models:
         return True
-    hint = suggestion(name, models) or "; declare it under `models`"
+    example = f"smart: {{provider: openai, model: {shorten(name)}}}"
+    hint = suggestion(name, models) or f"; declare it under `models`, as `{example}`, and name it `smart` here"
     reader.error(at, "model.unknown", f"there is no model `{shorten(name)}`{hint}")
     return False
 

@@ -162,9 +162,10 @@ def _explain_for_each(name: str, chain: Chain, target: StepDraft) -> str:
     level = _count_common(chain, target.chain)
     loop = next(frame.owner for frame in target.chain[level:] if frame.is_item)
     assert loop is not None, "a for_each is a step"
+    needs, id = ("an `id` and an", "ID") if "#" in loop.id else ("an", loop.id)
     return (
-        f"step `{name}` is inside the for_each `{loop.id}`, which has one for each item; give the for_each an `output` "
-        f"and use steps.{loop.id}.output"
+        f"step `{name}` is inside the for_each `{loop.id}`, which has one for each item; give the for_each {needs} "
+        f"`output` and use steps.{id}.output"
     )
 
 

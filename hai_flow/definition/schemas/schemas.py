@@ -562,7 +562,7 @@ def _check_schema(path: Path, schema: Json, root: Json, fault: Report) -> None:
         if keyword not in KEYWORDS and not keyword.startswith("x-"):
             meant = _MEANT_KEYWORDS.get(keyword)
             hint = f"; write `{meant}`" if meant else suggestion(keyword, KEYWORDS)
-            if not hint and (isinstance(schema[keyword], Mapping) or schema[keyword] in _TYPES):
+            if schema[keyword] in _TYPES or (not hint and isinstance(schema[keyword], Mapping)):
                 hint = f"; if it is a property, write it under `properties`: `{keyword}: {{type: ...}}`"
             fault((*path, keyword), "schema.unknown_keyword", f"`{keyword}` is no keyword of JSON Schema{hint}")
     if not isinstance(schema.get(PII, True), bool):

@@ -386,6 +386,6 @@ VERBS: Final = (
         kind="effect",
         timeout=CALL_MS,
         gives=_gives,
-        aka=("tool", "action", "uses", "invoke", "use"),
+        aka=("tool", "action", "activity", "function", "uses", "invoke", "use"),
     ),
 )

@@ -221,7 +221,13 @@ class Reader:
             if key in reported:  # a union reports once for every member
                 continue
             reported.add(key)
-            if detail["type"] == "extra_forbidden":
+            if key == "url" and isinstance(method := value.get("method"), str) and method.lower() in words:
+                message = (
+                    f"unknown key `url` in {place.where}; write `{method.lower()}:` in place of `url` and `method`"
+                )
+                self.error((*path, key), "shape.unknown_key", message, key=True)
+                reported.add("method")
+            elif detail["type"] == "extra_forbidden":
                 self.error((*path, key), "shape.unknown_key", _explain_unknown_key(key, place), key=True)
             elif detail["type"] == "missing":
                 message = f"`{key}` is missing in {place.where}; add {_suggest_example(shape, key)}"
@@ -334,7 +340,7 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "question": ("title",), "approver": ("from",), "role": ("from",), "candidateGroups": ("from",),
     "candidateUsers": ("from",), "groups": ("from",), "dueDate": ("deadline",), "due_date": ("deadline",),
     "due": ("deadline",), "expires": ("deadline",), "onExit": ("finally",), "on_exit": ("finally",),
-    "afterExecution": ("finally",), "after_execution": ("finally",), "errors": ("catch",),
+    "afterExecution": ("finally",), "after_execution": ("finally",), "errors": ("catch",), "error": ("message",),
     "retryStrategy": ("retry",), "retry_strategy": ("retry",), "retry_policy": ("retry",), "retries": ("retry",),
     "retry_delay": ("retry",), "execution_timeout": ("timeout",), "activeDeadlineSeconds": ("timeout",),
     "timeoutSeconds": ("timeout",), "required_events": ("quorum",), "resume_form": ("form",),
@@ -524,8 +530,16 @@ def _quote_hint(kind: str, key: str, found: Json, shape: Shape) -> str:
         return "; each item needs its own: write `key: ${{ item }}`, or a part of it"
     if kind == "list_type" and isinstance(found, str) and key in ("notify", "remind"):
         return f"; write `{key}: [{as_yaml(found)}]`"
+    if kind == "list_type" and isinstance(found, Mapping) and len(found) == 1:
+        (word,) = found
+        if key == "try" and word == "steps":
+            return "; its list stands below `try` itself, without `steps`"
+        if key == "triggers":
+            return f"; it is a list: write `- {word}:` in place of `{word}:`"
     if kind in ("dict_type", "list_type") and key in _EXAMPLES:
         return f"; write {_suggest_example(shape, key)}"
+    if kind == "bool_type" and key == "edit" and isinstance(found, str):
+        return f"; write `edit: [{as_yaml(found)}]`"
     if kind == "bool_type" and isinstance(found, str) and (word := _BOOLEANS.get(found.lower())):
         return f"; write {word}"
     if kind == "string_type" and key in ("call", "run") and isinstance(found, Mapping):
@@ -542,4 +556,5 @@ def _quote_hint(kind: str, key: str, found: Json, shape: Shape) -> str:
         return "; quote it"
     if kind != "string_type" or isinstance(found, bool) or not isinstance(found, (int, float)):
         return ""
-    return f"; give it a unit: `{found:g}s`" if key in _DURATIONS else "; quote it"
+    unit = "h" if key in ("deadline", "remind") else "s"  # that of people
+    return f"; give it a unit: `{found:g}{unit}`" if key in _DURATIONS else "; quote it"
