@@ -118,6 +118,8 @@ class _Playing:
                     return failures
             at = (*case.at, "events")
             self._compare_events()
+            at = case.at
+            self._check_unexpected_failure()
         except Rejected as rejected:
             return [self._failure(at, f"refused with {rejected.status}: {_refusal(rejected)}")]
         except CaseFailed as failed:
@@ -273,6 +275,16 @@ class _Playing:
                 raise CaseFailed(
                     f"expected the event `{expected}`{before}; what happened is {', '.join(self.run.event_types)}"
                 )
+
+    def _check_unexpected_failure(self) -> None:
+        """Raises `CaseFailed` where a run has failed and the case expects nothing at all, as one that only tries it."""
+        entries = [*self.case.script, *([self.case.expect] if self.case.expect is not None else [])]
+        is_held = any(bool(entry.values) for entry in entries if isinstance(entry, Expect))
+        is_refusal = any(entry.refused is not None for entry in entries if isinstance(entry, Decide | Answer))
+        if self.run.state.status == "failed" and not (is_held or is_refusal or self.case.events):
+            raise CaseFailed(
+                f"{self.summary()}; the case expects nothing: write `expect: {{status: failed}}` if that is meant"
+            )
 
     def _failure(self, at: Path, message: str, expected: Json = ABSENT, found: Json = ABSENT) -> Failure:
         line, column = self.suite.document.position(at, key=True)

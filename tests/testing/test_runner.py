@@ -54,6 +54,23 @@ def test_an_effect_that_is_not_mocked_fails_the_case_and_is_named(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize(
+    ("expected", "passes"),
+    [
+        ("", False),
+        ("    expect: {}\n", False),
+        ("    expect: {status: failed}\n", True),
+        ("    expect: {calls: {erp.book: 1}}\n", True),
+        ("    events: [run_failed]\n", True),
+    ],
+)
+def test_a_case_that_expects_nothing_fails_where_its_run_does(tmp_path: Path, expected: str, passes: bool) -> None:
+    head = HEAD.replace("{output: {id: B1}}", "{error: {code: tool.failed, retriable: false, message: No books.}}")
+    result = case(tmp_path, f"    script:\n{PAID}{expected}", head)
+    assert result.passed == passes
+    assert passes or "No books." in messages(result)[0]
+
+
 @pytest.mark.parametrize("name", ["erp.book", "erp"])
 def test_a_mock_of_the_case_stands_over_that_of_the_file(tmp_path: Path, name: str) -> None:
     body = f"    mock: {{{name}: {{output: {{id: MINE}}}}}}\n    script:\n{PAID}      - advance: 1h\n"
