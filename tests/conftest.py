@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import uuid
 import warnings
@@ -74,6 +75,9 @@ httpx2._config.DEFAULT_TIMEOUT_CONFIG.read = 30.0
 # Each connection is a process of PostgreSQL with empty caches: 15 ms of a processor, and a runtime that starts opens as
 # many as it may. Three: a test holds up to two in transactions, and looks at them by another.
 vars(Database)["open"].__func__.__kwdefaults__["api_connections"] = 3
+
+# A shell ignores SIGINT for what it starts in the background, and so would every process that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 OVER_DATABASES = frozenset(("api", "attacks", "citus", "clients", "console", "runtime", "store", "upgrade"))

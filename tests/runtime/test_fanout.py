@@ -25,7 +25,7 @@ from hai_flow.runtime.commit.cached_run import CachedRun
 from hai_flow.runtime.commit.states import HEAD, state_at
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import fanout
-from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging, RingSubscription
+from hai_flow.runtime.streams.fanout import FanoutConfig, FollowerBatch, Following, Lagging, RingSubscription
 from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import Entry
@@ -538,9 +538,24 @@ async def test_a_farewell_comes_behind_the_events_that_are_being_encoded(
     last = (await state_of(runtime, run_id)).seq
     runtime.fanout.close_streams()
     assert not place.take().pieces
+    taken: list[FollowerBatch] = []
+    place.notify = lambda: taken.append(place.take())  # once for each call, as an outlet does
     encoder_held.release.set()
-    assert (await asyncio.wait_for(take_until(place, last), 20))[-1] == last
-    assert place.take().last
+    await until(lambda: taken and taken[-1].last)
+    assert [piece.seq for batch in taken for piece in batch.pieces][-2:] == [last, 0]
+
+
+async def test_a_place_gets_its_farewell_with_the_news_that_it_had_not_taken(make: Make) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    place = await follow_to_place(runtime, run_id, LOG, PROFILE)
+    seq = place.seq
+    await nudge(runtime, run_id, 0)
+    runtime.fanout.close_streams()
+    news = place.take()
+    assert news.last
+    assert [piece.seq for piece in news.pieces] == [*range(seq + 1, place.seq + 1), 0]
+    assert place.seq > seq
 
 
 async def test_streams_end_where_their_encoding_is_cut_off(make: Make, encoder_held: SimpleNamespace) -> None:

@@ -163,8 +163,8 @@ class RingSubscription:
         ring.feed.followers += 1
 
     def take(self) -> FollowerBatch:
-        """Everything after the place, which moves behind it; the encoder's farewell when the server closes. Nothing
-        from a place that was left. Raises `Lagging`."""
+        """Everything after the place, which moves behind it, and the encoder's farewell when the server closes: nobody
+        calls a follower that has taken news again. Nothing from a place that was left. Raises `Lagging`."""
         ring = self._ring
         if ring is None:
             return _NO_NEWS
@@ -175,12 +175,12 @@ class RingSubscription:
             except Lagging:
                 self.drop()
                 raise
-        if news.pieces:
-            self.seq += len(news.pieces)
-            if news.last and self._last is not None:
+        self.seq += len(news.pieces)
+        if news.last:
+            if self._last is not None:
                 return _news([*news.pieces[:-1], self._last(news.pieces[-1])], last=True)
         elif self._fanout.closing.is_set() and not ring.feed.encoding:  # else its encoder is ahead of its pieces
-            return _news([_farewell(ring.encoder, ring.dialect)], last=True)
+            return _news([*news.pieces, _farewell(ring.encoder, ring.dialect)], last=True)
         return news
 
     def drop(self) -> None:
