@@ -463,7 +463,8 @@ class IterationEnded(Event, frozen=True):
 
 class StepRetried(Event, frozen=True):
     """An attempt failed (or was lost, `lost`) and another one will begin at `due`, or at once when `due` is None.
-    `held`: a freeze held it before it began, so it counts neither as failed nor as lost."""
+    `held`: it had not begun, because a freeze held it, the run was paused or too little of its time was left: so it
+    counts neither as failed nor as lost."""
 
     path: str
     attempt: int
