@@ -16,7 +16,12 @@ import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.asked_people import report_queues
-from hai_flow.definition.checks.ineffective_settings import check_declared_deadlines, check_limits, check_schema
+from hai_flow.definition.checks.ineffective_settings import (
+    check_declared_deadlines,
+    check_limits,
+    check_schema,
+    check_steps,
+)
 from hai_flow.definition.checks.lint import lint
 from hai_flow.definition.checks.plain_secrets import check_secrets
 from hai_flow.definition.checks.unraised_errors import check_document_catch
@@ -186,6 +191,7 @@ def _plan(
     lists = (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_)
     for each in lists:
         lint(context, each)
+    check_steps(context)
     check_document_catch(context, drafts.catch, drafts.steps)
     check_secrets(reader, fields)
     check_declared_deadlines(context, fields)

@@ -231,14 +231,7 @@ def with_facts(names: Names, guards: Guards) -> Names:
     more = lasting(names, guards)
     if not more or len(names.guarded) + len(more) > FACTS_MAX:
         return names
-    return names.with_guards(_ShownGuards(more))
-
-
-class _ShownGuards:
-    """Guards in the form of an expression that shows them."""
-
-    def __init__(self, guards: Guards) -> None:
-        self.guards = guards
+    return names.knowing(more)
 
 
 def is_form_known(text: Tree, guards: Guards) -> bool:

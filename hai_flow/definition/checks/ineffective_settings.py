@@ -115,8 +115,13 @@ def _check_type_of_value(context: StepContext, value: Json, kind: Json, at: Path
     context.reader.warning(at, "schema.other_type", message)
 
 
-def check_step(context: StepContext, step: StepDraft) -> None:
-    """Report what can't happen, or can't differ, in one step."""
+def check_steps(context: StepContext) -> None:
+    """Report what can't happen, or can't differ, in each step."""
+    for step in context.outline.every:
+        _check_step(context, step)
+
+
+def _check_step(context: StepContext, step: StepDraft) -> None:
     for verb in _ASKING & step.fields.keys():
         fields = step.fields[verb]
         if isinstance(fields, dict) and verb != "approval":

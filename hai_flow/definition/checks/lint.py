@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.ineffective_settings import check_step
 from hai_flow.definition.fields import texts
 from hai_flow.definition.names.visible_steps import END
 from hai_flow.definition.names.wording import article, suggestion
@@ -68,7 +67,6 @@ class _Linter:
             self._report_waiting_cleanup(step)
         self._delivery(step)
         self._decisions(step)
-        check_step(self.context, step)
 
     def _report_shadowed(self, step: StepDraft) -> None:
         """Report a clause of `catch` that never takes an error: clauses before it take all of its own."""

@@ -444,14 +444,11 @@ class _Literal(msgspec.Struct, frozen=True):
         return self.value
 
 
-class _PathHole:
+class _PathHole(msgspec.Struct, frozen=True):
     """A hole that is only a path: the value itself, without CEL."""
 
-    __slots__ = ("_optional", "path")
-
-    def __init__(self, path: tuple[Segment, ...], optional: bool) -> None:
-        self.path = path
-        self._optional = optional  # its last property is optional by its schema: absent is null
+    path: tuple[Segment, ...]
+    is_optional: bool  # its last property is optional by its schema: absent is null
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         value: Any = scope
@@ -468,7 +465,7 @@ class _PathHole:
         value = look_up(scope, self.path)
         if value is not MISSING:
             return value
-        if self._optional and look_up(scope, self.path[:-1]) is not MISSING:
+        if self.is_optional and look_up(scope, self.path[:-1]) is not MISSING:
             return None
         raise absent(self.path)
 

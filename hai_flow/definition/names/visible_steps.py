@@ -22,29 +22,19 @@ class _Reason(msgspec.Struct, frozen=True):
     excluded: Callable[[Guards], bool] = lambda guards: False
 
 
-class Visibility:
+class Visibility(msgspec.Struct, frozen=True, eq=False):
     """A place of the document, as `Names` asks about it: which ids are visible (`in`), why others are not (`explain`),
     and why the output, error or approval of a visible one may be absent.
 
     `own`: the step whose own keys these are. `at_end`: the place is behind all steps of the list around it, as `until`
     is. `before`: it is asked before each iteration of that loop, as `while` is."""
 
-    def __init__(
-        self,
-        outline: Outline,
-        chain: Chain,
-        order: int,
-        own: StepDraft | None = None,
-        *,
-        at_end: bool = False,
-        before: StepDraft | None = None,
-    ) -> None:
-        self.outline = outline
-        self.chain = chain
-        self.order = order
-        self.own = own
-        self.at_end = at_end
-        self.before = before
+    outline: Outline
+    chain: Chain
+    order: int
+    own: StepDraft | None = None
+    at_end: bool = False
+    before: StepDraft | None = None
 
     # -- visible ---------------------------------------------------------------------------------------------------
 
