@@ -71,26 +71,13 @@ CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[a-z0-9_]{1,63}){0,3}")
 class Constant:
     """plan.Template: a value that the compiler itself wrote."""
 
-    value: Json
-
-    @property
-    def written(self) -> Json:
-        return self.value
-
-    @property
-    def roots(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
-    def steps(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
-    def holes(self) -> tuple[plan.Hole, ...]:
-        return ()
+    written: Json
+    roots: frozenset[str] = frozenset()
+    steps: frozenset[str] = frozenset()
+    holes: tuple[plan.Hole, ...] = ()
 
     def render(self, scope: Mapping[str, Json]) -> Json:
-        return self.value
+        return self.written
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Hole(NamedTuple):
 
     place: tuple[str | int, ...]
     paths: tuple[tuple[str | int, ...], ...]
-    whole: bool = False
+    is_whole: bool = False
 
 
 class Expression(Protocol):
@@ -427,7 +427,7 @@ class CallArguments(msgspec.Struct, frozen=True):
     written: Json = None
     roots: frozenset[str] = frozenset({THE_CALL})
     steps: frozenset[str] = frozenset()
-    holes: tuple[Hole, ...] = (Hole((), ((THE_CALL, "args"),), whole=True),)
+    holes: tuple[Hole, ...] = (Hole((), ((THE_CALL, "args"),), is_whole=True),)
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         args = scope[THE_CALL]["args"]
@@ -437,7 +437,7 @@ class CallArguments(msgspec.Struct, frozen=True):
 class _CallEffect(CallArguments, frozen=True):
     """The template of the class of effect of an agent's call, as the answer of its model has recorded it."""
 
-    holes: tuple[Hole, ...] = (Hole((), ((THE_CALL, "effect"),), whole=True),)
+    holes: tuple[Hole, ...] = (Hole((), ((THE_CALL, "effect"),), is_whole=True),)
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         return scope[THE_CALL]["effect"]

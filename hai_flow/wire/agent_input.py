@@ -135,7 +135,7 @@ class _Reader:
         return {
             "resume": tuple(self._resume_entry(at, entry) for at, entry in entries),
             "protocol_version": self._optional_text(document, "protocolVersion"),
-            "parent_run_id": self._optional_id(document, "parentRunId"),
+            "parent_run_id": self._id(document, "parentRunId") if document.get("parentRunId") is not None else None,
         }
 
     def _resume_entry(self, at: _Place, entry: dict[str, Json]) -> ResumeEntry:
@@ -248,9 +248,6 @@ class _Reader:
         elif _CONTROL.search(text):
             self._find("expected no control characters", *at, name)
         return text
-
-    def _optional_id(self, record: dict[str, Json], name: str, *at: str | int) -> str | None:
-        return None if record.get(name) is None else self._id(record, name, *at)
 
     def _text(self, record: dict[str, Json], name: str, *at: str | int) -> str:
         value = record.get(name)

@@ -214,11 +214,6 @@ def _is_excluded(wanted: tuple[object, ...], known: Guards) -> bool:
     return any(each[:3] == wanted[:3] and each[4] and each[3] != wanted[3] for each in known if len(each) == 5)
 
 
-def collect_facts(guards: Guards) -> frozenset[tuple[object, ...]]:
-    """The facts among guards, without the paths."""
-    return frozenset(each for each in guards if each[0] is None)
-
-
 def lasting(names: Names, guards: Guards) -> Guards:
     """The guards that still hold behind further steps: not those of the state, which these may change."""
     lets = {root for root, schema in names.types.roots.items() if INFERRED in str(schema)}

@@ -203,14 +203,11 @@ class Certainty:
             self.faults.append(ExpressionFault(begin(index), "expression.literal", message))
 
 
-def evaluate_literal(tree: Tree) -> bool | None:
-    """The outcome of a condition that is nothing but `true` or `false`."""
-    return tree.value if isinstance(tree, Const) and isinstance(tree.value, bool) else None
-
-
-def report_certain_condition(outcome: bool) -> ExpressionFault:
-    """The doubt about a condition that is a literal."""
-    return ExpressionFault(0, "condition.certain", _certain(outcome))
+def doubt_literal_condition(tree: Tree) -> list[ExpressionFault]:
+    """The doubt about a condition that is nothing but `true` or `false`."""
+    if isinstance(tree, Const) and isinstance(tree.value, bool):
+        return [ExpressionFault(0, "condition.certain", _certain(tree.value))]
+    return []
 
 
 def _certain(outcome: bool, why: str = "whatever a run is given") -> str:

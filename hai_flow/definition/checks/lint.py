@@ -49,7 +49,8 @@ class _Linter:
                 return
 
     def _step(self, step: StepDraft) -> None:
-        if step.verb == "return" and (loop := _find_loop_around(step)) is not None:
+        loop = next((frame.owner for frame in reversed(step.chain) if frame.is_item), None)
+        if step.verb == "return" and loop is not None:
             message = (
                 f"`return` ends the whole run, not the iteration of `{loop.id}`; `continue` skips the rest of an "
                 f"iteration, `break` leaves the loop"
@@ -334,10 +335,6 @@ def _is_taken_around(chain: Sequence[Enclosure]) -> bool:
         if _has_rejection_clause(frame.owner.catch) or frame.owner.params.get("on_failure") == "isolate":
             return True
     return False
-
-
-def _find_loop_around(step: StepDraft) -> StepDraft | None:
-    return next((frame.owner for frame in reversed(step.chain) if frame.is_item), None)
 
 
 def _is_in_repeat(chain: Sequence[Enclosure]) -> bool:

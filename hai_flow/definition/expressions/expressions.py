@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from hai_flow.definition.checks.condition_facts import collect_guards, sufficient
-from hai_flow.definition.checks.constant_conditions import Certainty, evaluate_literal, report_certain_condition
+from hai_flow.definition.checks.constant_conditions import Certainty, doubt_literal_condition
 from hai_flow.definition.checks.nullability import Doubts
 from hai_flow.definition.checks.value_types import ValueTypes, find_common, write_times
 from hai_flow.definition.expressions import cel
@@ -124,9 +124,8 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
         raise Faults(
             [ExpressionFault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]
         ) from None
-    literal = evaluate_literal(scanned.tree) if condition else None
-    if literal is not None:
-        doubts = [*doubts, report_certain_condition(literal)]
+    if condition:
+        doubts = [*doubts, *doubt_literal_condition(scanned.tree)]
     shifted = [ExpressionFault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
     return CompiledExpression(inner.strip(), program, _compute_outcomes(inner, names.list_roots()), shifted, condition)
 
@@ -542,7 +541,7 @@ def compile_template(value: Json, names: Names, report: Reporter, *, text: bool 
     part = compiler.part(value, ())
     if not text or isinstance(part, _Literal):
         return CompiledTemplate(part, compiler.holes, value)
-    return CompiledTemplate(_Text((part,)), [hole._replace(whole=False) for hole in compiler.holes], value)
+    return CompiledTemplate(_Text((part,)), [hole._replace(is_whole=False) for hole in compiler.holes], value)
 
 
 class _TemplateCompiler:
@@ -589,7 +588,7 @@ class _TemplateCompiler:
         if len(pieces) == 1:
             part = compiled[id(holes[0])]
             if isinstance(part, _PathHole):
-                self.holes[-1] = self.holes[-1]._replace(whole=True)
+                self.holes[-1] = self.holes[-1]._replace(is_whole=True)
             return part
         return _Text(tuple(piece if isinstance(piece, str) else compiled[id(piece)] for piece in pieces))
 

@@ -67,16 +67,12 @@ Guards: TypeAlias = frozenset[tuple[Any, ...]]
 """Paths that are there, and facts, which begin with None (`condition_facts`)."""
 
 
-class Shows(Protocol):
-    """An expression, with the paths that are there and the facts that hold whenever it is true."""
+class Condition(Protocol):
+    """An expression, with the paths that are there and the facts that hold where it is true (`guards`) and where it is
+    false (`denials`), and with the facts that make it true (`proof`) or false (`disproof`); None: nothing that is known
+    for certain does."""
 
     guards: Guards
-
-
-class Condition(Shows, Protocol):
-    """An expression, with that also for where it is false, and with the facts that make it true (`proof`) or false
-    (`disproof`); None: nothing that is known for certain does."""
-
     denials: Guards
     proof: Guards | None
     disproof: Guards | None
@@ -230,7 +226,7 @@ class Names(msgspec.Struct, frozen=True):
         types = dataclasses.replace(self.types, roots={**self.types.roots, **schemas}) if schemas else self.types
         return msgspec.structs.replace(self, types=types, roots=self.roots | {*names, *(schemas or ())})
 
-    def with_guards(self, expression: Shows | None) -> Names:
+    def with_guards(self, expression: Condition | None) -> Names:
         """The same place, where `expression` is known to be true."""
         return msgspec.structs.replace(self, guarded=self.guarded | expression.guards) if expression else self
 

@@ -5,6 +5,7 @@ readers of the run may see the branch. A value of unknown origin counts as perso
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -52,32 +53,22 @@ NOTHING: Final = OfStep()
 EVERYTHING: Final = OfStep(True, True, True, True, True, True, True, True, True)
 
 
+@dataclass(frozen=True, eq=False)
 class Personal:
     """The personal parts of the runs of the workflow `sha256` (in hex; "": of any workflow). Equal ones mask alike.
     `derive` makes those of the same runs after more tools have asked people; `answered`: the steps of those that
     have."""
 
-    def __init__(
-        self,
-        sha256: str = "",
-        *,
-        input: Mark = False,
-        state: Mark = False,
-        output: Mark = False,
-        message: bool = False,
-        key: bool = False,
-        steps: Mapping[str, OfStep] | None = None,
-        whole: bool = False,
-        derive: Derive | None = None,
-        answered: frozenset[str] = frozenset(),
-    ) -> None:
-        self.sha256 = sha256
-        self.input, self.state, self.output = input, state, output
-        self.message = message  # the text that people write in the thread
-        self.key = key  # the concurrency key
-        self.steps: Mapping[str, OfStep] = steps or {}
-        self.whole = whole  # nothing is known of the workflow
-        self._derive, self._answered = derive, answered
+    sha256: str = ""
+    input: Mark = False
+    state: Mark = False
+    output: Mark = False
+    message: bool = False  # the text that people write in the thread
+    key: bool = False  # the concurrency key
+    steps: Mapping[str, OfStep] = field(default_factory=dict)
+    is_unknown: bool = False  # nothing is known of the workflow
+    derive: Derive | None = None
+    answered: frozenset[str] = frozenset()
 
     @cached_property
     def _key(self) -> str:
@@ -96,22 +87,22 @@ class Personal:
     @cached_property
     def anything(self) -> bool:
         return bool(
-            self.whole or self.input or self.state or self.output or self.message or self.key
+            self.is_unknown or self.input or self.state or self.output or self.message or self.key
             or any(each.touches for each in self.steps.values())
         )  # fmt: skip
 
     @property
     def depends_on_answers(self) -> bool:
         """Whether tools of the workflow may ask people, by forms of their own: see `after_answers`."""
-        return self._derive is not None
+        return self.derive is not None
 
     def after_answers(self, paths: frozenset[str], *, is_limited: bool = False) -> Personal:
         """The personal values of a run in which the tools of the steps at `paths` have asked people for some: a tool
         may put what it is told into its output. `is_limited`: within milliseconds, and all values where it would take
         longer."""
-        if self._derive is None or paths <= self._answered:
+        if self.derive is None or paths <= self.answered:
             return self
-        return self._derive(self._answered | paths, is_limited)
+        return self.derive(self.answered | paths, is_limited)
 
     def of(self, path: str | None) -> OfStep:
         """The personal parts of the step at `path` in a run. For a path that no step of the workflow has, and for the
@@ -137,7 +128,7 @@ def _mark_text(mark: Mark) -> str:
     return f"{{{','.join(f'{name!r}:{_mark_text(mark[name])}' for name in sorted(mark))}}}"
 
 
-WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=True, whole=True)
+WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=True, is_unknown=True)
 """Of a run whose workflow can't be read: all of it."""
 
 
@@ -398,7 +389,7 @@ class Flow:
         joined: Mark = False
         for hole in () if template is None else template.holes:
             read = [self._look(path, step) for path in hole.paths]
-            mark = read[0] if hole.whole and len(read) == 1 else any(map(bool, read))
+            mark = read[0] if hole.is_whole and len(read) == 1 else any(map(bool, read))
             joined = join(joined, under(hole.place, mark))
         return joined
 

@@ -28,7 +28,7 @@ class Defaults:
     def __init__(self, root: Json, work: Work) -> None:
         self._root = root
         self._work = work
-        self._leading = work.find_leading_to("default")
+        self._leading = work.find_leading_to_default()
         self._largest = _measure_largest_default(root)
         self._together: dict[int, list[Mapping[str, Json]]] = {}
         self._properties: dict[int, list[tuple[str, Mapping[str, Json], int]]] = {}

@@ -806,14 +806,14 @@ class Work:
         """The units of work that the value is, texts aside; more than `WORK_MAX`: at least so many."""
         return self._measure_along(value)[0]
 
-    def find_leading_to(self, keyword: str) -> frozenset[int]:
-        """The schemas (by `id`) that have the keyword, or lead to one that has it."""
+    def find_leading_to_default(self) -> frozenset[int]:
+        """The schemas (by `id`) that have a `default`, or lead to one that has it."""
         nodes = self._states.nodes
         before: list[list[int]] = [[] for _ in nodes]
         for number, node in enumerate(nodes):
             for target, _ in _iter_targets(node):
                 before[target].append(number)
-        stack = [number for number, node in enumerate(nodes) if keyword in node.schema]
+        stack = [number for number, node in enumerate(nodes) if "default" in node.schema]
         numbers = set(stack)
         while stack:
             for number in before[stack.pop()]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.condition_facts import FACTS_MAX, collect_facts
+from hai_flow.definition.checks.condition_facts import FACTS_MAX
 from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.checks.value_types import find_element
 from hai_flow.definition.expressions.constants import evaluate_constant
@@ -14,7 +14,7 @@ from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expressions import CompiledExpression, CompiledTemplate, infer_type, is_never_first
 from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_names import ROOTS, Names, as_inferred
+from hai_flow.definition.names.known_names import ROOTS, Guards, Names, as_inferred
 from hai_flow.definition.names.known_types import NULL, record
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import kind_of, shorten
@@ -300,7 +300,7 @@ def _repeat(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb |
     if "while" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True, before=draft)
         again = draft.conditions["while"] = context.condition(params["while"], (*at, "while"), here)
-    behind = context.compile(draft.blocks[""], inside.with_guards(_PathsAlone(again)) if again else inside)
+    behind = context.compile(draft.blocks[""], inside.knowing(_list_paths(again)) if again else inside)
     done = None
     if "until" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True)
@@ -312,11 +312,9 @@ def _repeat(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb |
     return plan.Repeat(params["max"], iteration, again, done)
 
 
-class _PathsAlone:
+def _list_paths(condition: CompiledExpression) -> Guards:
     """The paths that the condition of a loop shows, without its facts: those may be of the round before."""
-
-    def __init__(self, condition: CompiledExpression) -> None:
-        self.guards = condition.guards - collect_facts(condition.guards)
+    return frozenset(each for each in condition.guards if each[0] is not None)
 
 
 def _frame(draft: StepDraft) -> Enclosure:

@@ -35,7 +35,7 @@ def _build_schema_of_type(type_: Type) -> core.CoreSchema:
     """The values that the reader takes for this type. Their inside is read when its turn comes."""
     match type_.kind:
         case "text" | "literal" | "duration" | "hole" | "name":
-            return core.str_schema(min_length=_whole(type_.minimum), max_length=_whole(type_.maximum))
+            return core.str_schema(min_length=_as_integer(type_.minimum), max_length=_as_integer(type_.maximum))
         case "id" | "variable" | "workflow":
             return core.no_info_after_validator_function(_build_name_check(_NAMES[type_.kind]), core.str_schema())
         case "cel":
@@ -43,7 +43,7 @@ def _build_schema_of_type(type_: Type) -> core.CoreSchema:
         case "boolean":
             return core.bool_schema()
         case "integer":
-            return core.int_schema(ge=_whole(type_.minimum), le=_whole(type_.maximum))
+            return core.int_schema(ge=_as_integer(type_.minimum), le=_as_integer(type_.maximum))
         case "number":
             least = type_.minimum
             return core.float_schema(gt=least) if type_.above else core.float_schema(ge=least, le=type_.maximum)
@@ -52,11 +52,11 @@ def _build_schema_of_type(type_: Type) -> core.CoreSchema:
         case "steps":
             return core.list_schema(min_length=1)
         case "list":
-            bounds = {"min_length": _whole(type_.minimum), "max_length": _whole(type_.maximum)}
+            bounds = {"min_length": _as_integer(type_.minimum), "max_length": _as_integer(type_.maximum)}
             return core.list_schema(_item(type_.parts[0]), **bounds)
         case "map":
             values = core.str_schema() if type_.parts[0].kind == "name" else None
-            bounds = {"min_length": _whole(type_.minimum), "max_length": _whole(type_.maximum)}
+            bounds = {"min_length": _as_integer(type_.minimum), "max_length": _as_integer(type_.maximum)}
             return core.dict_schema(values_schema=values, **bounds)
         case "shape" | "schema":
             return core.dict_schema()
@@ -76,7 +76,7 @@ def _item(type_: Type) -> core.CoreSchema | None:
             return None
 
 
-def _whole(bound: float | None) -> int | None:
+def _as_integer(bound: float | None) -> int | None:
     return None if bound is None else int(bound)
 
 
