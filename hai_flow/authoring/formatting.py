@@ -65,13 +65,6 @@ def _meaning(document: Document) -> Json:
     return visit(document.value, ())
 
 
-def _node_at(document: Document, path: Path) -> YamlNode | None:
-    node = document.root
-    for part in path:
-        node = node.children.get(part) if node else None
-    return node
-
-
 # -- bare expressions ----------------------------------------------------------------------------------------------
 
 
@@ -79,7 +72,7 @@ def _unwrap_holes(document: Document) -> str:
     """The text without the holes around whole bare expressions."""
     edits: dict[tuple[int, int], str] = {}
     for path, text in expressions(document.value):
-        node = _node_at(document, path)
+        node = document.node(path)
         inner = _inside(text)
         if node is None or inner is None:
             continue
@@ -103,7 +96,7 @@ def _inside(text: str) -> str | None:
 
 def _is_in_flow(document: Document, path: Path) -> bool:
     for length in range(len(path)):
-        node = _node_at(document, path[:length])
+        node = document.node(path[:length])
         if node is not None and node.kind != "scalar" and document.text[node.start : node.start + 1] in "{[":
             return True
     return False
@@ -160,7 +153,7 @@ def _find_unordered(document: Document) -> Iterator[tuple[YamlNode, dict[str, in
     """Every block mapping that has an order and does not keep it, once."""
     starts: set[int] = set()
     for path, is_step in mappings_with_order(document.value):
-        node = _node_at(document, path)
+        node = document.node(path)
         ranks = _STEP_RANKS if is_step else _DOCUMENT_RANKS
         if node is None or node.start in starts or document.text[node.start : node.start + 1] == "{":
             continue

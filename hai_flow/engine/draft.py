@@ -273,7 +273,7 @@ class Draft(msgspec.Struct, eq=False):
 
     def text(self, template: Template, step: Step | None, **roots: Json) -> str:
         value = self.render(template, step, **roots)
-        return value if isinstance(value, str) else values.dumps(value).decode()
+        return values.to_text(value)
 
     def json_text(self, value: Json) -> str:
         encoded = values.dumps(value)

@@ -29,9 +29,9 @@ _PARTS: Final = ("text", "image", "audio", "video", "document")
 def conversation(asked: Mapping[str, Json]) -> tuple[Message, ...]:
     """The messages. Raises StepError `llm.invalid_request` for one that is not a message."""
     system = asked.get("system")
-    first = (Message("system", _text(system)),) if system else ()
+    first = (Message("system", values.to_text(system)),) if system else ()
     if "messages" not in asked:
-        return (*first, Message("user", _text(asked.get("prompt"))))
+        return (*first, Message("user", values.to_text(asked.get("prompt"))))
     messages = asked["messages"]
     if not isinstance(messages, list) or not messages:
         raise _wrong("messages", "expected a list of messages, with one at least", messages)
@@ -131,10 +131,6 @@ def _source(url: str) -> dict[str, Json]:
         mime, _, value = url.removeprefix("data:").partition(";base64,")
         return {"type": "data", "value": value, "mimeType": mime}
     return {"type": "url", "value": url}
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else values.dumps(value).decode()
 
 
 def _wrong(where: str, expected: str, found: Json) -> StepError:

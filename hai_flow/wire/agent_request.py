@@ -227,7 +227,7 @@ def _list_text(message: Object) -> tuple[str, ...]:
 
 def _output(data: Object) -> str:
     output = data.get("output")
-    return output if isinstance(output, str) else values.dumps(output).decode()
+    return values.to_text(output)
 
 
 _APPROVAL_ADDRESS: Final = frozenset({"approval_request_id", "id", "type", "approve", "arguments"})

@@ -196,7 +196,7 @@ def result_of(shown: RunView) -> dict[str, Any]:
     content: dict[str, Any] = {"run_id": state.run_id, "status": state.status}
     blocks: list[dict[str, Any]] | None = None
     if state.status == "finished":
-        text, content["output"] = _text_of(state.output), state.output
+        text, content["output"] = values.to_text(state.output), state.output
         blocks = content_of(state.output)
     elif state.status == "failed":
         error = state.error
@@ -238,10 +238,6 @@ def _is_content(block: Json) -> bool:
         return all(isinstance(block[each], str) for each in required)
     is_text = isinstance(resource, Mapping) and resource.keys() <= {"uri", "mimeType", "text"} and "text" in resource
     return is_text and "uri" in resource and all(isinstance(each, str) for each in resource.values())
-
-
-def _text_of(output: Json) -> str:
-    return output if isinstance(output, str) else values.dumps(output).decode()
 
 
 def _link(run_id: str) -> dict[str, Any]:

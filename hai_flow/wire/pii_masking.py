@@ -570,7 +570,7 @@ def _content(text: str | None, mark: Mark) -> str | None:
         value = mask_value(values.loads(text), mark)
     except values.NotJson:
         return MASK
-    return value if isinstance(value, str) else values.dumps(value).decode()
+    return values.to_text(value)
 
 
 def _variable(pointer: str) -> str:

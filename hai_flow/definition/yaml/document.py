@@ -115,13 +115,14 @@ class Document(msgspec.Struct, frozen=True):
         """(line, column) of the character `offset` of the text at `path`, found in the file as it was written.
 
         Indentation and folding are looked through word by word; where escapes hide the place, the text's beginning."""
-        node = self._node(path)
+        node = self.node(path)
         if node is None or not isinstance(node.value, str):
             return self.position(path)
         index = _index_of(self.text, node, offset)
         return self.lines.place(node.start if index is None else index)
 
-    def _node(self, path: Path) -> YamlNode | None:
+    def node(self, path: Path) -> YamlNode | None:
+        """The node of the value at `path`; None where there is none."""
         node = self.root
         for part in path:
             node = node.children.get(part) if node else None
@@ -130,7 +131,7 @@ class Document(msgspec.Struct, frozen=True):
     def _index(self, path: Path, key: bool) -> int | None:
         if not path:
             return self.root.start if self.root else None
-        parent = self._node(path[:-1])
+        parent = self.node(path[:-1])
         if parent is None or path[-1] not in parent.children:
             return self._index(path[:-1], key=True)
         if key and isinstance(path[-1], str):

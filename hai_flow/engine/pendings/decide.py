@@ -34,7 +34,7 @@ def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: c.
         _vote(draft, step, opened.id, reading, by, via)
         return
     if opened.kind == "tool":
-        content = reading.reason if reading.outcome == "declined" else _content(reading.value)
+        content = reading.reason if reading.outcome == "declined" else values.to_text(reading.value)
         declined = "tool.declined" if reading.outcome == "declined" else None
         draft.emit(e.ToolCallResolved, tool_call_id=opened.id, content=content, error=declined)
     again = opened.inquiry is not None
@@ -63,10 +63,6 @@ def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: c.
         loop.fail(draft, step, draft.error("tool.declined", message, step.path))
     else:
         loop.finish(draft, step, reading.value)
-
-
-def _content(value: Json) -> str:
-    return value if isinstance(value, str) else values.dumps(value).decode()
 
 
 def _resolve_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> None:

@@ -116,7 +116,7 @@ def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) 
     if error is not None:
         draft.emit(e.ToolCallResolved, tool_call_id=id, content=error.message, error=error.code)
     else:
-        content = output if isinstance(output, str) else values.dumps(output).decode()
+        content = values.to_text(output)
         draft.emit(e.ToolCallResolved, tool_call_id=id, content=content)
 
 

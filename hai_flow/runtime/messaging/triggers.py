@@ -611,7 +611,7 @@ def dedupe_key(value: Json) -> str:
     """A dedupe key; empty: none."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else values.dumps(value).decode()
+    return values.to_text(value)
 
 
 def _compute_row_key(trigger: Trigger) -> tuple[str, TriggerKind] | None:

@@ -259,7 +259,7 @@ def _write_unknown(top: Any, value: Any) -> Any:
 
 def _write_key(key: Any) -> str:
     text = _write(key, is_part=True)
-    return text if isinstance(text, str) else values.dumps(text).decode()
+    return values.to_text(text)
 
 
 def _excerpt(output: Any) -> str:

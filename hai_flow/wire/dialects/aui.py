@@ -71,7 +71,7 @@ def answer_message(pending: PendingState, action: str | None, payload: Object) -
             if action is not None and payload.get("decision", action) != action:
                 raise answer_refusal(opened, f"the action is {action!r}, and the payload's decision another one.")
             answer = strip_none({"decision": action, **payload})
-    content = answer if isinstance(answer, str) else values.dumps(answer).decode()
+    content = values.to_text(answer)
     return ToolMessage(f"{opened.id}:answer", opened.id, content, digest=digest)
 
 

@@ -80,7 +80,7 @@ def answer_of(pending: PendingState) -> tuple[str, str | None] | None:
             return None
         case "answered":
             value = pending.value
-            return (value if isinstance(value, str) else values.dumps(value).decode()), None
+            return values.to_text(value), None
         case "declined" | "expired" | "voided":
             error = pending.reason or pending.status
             return error, error

@@ -362,12 +362,12 @@ def _list_fields(pending: PendingState, choice: cards.Choice) -> list[DialogFiel
             kind: Any = {"choice": "choice", "choices": "choices", "lines": "lines", "json": "lines"}.get(
                 each.kind, "text"
             )
-            choices = tuple((str(at), reveal(forms.text_of(value))) for at, value in enumerate(each.choices))
-            value = "" if each.default is None or each.choices else forms.text_of(each.default)
+            choices = tuple((str(at), reveal(values.to_text(value))) for at, value in enumerate(each.choices))
+            value = "" if each.default is None or each.choices else values.to_text(each.default)
             fields.append(DialogField(f"f{number}", reveal(each.label), kind, each.required, choices, value))
     if choice.option == cards.EDIT:
         for number, (name, value) in enumerate(_list_editable(pending)):
-            fields.append(DialogField(f"e{number}", reveal(name), "lines", value=forms.text_of(value)))
+            fields.append(DialogField(f"e{number}", reveal(name), "lines", value=values.to_text(value)))
     if opened.kind in ("approve", "gate"):
         fields.append(DialogField("reason", "Reason", "lines", choice.option in rules.reasons))
     return None if any(has_hidden(each.value) for each in fields) else fields
@@ -387,7 +387,7 @@ def _read_edits(pending: PendingState, filled_in: Mapping[str, Sequence[str]]) -
     edits: dict[str, Json] = {}
     for number, (name, value) in enumerate(_list_editable(pending)):
         text = "".join(filled_in.get(f"e{number}", ()))
-        if f"e{number}" not in filled_in or text == forms.text_of(value):
+        if f"e{number}" not in filled_in or text == values.to_text(value):
             continue
         edits[name] = text if isinstance(value, str) else forms.read_value(text)
     return edits
@@ -400,7 +400,7 @@ def _as_form(schema: Json, filled_in: Mapping[str, Sequence[str]]) -> dict[str, 
         texts = list(filled_in.get(f"f{number}", ()))
         if field.choices:
             chosen = [int(each) for each in texts if each.isascii() and each.isdecimal() and len(each) < 6]
-            texts = [forms.text_of(field.choices[at]) for at in chosen if at < len(field.choices)]
+            texts = [values.to_text(field.choices[at]) for at in chosen if at < len(field.choices)]
         form[forms.PREFIX + field.name] = texts
     return form
 

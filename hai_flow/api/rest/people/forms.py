@@ -98,7 +98,7 @@ def _value(field: Field, texts: Sequence[str]) -> Json:
 
 
 def _choice(field: Field, text: str) -> Json:
-    return next((each for each in field.choices if text_of(each) == text), text)
+    return next((each for each in field.choices if values.to_text(each) == text), text)
 
 
 def read_value(text: str) -> Json:
@@ -141,12 +141,8 @@ def _texts(field: Field, given: Given | None) -> list[str]:
     if field.default is None:
         return []
     if field.kind == "choices" and isinstance(field.default, list):
-        return [text_of(each) for each in field.default]
-    return [text_of(field.default)]
-
-
-def text_of(value: Json) -> str:
-    return value if isinstance(value, str) else values.dumps(value).decode()
+        return [values.to_text(each) for each in field.default]
+    return [values.to_text(field.default)]
 
 
 def _row(language: str, id: str, field: Field, texts: Sequence[str], faults: Sequence[str]) -> str:
@@ -160,8 +156,8 @@ def _row(language: str, id: str, field: Field, texts: Sequence[str], faults: Seq
     about += f'<br><strong id="{id}-error">{_escape(" ".join(faults))}</strong>' if faults else ""
     if field.kind == "choices":
         boxes = "".join(
-            f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escape(text_of(each))}"'
-            f"{' checked' if text_of(each) in texts else ''}> {_escape(reveal(text_of(each)))}</label>"
+            f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escape(values.to_text(each))}"'
+            f"{' checked' if values.to_text(each) in texts else ''}> {_escape(reveal(values.to_text(each)))}</label>"
             for each in field.choices
         )
         return f"<fieldset{state}><legend>{label}</legend>{boxes}{about}</fieldset>"
@@ -174,8 +170,8 @@ def _control(language: str, id: str, field: Field, text: str, state: str) -> str
     if field.kind == "choice":
         words = {True: say(language, "yes"), False: say(language, "no")}
         options = "".join(
-            f'<option value="{_escape(text_of(each))}"{" selected" if text_of(each) == text else ""}>'
-            f"{_escape(words[each] if isinstance(each, bool) else reveal(text_of(each)))}</option>"
+            f'<option value="{_escape(values.to_text(each))}"{" selected" if values.to_text(each) == text else ""}>'
+            f"{_escape(words[each] if isinstance(each, bool) else reveal(values.to_text(each)))}</option>"
             for each in field.choices
         )
         return f'<select {named}><option value=""></option>{options}</select>'
