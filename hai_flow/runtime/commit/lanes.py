@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
+from operator import attrgetter
+from typing import Final
 
 import structlog
 
@@ -34,6 +38,8 @@ from hai_flow.store.postgres.error_classes import FAILURES, ErrorClass, classify
 from hai_flow.store.runs import logs
 
 log = structlog.get_logger(__name__)
+
+_read_bytes: Final = attrgetter("bytes")
 
 
 class CommitPipeline:
@@ -70,10 +76,8 @@ class CommitPipeline:
         lane.hand = lane.take(self._context.entries_max)
         batch = await self._build_entries(lane)
         while batch:
-            size, count = 0, 0
-            while count < len(batch) and (not count or size + batch[count].bytes <= self._context.bytes_max):
-                size += batch[count].bytes
-                count += 1
+            sizes = list(accumulate(map(_read_bytes, batch)))
+            count = max(1, bisect_right(sizes, self._context.bytes_max))
             await self._commit(lane, connection, batch[:count])
             batch = batch[count:]
         lane.hand, lane.entries = [], []
