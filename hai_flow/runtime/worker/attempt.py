@@ -295,13 +295,13 @@ class RunningAttempt(msgspec.Struct, eq=False):
                 conversation = partial(self._stage.committer.talk, run, plan, run.state, path)
                 attempt = msgspec.structs.replace(attempt, talk=conversation, recall=recall, offered=offered)
             output = await registry.runner_of(step).perform(attempt, self)
-            if self.transaction is not None:
-                await self.transaction.seal()
+            if self._transaction is not None and (transaction := self.transaction) is not None:
+                await transaction.seal()
             ended_at = self._stage.committer.now_ms()
             if self._progress is not None:
                 self._progress.tell()
             size = measure(output)
-            self.is_large = size > LARGE_BYTES or is_large(self.parts + self.notes)
+            self.is_large = size > LARGE_BYTES or (bool(self.parts or self.notes) and is_large(self.parts + self.notes))
             hidden = registry.hidden
             output = hidden(output) if size <= SHORT_BYTES else await run_beside_loop(hidden, output)
             self._succeeded = True

@@ -729,7 +729,7 @@ class Worker(Service):
         performance.flush()
         if watching := self.committer.listeners.performed:
             tell(watching, performance, report, began, time.monotonic())
-        if run.state.timeouts and (held := self._held.get(run.id)) is not None:
+        if len(run.state.attempts) > 1 and (held := self._held.get(run.id)) is not None:  # others may wait to begin
             self._give_late_back(held)
         self.committer.report(run, report, performance.transaction, is_large=performance.is_large)
 
