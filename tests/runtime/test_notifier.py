@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -322,6 +323,29 @@ async def test_an_escalation_tells_the_next_people_and_a_reminder_the_waiting(wo
     assert ("escalated", "user:ann") not in told
     (mail,) = [each for each in world.mail.mails if each["To"] == "cy@example.com"]
     assert "This was escalated" in str(mail.get_payload())
+
+
+async def pile_up(world: World, notify: str) -> UUID:
+    """A question with three reminders, each of another commit."""
+    run_id = await world.ask(notify, FLOW.replace("remind: [1h]", "remind: [1h, 2h, 3h]"))
+    for count in (2, 3, 4):
+        await world.runtime.committer.submit(run_id, LOCAL_TENANT, c.Jump(ms=3_600_000, by="user:op"))
+        await until(lambda count=count: has_notices(world, run_id, count))
+    return run_id
+
+
+async def has_notices(world: World, run_id: UUID, count: int) -> bool:
+    query = "SELECT count(*) FROM notifications WHERE run_id = $1 AND channel IS NULL"
+    return bool(await world.runtime.database.api.fetchval(query, run_id) == count)
+
+
+async def test_of_reminders_that_have_piled_up_the_last_one_is_sent(world: World) -> None:
+    run_id = await pile_up(world, "[email, pager]")
+    async with world.notifier():
+        await until(lambda: _all_ended(world, run_id))
+    sent = Counter((each.what, each.person) for each in await world.listed(run_id) if each.status == "sent")
+    people = ("user:ann", "user:bob", None)
+    assert sent == {(what, person): 1 for what in ("opened", "reminded") for person in people}
 
 
 async def test_a_question_that_is_decided_meanwhile_is_not_told(world: World) -> None:

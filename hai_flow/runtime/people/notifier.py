@@ -152,7 +152,10 @@ class Notifier(Service):
 
     async def _try(self, given: Notification) -> None:
         try:
-            if given.channel is None:
+            if given.what == "reminded" and await notifications.is_followed(self._database.api, given):
+                reason = "a newer notification of the question follows"
+                await notifications.end(self._database.api, given.id, "dropped", reason)
+            elif given.channel is None:
                 await self._divide(given)
             elif given.person is not None and await self._rosters.has_left(
                 self._database.api, given.tenant, given.person

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 import msgspec
@@ -103,6 +103,16 @@ async def end(connection: Connection | Pool, id: str, status: str, error: str | 
     """`sent`; `dropped`: it is not needed any more; `dead`: given up, and why."""
     query = "UPDATE notifications SET status = $2, error = $3, due_at = NULL, ended_at = now() WHERE id = $1"
     await connection.execute(query, id, status, error)
+
+
+async def is_followed(connection: Connection | Pool, given: Notification) -> bool:
+    """Whether everybody whom the question asks was, or will be, notified of it again since."""
+    query = """
+    SELECT EXISTS (SELECT FROM notifications WHERE run_id = $1 AND tenant = $2 AND pending_id = $3 AND channel IS NULL
+      AND person IS NULL AND what IN ('opened', 'escalated', 'reminded') AND created_at > $4 AND id <> $5)
+    """
+    arguments = given.run_id, given.tenant, given.pending_id, given.created_at, given.id
+    return cast("bool", await connection.fetchval(query, *arguments))
 
 
 async def put_off(connection: Connection | Pool, id: str, wait: timedelta, error: str) -> None:
