@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.support.hai_client import unique
-from tests.support.identities import KEYS, People
+from tests.support.identities import KEYS, People, carried
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
 from tests.support.waiting import wait_for
@@ -136,3 +136,24 @@ def test_operators_of_a_tenant_freeze_their_own_and_thaw_nobody_elses(place: tup
     assert http.post(f"/v1/freezes/{imposed['id']}/thaw", headers=op).status_code == 200
     acts = http.get("/v1/audit", headers=people.person("user:aud", roles=["auditor"], tenant="globex")).json()["items"]
     assert {"freeze.created", "freeze.thawed"} <= {each["act"] for each in acts}
+
+
+@pytest.mark.parametrize("speaks_for", [None, ["user:suspect"]])
+def test_a_freeze_of_a_principal_is_thawed_by_others(
+    place: tuple[httpx2.Client, People], speaks_for: list[str] | None
+) -> None:
+    http, people = place
+    op, suspect = (people.person(f"user:{name}", roles=["operator"]) for name in ("op", "suspect"))
+    who = (
+        suspect if speaks_for is None else carried(people.key("agent:a", roles=["operator"], speaks_for=speaks_for)[1])
+    )
+    imposed = freeze(http, op, scope="principal", name="user:suspect").json()["id"]
+    assert http.post(f"/v1/freezes/{imposed}/thaw", headers=who).json()["code"] == "freeze_own"
+    assert http.post(f"/v1/freezes/{imposed}/thaw", headers=op).status_code == 200
+
+
+def test_who_froze_their_own_runs_thaws_them(place: tuple[httpx2.Client, People]) -> None:
+    http, people = place
+    op = people.person("user:op", roles=["operator"])
+    own = freeze(http, op, scope="principal", name="user:op").json()["id"]
+    assert http.post(f"/v1/freezes/{own}/thaw", headers=op).status_code == 200

@@ -89,6 +89,7 @@ export const serverZh: Record<string, string> = {
   canary_model_unknown: "该工作流的这一步近期没有提过问题，无从仿照。",
   workflow_reserved: "这个名称的工作流只由服务器自己编写和启动，请换一个名称。",
   freeze_over: "这次冻结已经结束。",
+  freeze_own: "这次冻结针对您自己引起的运行，须由他人解除。",
   freeze_subject_unknown: "没有可以冻结的这一对象。",
   freeze_unknown: "没有这样的冻结。",
   delegations_many: "委托过多，请先结束一个。",

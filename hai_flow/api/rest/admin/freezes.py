@@ -19,6 +19,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.engine.steps.held_steps import NO_WRITES, Mode, Scope, holds_nothing
 from hai_flow.errors import Rejected
+from hai_flow.primitives.invisible_characters import compose
 from hai_flow.primitives.uuids import derive_uuid
 from hai_flow.store.identity import tenants
 from hai_flow.store.ops import freezes
@@ -94,6 +95,10 @@ async def thaw(freeze_id: str, access: CurrentAccess) -> dict[str, Any]:
         raise Rejected(404, "freeze_unknown", f"there is no freeze {freeze_id[:60]!r}.")
     if row.owner != access.tenant:
         access.demand_deployment(f"operators of the tenant {tenants.DEFAULT} have frozen that; ask one of them.")
+    own = {*access.ids, *access.principal.who.through}
+    if row.scope == "principal" and compose(row.name) in own and row.created_by not in own:
+        detail = f"this freeze holds what {row.name} has caused; somebody else must thaw it."
+        raise Rejected(403, "freeze_own", detail)
     ended: FreezeRow | None = None
     for number in reversed(_cells(access, row.tenant)):  # home last: while another one is away, it counts as in force
         async with access.at(number).act() as connection:
