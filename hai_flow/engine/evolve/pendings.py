@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.common import following, remove_entry, remove_timers, waiting, with_step, without, working
-from hai_flow.engine.state.instigators import with_senders
+from hai_flow.engine.state.instigators import read_senders, with_senders
 from hai_flow.engine.state.state import Map, PendingState, RunState, TakenSignal, Timer, is_heard
 
 
@@ -142,7 +142,7 @@ def signal_received(state: RunState, event: e.SignalReceived) -> RunState:
         event,
         steps=with_step(state, event.path, received=received),
         subscriptions=state.subscriptions.set(event.path, event.awaits),
-        senders=with_senders(state.senders, (event.by or "").split()),
+        senders=with_senders(state.senders, read_senders(event.by)),
         **record_signal(state, event),
     )
 

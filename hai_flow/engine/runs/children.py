@@ -50,6 +50,7 @@ from hai_flow.engine.evolve.children import hash_args
 from hai_flow.engine.handlers.attempts import fail_attempt
 from hai_flow.engine.state import budget, shared_state
 from hai_flow.engine.state.ids import derive_child_run_id
+from hai_flow.engine.state.instigators import list_new_senders
 from hai_flow.engine.state.run_size import demand_wait, used
 from hai_flow.engine.state.state import Expense, LastChild, RunState, StepState
 from hai_flow.engine.state.tracing import derive_attempt_place
@@ -305,7 +306,7 @@ def _record_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) 
 
 
 def _list_new_senders(draft: Draft, command: c.ChildMoved | c.ChildTold | c.ChildEnded) -> tuple[str, ...]:
-    return tuple(id for id in command.senders if id not in draft.state.senders)
+    return list_new_senders(draft.state.senders, command.senders)
 
 
 def _amount(taken: c.ChildMoved | c.ChildTold | Expense) -> tuple[int, int]:

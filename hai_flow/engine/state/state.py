@@ -15,6 +15,7 @@ import msgspec
 
 from hai_flow.definition import paths
 from hai_flow.engine import events as e
+from hai_flow.engine.state.instigators import list_ids
 from hai_flow.values import Json
 
 Map = immutables.Map
@@ -424,7 +425,9 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     @property
     def all_instigators(self) -> tuple[str, ...]:
         """The people behind the run beside its requester (`engine/state/instigators`)."""
-        people = dict.fromkeys((*self.instigators, *self.senders)) if self.senders else self.instigators
+        if not self.instigators and not self.senders:
+            return ()
+        people = dict.fromkeys(list_ids((*self.instigators, *self.senders)))
         return tuple(id for id in people if id != self.requester)
 
     @property
