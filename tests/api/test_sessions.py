@@ -20,10 +20,11 @@ from hai_flow.api.auth.sessions import COOKIE, derive_csrf, sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.keys import create_key, revoke_key
 from hai_flow.store.people import delegations
+from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
 from tests.support.server import ServerProcess, expect, serving
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_for
 
 ISSUER = Issuer()
 PUBLIC = "https://flow.example.com"
@@ -440,3 +441,29 @@ def test_a_link_of_a_person_gives_the_roles_that_were_said_and_no_others(strict:
     found = httpx2.get(f"{strict.url}/v1/session", headers=browser(strict, session)).json()
     assert (found["principal"], found["roles"], found["groups"]) == ("user:ann", ["decider"], ["finance"])
     assert "manage_keys" not in found["rights"]
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+@pytest.mark.parametrize("roles", [["decider"], None])
+def test_a_link_and_its_session_end_with_the_last_key_of_their_person(
+    strict: ServerProcess, dsn: str, roles: list[str] | None, is_used: bool
+) -> None:
+    people, person = People(dsn), f"user:{unique('leaver')}"
+    first, last = (people.key(person, roles=["decider"])[0] for _ in range(2))
+
+    def make_link() -> str:
+        return "/sign-in/link/" + people.do(lambda c: sign_link_token(c, LOCAL_TENANT, person, roles))  # type: ignore[arg-type]
+
+    def look(text: str) -> int:
+        return httpx2.get(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={text}"}).status_code
+
+    link = make_link()
+    people.revoke(first)
+    text = cookie_of(httpx2.post(strict.url + link)) if is_used else ""
+    assert not is_used or look(text) == 200, "another key is good"
+    people.revoke(last)
+    if is_used:
+        wait_for(lambda: look(text) == 401)
+    else:
+        assert httpx2.post(strict.url + link).status_code == 401
+    assert look(cookie_of(httpx2.post(strict.url + make_link()))) == 200, "an operator has let them in again"

@@ -53,7 +53,6 @@ RENEWAL_SECONDS: Final = 10.0
 CLAIM: Final = timedelta(seconds=20)  # of a process that is gone; longer than a renewal takes
 AGAIN: Final = timedelta(seconds=30)
 LINK: Final = WHOLE  # the credential of a session that was begun by a link
-PERSONS_LINK: Final = "link of a person"  # with the roles that were given, and no others
 LINK_LASTS: Final = timedelta(minutes=10)
 _TEXT: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -305,7 +304,7 @@ async def sign_link_token(
     """The token at the end of a link that signs a browser in as `id`, with these roles and groups: once, within ten
     minutes. `roles` None: with all that are built in, those of later releases, too."""
     everything, who = roles is None, Who(id, tuple(ROLES if roles is None else roles), tuple(groups))
-    principal_json = dump_principal(Principal(who, tenant, credential=LINK if everything else PERSONS_LINK))
+    principal_json = dump_principal(Principal(who, tenant, credential=LINK if everything else sessions.PERSONS_LINK))
     return await tickets.create_ticket(
         connection, tenant, principal_json, await read_clock(connection) + LINK_LASTS, tickets.LINK
     )

@@ -15,6 +15,7 @@ from uuid import UUID
 from hai_flow.errors import Rejected
 from hai_flow.primitives.invisible_characters import compose, has_invisible
 from hai_flow.primitives.secret_digests import hash_secret
+from hai_flow.store.identity import sessions
 from hai_flow.store.identity.proofs import IS_GOOD
 from hai_flow.store.people import delegations
 from hai_flow.store.postgres.connections import Connection, Pool
@@ -187,8 +188,8 @@ async def list_roles(connection: Connection | Pool, tenant: UUID) -> list[str]:
 
 
 async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
-    """Revoke the tenant's key, and end the delegations that were made by it; twice is harmless. None: the tenant has no
-    key of this id."""
+    """Revoke the tenant's key, and end the delegations that were made by it; with the last one of its principal also
+    the sessions that a link began. Twice is harmless. None: the tenant has no key of this id."""
     statement = f"""
     UPDATE keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}
     """
@@ -198,6 +199,8 @@ async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Ke
     key = Key(*row)
     is_last = not await has_others(connection, key)
     await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)
+    if is_last:
+        await sessions.end_links(connection, tenant, key.principal)
     return key
 
 

@@ -10,9 +10,11 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.primitives.secret_digests import hash_secret
+from hai_flow.store.identity.proofs import WHOLE
 from hai_flow.store.postgres.connections import Connection, Pool
 
 CLEARED_AT_ONCE: Final = 100
+PERSONS_LINK: Final = "link of a person"  # the credential of a session begun by a link to these roles; WHOLE: to all
 
 _CREATE: Final = """
 WITH old AS (
@@ -143,3 +145,12 @@ async def give_up(connection: Connection | Pool, digest: bytes, claim: Claim) ->
 async def end_session(connection: Connection | Pool, digest: bytes) -> None:
     """End the session. Twice is harmless."""
     await connection.execute("DELETE FROM sessions WHERE sha256 = $1", digest)
+
+
+async def end_links(connection: Connection | Pool, tenant: UUID, person: str) -> None:
+    """End the sessions of the person that were begun by a link, and their links that nobody has used."""
+    for table in ("tickets", "sessions"):
+        await connection.execute(
+            f"DELETE FROM {table} WHERE tenant = $1 AND principal::jsonb #>> '{{who,id}}' = $2 "
+            "AND principal::jsonb ->> 'credential' = ANY ($3)", tenant, person, [WHOLE, PERSONS_LINK],
+        )  # fmt: skip
