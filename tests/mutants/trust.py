@@ -45,10 +45,14 @@ selectors.bug("the delegate of a further id votes a second time").edit(
 )
 
 _LINEAGE: Final = "tests/engine/test_children.py"
+remembered = Room("hai_flow/engine/state/instigators.py", "tests/engine/test_instigators.py")
+remembered.bug("people of agents drive out who sent a signal").edit(
+    "key=lambda place: not everybody[place].startswith(SENT_FOR)", "key=int"
+)
 of_children = Room("hai_flow/engine/runs/children.py", _LINEAGE)
 of_children.bug("a child keeps its senders to itself").edit('ended["senders"] = list(state.senders)', "pass")
 of_children.bug("the senders of a child are told again and again").edit(
-    "tuple(id for id in command.senders if id not in draft.state.senders)", "command.senders"
+    "list_new_senders(draft.state.senders, command.senders)", "command.senders"
 )
 of_children.bug("a child that works on keeps its senders to itself").edit(
     '{} if state.senders == before.senders else {"senders": list(state.senders)}', "{}"
@@ -216,12 +220,26 @@ sockets = Room("hai_flow/api/protocols/aui.py", _DELEGATIONS)
 sockets.bug("an open socket keeps the roles that its person had").edit("if now.who != principal.who or not", "if not")
 _BEHIND: Final = "tests/attacks/test_tokens.py"
 pages = Room("hai_flow/api/auth/frontend_tokens.py", _BEHIND)
-pages.bug("another token of a key approves what one has caused").edit(", through=(holder,))", ")")
+pages.bug("another token of a key approves what one has caused").edit(", through=behind)", ")")
 pages.bug("nobody is behind what a token causes").edit("(holder, *behind)", "behind")
 pages.bug("the people of an agent are not behind what its token causes").edit("list_people_of_agent(key)\n", "()\n")
 tickets_of = Room("hai_flow/api/auth/directory/principal_json.py", _BEHIND)
 tickets_of.bug("a ticket forgets for whom an agent acts").edit("    behind: tuple[str, ...] = ()\n", "")
-callers.bug("who holds the key of a token is forgotten").by(_BEHIND).edit("list_ids_between(who.through), ", "(), ")
+callers.bug("who holds the key of a token is forgotten").by(_BEHIND).edit("in list_ids_between(who.through)", "in ()")
+_OF_AGENTS: Final = "tests/attacks/test_people_of_agents.py"
+agents = Room("hai_flow/api/auth/keys.py", _OF_AGENTS)
+agents.bug("an agent approves what those have started for whom it acts").edit(", through=behind)", ")")
+callers.bug("an agent acts for one id of a person").by(_OF_AGENTS).edit(
+    "for id in principal.people.all_of(each)", "for id in (each,)"
+)
+revoked = Room("hai_flow/store/identity/keys.py", "tests/api/test_sessions.py")
+revoked.bug("a link goes on behind the last key of its person").edit("    if is_last:\n", "    if False:\n")
+revoked.bug("a link ends with any key of its person").edit("    if is_last:\n", "    if True:\n")
+forks = Room("hai_flow/engine/runs/fork.py", _OF_AGENTS)
+forks.bug("an agent's people are behind a fork before it is judged").edit(
+    "    _demand_people_are_heard(draft, plan, command)\n    if command.behind:\n",
+    "    _add_instigators(draft, command.behind)\n    _demand_people_are_heard(draft, plan, command)\n    if False:\n",
+)
 acting = Room("hai_flow/api/requests/access.py", _BEHIND)
 acting.bug("people are not behind the forks of their agent").edit(
     "return msgspec.structs.replace(begin, behind=behind)", "return begin"

@@ -132,8 +132,9 @@ class KnownIdentity:
         held = await self._holdings.get("\n".join((str(principal.tenant), who.id, *who.aliases)))
         if held or who.through:
             own = name_holdings(who.roles, who.groups)
-            through = (*list_ids_between(who.through), *(each for each in held if each not in own))
-            principal = dataclasses.replace(principal, who=msgspec.structs.replace(who, through=through))
+            between = (id for each in list_ids_between(who.through) for id in principal.people.all_of(each))
+            through = dict.fromkeys((*between, *(each for each in held if each not in own)))
+            principal = dataclasses.replace(principal, who=msgspec.structs.replace(who, through=tuple(through)))
         return principal
 
     async def _find_holdings(self, name: str) -> tuple[str, ...]:

@@ -114,7 +114,8 @@ class FrontendTokens:
         who, behind = c.Principal(id, claims.roles, claims.groups), list_people_of_agent(key)
         if not key.can_vouch_for(id):  # whoever it may be, the holder of the key acts
             holder = await self._people.one(key.tenant, key.principal)
-            who, behind = msgspec.structs.replace(who, issuer=f"key:{key.id}", through=(holder,)), (holder, *behind)
+            behind = (holder, *behind)
+            who = msgspec.structs.replace(who, issuer=f"key:{key.id}", through=behind)
         return Principal(
             who,
             key.tenant,

@@ -40,10 +40,11 @@ class Keys:
             raise Unproven(401, "auth.expired", "this key has expired; ask for a new one.").of(key.tenant, key.id)
         await self._used.get(key.id)
         id = await self._people.one(key.tenant, key.principal)
-        who = c.Principal(id, tuple(key.roles), tuple(key.groups))
+        behind = list_people_of_agent(key)
+        who = c.Principal(id, tuple(key.roles), tuple(key.groups), through=behind)
         return Principal(
-            who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id,
-            behind=list_people_of_agent(key), speaks_for=tuple(key.speaks_for or ()) if is_agent(who) else (),
+            who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id, behind=behind,
+            speaks_for=tuple(key.speaks_for or ()) if is_agent(who) else (),
         )  # fmt: skip
 
     async def find(self, id: str) -> Key | None:

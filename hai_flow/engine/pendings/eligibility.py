@@ -65,7 +65,7 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
     if kept_out:
         own = list_excluding_selectors(rules.exclude, msgspec.structs.replace(principal, through=()), world)
         further = (
-            "by another of their keys"
+            "by another of their keys or somebody for whom they act"
             if principal.on_behalf_of is None
             else (f"or somebody by whom the vote came to {principal.id}")
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hai_flow.definition.checks.question_guards import acts
 from hai_flow.definition.paths import is_undo, plan_path, undone_by
@@ -36,17 +37,15 @@ def take_over(draft: Draft, command: c.Fork) -> None:
     gone on with, 422 where an edit does not fit."""
     of, edits = str(command.of), command.edits
     plan = draft.plan if edits is None or edits.was is None else edits.was
-    first, *later = _rename_ids(command.events, of, draft.state.run_id)
-    if isinstance(first, e.RunStarted) and command.behind:
-        people = list_people_behind("", command.behind, first.instigators)
-        first = msgspec.structs.replace(first, instigators=people)
-    draft.take_over((first, *later))
+    draft.take_over(tuple(_rename_ids(command.events, of, draft.state.run_id)))
     refused = obstacle(
         plan, draft.state, command.following, command.undone, of=of, edited=edits is not None, acted=command.acted
     )
     if refused is not None:
         raise refused
     _demand_people_are_heard(draft, plan, command)
+    if command.behind:
+        _add_instigators(draft, command.behind)
     input = None if edits is None else _check_input(draft.plan, edits)
     draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id, input=input, key=command.key or "")
     draft.end_turn("paused" if draft.state.status == "paused" else "waiting")
@@ -56,6 +55,14 @@ def take_over(draft: Draft, command: c.Fork) -> None:
         migrate.move(draft, edits.was, by=command.answer.by.id, paths=edits.paths, dev=edits.dev, pins=edits.pins)
         draft.move_to(draft.plan)
         wait_for_event.await_other_withdrawals(draft)
+
+
+def _add_instigators(draft: Draft, people: tuple[str, ...]) -> None:
+    """Let these people be behind the run, too, from its first event on."""
+    first, state = draft.events[0], draft.state
+    assert isinstance(first, e.RunStarted), "a log begins so"
+    draft.events[0] = replace(first, instigators=list_people_behind("", first.instigators, people))
+    draft.state = replace(state, instigators=list_people_behind("", state.instigators, people))
 
 
 def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
@@ -170,8 +177,8 @@ def inheritance(there: RunState) -> e.Inherited | None:
 def answer_of(command: c.Fork) -> c.Answer:
     """The answer by the ids that its pendings have in the fork."""
     old, new = call_prefix(str(command.of)), call_prefix(str(command.run_id))
-    answers = tuple(msgspec.structs.replace(each, id=_renamed_id(each.id, old, new)) for each in command.answer.answers)
-    return msgspec.structs.replace(command.answer, answers=answers)
+    answers = tuple(replace(each, id=_renamed_id(each.id, old, new)) for each in command.answer.answers)
+    return replace(command.answer, answers=answers)
 
 
 _IDS: Final = ("id", "tool_call_id", "message_id", "parent_message_id")
@@ -186,7 +193,7 @@ def _rename_ids(events: Sequence[e.Event], of: str, run_id: str) -> Iterator[e.E
         changed = {
             name: _renamed_id(id, old, new) for name, id in ids.items() if isinstance(id, str) and id.startswith(old)
         }
-        yield msgspec.structs.replace(event, **changed) if changed else event
+        yield replace(event, **changed) if changed else event
 
 
 def _renamed_id(id: str, old: str, new: str) -> str:
