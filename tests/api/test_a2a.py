@@ -201,6 +201,31 @@ def test_of_two_questions_the_answer_names_one(http: httpx2.Client) -> None:
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+def test_an_answer_that_comes_again_is_answered_as_it_was(http: httpx2.Client) -> None:
+    over, id = send(http, "count_slowly", {"text": "Count!"}), unique("m")
+    first = send(http, "count_slowly", {"text": "please"}, taskId=over["id"], messageId=id)
+    assert send(http, "count_slowly", {"text": "please"}, taskId=over["id"], messageId=id) == first
+    other = message({"text": "now"}, taskId=over["id"], messageId=id)
+    answered = rpc(http, "SendMessage", other, "/workflows/count_slowly/a2a")
+    assert answered["error"]["data"][0]["metadata"]["code"] == "command_id_reused"
+    new = message({"text": "please"}, taskId=over["id"])
+    assert code(rpc(http, "SendMessage", new, "/workflows/count_slowly/a2a")) == -32004
+
+
+def test_an_answer_that_comes_again_is_not_taken_for_the_other_question(http: httpx2.Client) -> None:
+    task = send(http, "multi_input", {"data": {}})
+    (data,) = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
+    answer, id = {"hai.pending": {"id": data["hai.pending"][0]["id"], "values": {"name": "Ann"}}}, unique("m")
+    for _ in range(2):
+        task = send(http, "multi_input", {"data": answer}, taskId=task["id"], messageId=id)
+        (data,) = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
+        assert len(data["hai.pending"]) == 1
+    vague = unique("m")
+    done = send(http, "multi_input", {"data": {"name": "Bob"}}, taskId=task["id"], messageId=vague)
+    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert send(http, "multi_input", {"data": {"name": "Bob"}}, taskId=task["id"], messageId=vague) == done
+
+
 def test_answers_to_other_tasks_and_contexts_are_refused(http: httpx2.Client) -> None:
     one, other = (send(http, "confirm_delete", {"data": {"filename": name}}) for name in ("a", "b"))
     question = one["status"]["message"]["parts"][1]["data"]["hai.pending"][0]["id"]

@@ -40,7 +40,7 @@ operations.bug("the vote of somebody whose id goes on in another's message is lo
     "{access.principal.id} {message.id}", "{access.principal.id}:{message.id}"
 ).by("tests/attacks/test_a2a.py")
 operations.bug("an answer to the question of another task is given").edit(
-    "if question not in {each.pending.opened.id for each in task.questions}:", "if False:"
+    "if question not in {each.pending.opened.id for each in questions}:", "if False:"
 ).by(f"{_A2A}::test_answers_to_other_tasks_and_contexts_are_refused")
 operations.bug("tasks from before the instant are listed").edit(" and task.state.at >= since:", ":").by(
     f"{_A2A}::test_tasks_are_listed_by_context_and_state_page_by_page"

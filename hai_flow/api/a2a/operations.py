@@ -16,14 +16,16 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.profiles import read_by
 from hai_flow.api.rest.runs.runs import StartBody, begin, list_runs
 from hai_flow.engine.events import UserMessage
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.runtime.streams.stream_items import StreamItem
+from hai_flow.store.runs import logs
 from hai_flow.values import Json, storable
 from hai_flow.wire import a2a
 from hai_flow.wire.dialects.dialect import Frame, Profile
-from hai_flow.wire.mcp import RunView
+from hai_flow.wire.mcp import Question, RunView
 
 BLOCKING_SECONDS: Final = 50.0
 """How long a send waits for its task to end or to ask somebody; it then returns the task as it is."""
@@ -79,17 +81,18 @@ class CalledAgent:
         access, task = await self.look(task_id)
         if message.context_id not in (None, task.state.thread_id):
             raise a2a.invalid("/message/contextId: the task belongs to another context.")
-        if task.is_over:
+        key = f"a2a:{access.principal.id} {message.id}"  # another's may have its id; no principal has a space
+        questions = await _find_answered(access, task, key) or task.questions
+        if not questions and task.is_over:
             raise a2a.Fault(
                 "UNSUPPORTED_OPERATION", f"The task is over ({task.state.status}); start another one in its context."
             )
-        if not task.questions:
+        if not questions:
             raise a2a.Fault("UNSUPPORTED_OPERATION", "The task waits for no input.")
-        question, fields = a2a.answer_of(message, task.questions)
-        if question not in {each.pending.opened.id for each in task.questions}:
+        question, fields = a2a.answer_of(message, questions)
+        if question not in {each.pending.opened.id for each in questions}:
             raise a2a.invalid(f"data/{a2a.PENDING}/id: this task has no such open question.")
         with anyio.CancelScope(shield=True):
-            key = f"a2a:{access.principal.id} {message.id}"  # another's may have its id; no principal has a space
             await mcp_runs.answer(access, question, fields, key, way="a2a")
         return await self.look(task_id)
 
@@ -174,6 +177,14 @@ class CalledAgent:
         state = shown.state
         status = a2a.status_of(shown)
         return {"statusUpdate": {"taskId": state.run_id, "contextId": state.thread_id, "status": status}}
+
+
+async def _find_answered(access: Access, task: RunView, key: str) -> list[Question]:
+    """The question that this message has answered before, as if it were open, so that it is answered as it was. None,
+    where the message is new."""
+    asked = task.state.questions
+    runs = {run for id in asked if (run := run_of_pending(id)) is not None}
+    return [Question(asked[id], True, "") for id in await logs.find_answered(access.pool, runs, key) if id in asked]
 
 
 async def read_task(shown: RunView, *, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from hai_flow import values
 from hai_flow.store.commit.entries import CommandRow
 from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.database import ON_THE_NODE
@@ -109,6 +110,13 @@ async def load_runs(
     abis, ids = [abi] * len(run_ids), list(command_ids)
     rows = await connection.fetch(_LOAD, run_ids, have_seqs, abis, rows_max, births, ids)
     return {row[0]: _to_loaded(row, *(each or () for each in row[21:])) for row in rows}
+
+
+async def find_answered(connection: Connection | Pool, run_ids: Collection[UUID], command_id: str) -> list[str]:
+    """The questions that a command of this id has answered in one of the runs."""
+    query = "SELECT outcome FROM commands WHERE run_id = ANY ($1::uuid[]) AND command_id = $2"
+    outcomes = [values.loads(row[0]) for row in await connection.fetch(query, list(run_ids), command_id)]
+    return [each["id"] for outcome in outcomes for each in outcome["value"]["answers"]]
 
 
 def _to_loaded(row: Any, ids: Sequence[str] = (), shas: Sequence[bytes] = (), outcomes: Sequence[bytes] = ()) -> Loaded:
