@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,6 +11,7 @@ from docs.passing_page import page
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from tests.engine.passing import KINDS, PEOPLE, TABLE, WAYS, attempt, rejected
+from tests.support.runs import Play
 
 
 def test_the_table_has_each_way_each_kind_and_a_cell_for_everybody() -> None:
@@ -39,6 +41,44 @@ def test_behind_a_no_another_decider_does_not_skip_either(kind: str) -> None:
     with pytest.raises(Rejected) as refused:
         case.play.do(c.Skip(by=who.id, who=who, path=case.at))
     assert (refused.value.status, refused.value.code) == (409, "skip.rejected")
+
+
+_IN_DOUBT: Final = """
+tools: {t: {python: tests.support.effects, effect: write}}
+steps:
+  - {id: look, call: t.note, with: {n: 1}, delivery: at_most_once}
+  - {id: go, if: "steps.look.output.n > 0", approve: {title: Pay?, from: [role:boss]}}
+"""
+_REQUESTER: Final = c.Principal("user:ann", ("operator",))
+_INSTIGATOR: Final = c.Principal("user:ins", ("operator",))
+
+
+def _put_in_doubt(text: str) -> Play:
+    play = Play(text, start=False)
+    play.start(instigators=("user:ins",))
+    play.lose("look")
+    return play
+
+
+@pytest.mark.parametrize("who", [_REQUESTER, _INSTIGATOR], ids=["the requester", "an instigator"])
+def test_a_requester_settles_no_doubt_that_decides_what_is_asked(who: c.Principal) -> None:
+    play = _put_in_doubt(_IN_DOUBT)
+    with pytest.raises(Rejected) as refused:
+        play.answer("look", who, decision="happened", result={"n": 0})
+    assert (refused.value.status, refused.value.code) == (403, "pending_forbidden")
+    play.answer("look", c.Principal("user:op", ("operator",)), decision="happened", result={"n": 1})
+    assert play.pending("go")
+
+
+@pytest.mark.parametrize("decision", ["again", "fail"])
+def test_a_requester_has_a_call_in_doubt_done_again_or_fail(decision: str) -> None:
+    _put_in_doubt(_IN_DOUBT).answer("look", _REQUESTER, decision=decision)
+
+
+def test_a_requester_settles_a_doubt_that_decides_nothing() -> None:
+    play = _put_in_doubt(_IN_DOUBT.replace("steps.look.output.n > 0", "1 > 0"))
+    play.answer("look", _REQUESTER, decision="happened", result={"n": 0})
+    assert play.pending("go")
 
 
 def test_the_page_is_up_to_date() -> None:

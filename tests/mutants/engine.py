@@ -122,6 +122,12 @@ admission.bug("an answer that says something else than the one that decided is t
 admission.bug("of two different answers to one question in one request the first counts").edit(
     "if read.setdefault(answer.id, entry)[1].sha != entry[1].sha:", "if read.setdefault(answer.id, entry) is None:"
 ).by(f"{_T}answers.py", f"{_T}approvals.py")
+admission.bug("a requester tells what decides whether people are asked").by("tests/engine/test_bypass.py").edit(
+    'if pending.opened.kind == "doubt" and', "if False and"
+)
+admission.bug("a requester has no call in doubt done again").by("tests/engine/test_bypass.py").edit(
+    " and reading.outcome == HAPPENED:", ":"
+)
 deciders = Room("hai_flow/engine/pendings/eligibility.py", *_PEOPLE)
 deciders.bug("a delegate votes beside the one they vote for").edit(
     "intersection(votes.ids_of_voter(principal))", "intersection((principal.id,))"

@@ -182,9 +182,10 @@ class CalledAgent:
 async def _find_answered(access: Access, task: RunView, key: str) -> list[Question]:
     """The question that this message has answered before, as if it were open, so that it is answered as it was. None,
     where the message is new."""
-    asked = task.state.questions
-    runs = {run for id in asked if (run := run_of_pending(id)) is not None}
-    return [Question(asked[id], True, "") for id in await logs.find_answered(access.pool, runs, key) if id in asked]
+    questions = task.state.questions
+    runs = {run for id in questions if (run := run_of_pending(id)) is not None}
+    ids = await logs.find_answered(access.pool, runs, key)
+    return [Question(questions[id], True, "") for id in ids if id in questions]
 
 
 async def read_task(shown: RunView, *, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:

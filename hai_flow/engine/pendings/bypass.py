@@ -77,6 +77,16 @@ def _demand_no_say_in_what_is_asked(draft: Draft, step: Step, who: c.Principal, 
         raise Rejected(403, "skip.forbidden", f"{detail}; somebody else must skip it.")
 
 
+def demand_settlement(draft: Draft, pending: PendingState, who: c.Principal) -> None:
+    """Raises `Rejected` 403 where a requester or instigator settles a call in doubt with a result that decides about a
+    question, as in a skip with an output. To have it done again, or let it fail, is theirs."""
+    path = pending.opened.path
+    question = question_behind(draft.plan, plan_path(path), ())
+    if question is not None and _is_of_the_request(who, world_of(draft.plan, draft.state)):
+        detail = f"what {path} gave decides whether people are asked at {question}, and {who.id} is behind this run"
+        raise Rejected(403, "pending_forbidden", f"{detail}; somebody else must tell it. The question is still open.")
+
+
 _ANEW: Final = "Somebody else that its rules let decide may retry the run: then they are asked anew."
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hai_flow.definition.plan import Call, FrontendTool
 from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.answers import Reading, answer_refusal, read_answer
+from hai_flow.engine.pendings import bypass, votes
+from hai_flow.engine.pendings.answers import HAPPENED, Reading, answer_refusal, read_answer
 from hai_flow.engine.pendings.eligibility import (
     NOT_ASKED,
     NOT_PICKED,
@@ -62,6 +62,8 @@ def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[Pe
     _demand_eligible(draft, pending, by)
     if isinstance(reading, Rejected):
         raise reading
+    if pending.opened.kind == "doubt" and reading.outcome == HAPPENED:
+        bypass.demand_settlement(draft, pending, by)
     if reading.outcome == votes.APPROVE and reading.value is not None:
         _merge_with(pending, reading)
     return pending, reading, False
