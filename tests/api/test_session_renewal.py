@@ -21,6 +21,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.support.identities import KEYS, People
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
 from tests.support.server import ServerProcess, serving
+from tests.support.values import require
 from tests.support.waiting import until
 
 ISSUER = Issuer()
@@ -351,8 +352,7 @@ def test_without_a_refresh_token_it_ends_with_what_proved_who_it_is(
     provider.refreshes = False
     end = int(datetime.now(UTC).timestamp()) + 600
     provider.says["exp"] = end
-    found = row(dsn, signed_in(strict, provider))
-    assert found is not None
+    found = require(row(dsn, signed_in(strict, provider)))
     assert (found["ends_at"].timestamp(), found["renew_at"], found["sealed"]) == (end, None, None)
 
 
@@ -371,8 +371,7 @@ async def test_a_provider_silent_about_the_person_is_as_one_unreachable(
         return found is not None and found["sealed"] is None
 
     await until(forgone)
-    found = row(dsn, session)
-    assert found is not None
+    found = require(row(dsn, session))
     assert (found["ends_at"].timestamp(), found["renew_at"]) == (end, None)
 
 
@@ -382,8 +381,7 @@ async def test_a_session_that_nobody_uses_ends_and_one_that_is_used_does_not(
     session = signed_in(strict, provider)
     change(dsn, session, "expires_at = now() + interval '1 minute'")
     assert roles(strict, session) == ["operator"]
-    found = row(dsn, session)
-    assert found is not None
+    found = require(row(dsn, session))
     assert found["expires_at"] > datetime.now(UTC).replace(microsecond=0)
     assert (found["expires_at"] - datetime.now(UTC)).total_seconds() > 3600
     assert found["expires_at"] <= found["ends_at"]
@@ -406,8 +404,7 @@ async def test_who_has_the_database_can_t_ask_the_provider(strict: ServerProcess
         lambda connection: connection.fetch("SELECT s::text, encode(sealed, 'escape') FROM sessions s")
     )
     assert token not in json.dumps([list(each) for each in whole])
-    found = row(dsn, session)
-    assert found is not None
+    found = require(row(dsn, session))
     # Who can write there gives what is sealed for Ann to a session whose cookie they have.
     evil = signed_in(strict, provider)
     query = "UPDATE sessions SET sealed = $2, renew_at = now() - interval '1 second' WHERE sha256 = $1"
@@ -431,8 +428,7 @@ def test_who_signed_in_by_a_link_has_the_built_in_roles_that_there_are_now(stric
     answer = httpx2.post(f"{strict.url}/sign-in/link/{token}")
     session = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
     kept = json.dumps({"who": {"id": "user:local", "roles": ["viewer"]}, "credential": LINK})
-    found = row(dsn, session)
-    assert found is not None
+    found = require(row(dsn, session))
     assert found["renew_at"] is None
     whole = {**json.loads(found["principal"]), **json.loads(kept)}
     change(dsn, session, f"principal = '{json.dumps(whole)}'")  # as a release with fewer roles would have written it

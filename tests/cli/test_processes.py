@@ -26,6 +26,7 @@ from tests.support.commands import ROOT, SECONDS_MAX, Process, command, run, sta
 from tests.support.postgres import execute, run_apart
 from tests.support.scraping import Scrape
 from tests.support.terminals import on_a_terminal, read_until
+from tests.support.values import require
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.costly
@@ -206,8 +207,7 @@ def test_a_run_that_waits_exits_with_3_and_is_decided_at_a_server(database_url: 
 
         remote = run("run", "workflows/cleanup.flow.yaml", "--server", url)
         assert remote.returncode == 3, remote.stderr
-        second = re.search(r"run (\S+)\n", remote.stderr)
-        assert second is not None
+        second = require(re.search(r"run (\S+)\n", remote.stderr))
         assert ask("pause", second[1], "--reason", "let me look")["status"] == "paused"
         assert ask("resume", second[1])["status"] == "waiting"
         assert ask("terminate", second[1])["status"] == "stopped"
@@ -372,8 +372,7 @@ def test_where_a_tool_failed_is_shown_with_its_run(database_url: str, tmp_path: 
     failed = run("run", "shop.flow.yaml", folder=tmp_path, HAI_FLOW_DATABASE_URL=database_url)
     assert failed.returncode == 1, failed.stderr
     assert "raise ValueError('the till is locked')" in failed.stdout
-    run_id = re.search(r"run (\S+)", failed.stderr)
-    assert run_id is not None
+    run_id = require(re.search(r"run (\S+)", failed.stderr))
     with started(tmp_path / "log", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=database_url) as server:
         url = server.wait_for(r"Serving (http://\S+)").group(1)
         shown = run("show", run_id[1], HAI_FLOW_URL=url)

@@ -29,6 +29,7 @@ from tests.support.people import (
     policy,
     who,
 )
+from tests.support.values import require
 
 ANN, BOB, EVE, JOE = (who(name, "boss") for name in ("ann", "bob", "eve", "joe"))
 ARGS = {"amount": 900, "note": "taxi", "to": {"name": "ann", "tags": ["a", "b"]}, "urgent": True, "ref": None}
@@ -426,9 +427,7 @@ def test_fail_raises_that_the_call_is_in_doubt() -> None:
     ask = doubted()
     ask.vote(OPERATOR, "fail", reason="the bank says no")
     assert ask.error == "step.in_doubt"
-    error = ask.state.steps[ask.path].error
-    assert error is not None
-    assert "the bank says no" in error.message
+    assert "the bank says no" in require(ask.state.steps[ask.path].error).message
 
 
 @pytest.mark.parametrize(
@@ -442,8 +441,7 @@ def test_anything_else_leaves_the_doubt_open(given: dict[str, Any]) -> None:
 def test_a_late_result_of_the_very_attempt_settles_the_doubt() -> None:
     ask = doubted()
     assert unknown_outcome.find_doubt(ask.state, ask.path, 2) is None
-    found = unknown_outcome.find_doubt(ask.state, ask.path, 1)
-    assert found is not None
+    found = require(unknown_outcome.find_doubt(ask.state, ask.path, 1))
     ask.do(lambda draft, step: unknown_outcome.resolve_doubt(draft, found))
     assert ask.refusal(OPERATOR, "again").status == 409
 

@@ -25,6 +25,7 @@ from hai_flow.engine.state.jobs import Perform, is_busy, open_jobs
 from hai_flow.errors import Rejected
 from hai_flow.store.commit.projection import rows_of
 from tests.support.runs import HOUR, MINUTE, RUN, Play, plan_of
+from tests.support.values import require
 
 PARENT = """
     input: {type: object, properties: {amount: {type: number}}}
@@ -612,8 +613,7 @@ def test_a_detached_run_that_cannot_start_fails_its_step_with_the_reason() -> No
     family = Family(DETACHING, ASKING)
     error = e.Error("input.invalid", "It does not fit.")
     family.do(family.parent, c.ChildEnded(path="sub", attempt=1, status="failed", error=error))
-    failure = family.parent.state.error
-    assert failure is not None
+    failure = require(family.parent.state.error)
     assert (failure.code, failure.cause) == ("run.failed", error)
     assert failure.message == "The run of checks could not be started: It does not fit."
 
@@ -749,12 +749,10 @@ def test_a_streamed_message_is_stored_without_text_that_no_decision_reads() -> N
 def test_a_message_of_a_child_grows_in_its_parent_and_is_whole_at_its_end() -> None:
     family = Family(PARENT, TALKING)
     family.deliver()
-    first = stream(family.child, "one ", "two ")
-    assert first is not None
+    first = require(stream(family.child, "one ", "two "))
     assert "two" not in str(first.body), "who delivers it reads the text"
     family.do(family.parent, read_from(family.child, first))
-    second = stream(family.child, "three")
-    assert second is not None
+    second = require(stream(family.child, "three"))
     family.do(family.parent, read_from(family.child, second))
     assert family.parent.state.messages["m"].open
     family.succeed("look")
@@ -772,8 +770,7 @@ def test_late_and_repeated_pieces_of_a_child_change_nothing(order: list[int]) ->
     family.deliver()
     told = []
     for text in ("a", "b", "c", "d", "e"):
-        message = stream(family.child, text)
-        assert message is not None
+        message = require(stream(family.child, text))
         told.append(read_from(family.child, message))
     family.succeed("look")
     told.append(read_from(family.child, family.mail.popleft()))
@@ -790,8 +787,7 @@ def test_pieces_of_an_unawaited_child_are_refused_and_its_message_is_cut() -> No
     for end in (c.Terminate(by="user:op"), c.Stop(by="user:op")):
         family = Family(PARENT, TALKING)
         family.deliver()
-        first = stream(family.child, "half of")
-        assert first is not None
+        first = require(stream(family.child, "half of"))
         told = read_from(family.child, first)
         family.do(family.parent, told)
         family.do(family.parent, end)
@@ -805,8 +801,7 @@ def test_pieces_of_an_unawaited_child_are_refused_and_its_message_is_cut() -> No
 def test_a_piece_opens_no_turn_and_takes_no_room_in_a_half_full_log() -> None:
     family = Family(PARENT, TALKING)
     family.deliver()
-    piece = stream(family.child, "hm")
-    assert piece is not None
+    piece = require(stream(family.child, "hm"))
     told, parent = read_from(family.child, piece), family.parent
     most = DEFAULT_BOUNDS.run_bytes // 2
     for log_bytes, expected in ((most, 0), (most - 1, 2)):
@@ -944,8 +939,7 @@ def deliver_all(family: Family) -> None:
     """As `deliver`, with the texts that are read from the log of the child."""
     while family.mail:
         message = family.mail.popleft()
-        command = children.build_command(message.kind, message.target, message.body)
-        assert command is not None
+        command = require(children.build_command(message.kind, message.target, message.body))
         family.do(family.parent, read_from(family.child, message) if isinstance(command, c.ChildTold) else command)
 
 
@@ -969,8 +963,7 @@ def test_a_call_that_grows_in_a_child_grows_in_its_parent(fails: bool) -> None:
     for piece in ("so ", "it grows"):
         event = e.ToolCallArgsChunk(at=child.now, turn=1, tool_call_id=id, content=piece)
         child.state = fold(child.state, [event])
-        told = children.grown(child.state, [event])
-        assert told is not None
+        told = require(children.grown(child.state, [event]))
         assert piece not in str(told.body)
         for _ in range(2):  # the second time it brings nothing
             family.do(family.parent, read_from(child, told))

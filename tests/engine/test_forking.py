@@ -14,6 +14,7 @@ from hai_flow.engine.runs.fork import demand_left, inheritance
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, FORK, HOUR, MINUTE, RUN, SECOND, Play, plan_of
+from tests.support.values import require
 
 ASKS = """
     steps:
@@ -114,9 +115,7 @@ def test_a_clock_has_as_long_to_go_as_it_had_then() -> None:
     pending = fork.state.pendings[fork.pending("first")]
     assert pending.opened.deadline == fork.now + DAY == opened + HOUR + 301 * DAY
     fork.advance(DAY)
-    error = fork.state.steps["first"].error
-    assert error is not None
-    assert error.code == "ask.expired"
+    assert require(fork.state.steps["first"].error).code == "ask.expired"
 
 
 def test_a_run_that_is_left_undoes_what_the_fork_does_not_have() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hai_flow.engine.pendings import open
 from hai_flow.engine.state import ids
 from tests.support.runs import Play
+from tests.support.values import require
 
 RUN = "01900000-0000-7000-8000-000000000001"
 OTHER = "01900000-0000-7000-8000-000000000002"
@@ -65,9 +66,7 @@ def test_a_pending_is_found_by_step_and_number_whatever_release_opened_it(
 ) -> None:
     monkeypatch.setattr(open, "pending_id", make)
     play = Play("steps: [{id: a, call: t.f, approval: {from: anyone, deadline: 1h}}]")
-    found = ids.pending_of(play.state, "a", 0)
-    assert found is not None
-    assert found.opened.id == make(str(play.run_id), "a", 0)
+    assert require(ids.pending_of(play.state, "a", 0)).opened.id == make(str(play.run_id), "a", 0)
     assert ids.pending_of(play.state, "a", 1) is None
 
 

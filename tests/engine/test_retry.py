@@ -7,6 +7,7 @@ import pytest
 from hai_flow.engine.steps import agents
 from tests.engine.test_agents import answer, call, flow
 from tests.support.runs import MINUTE, Play
+from tests.support.values import require
 
 OBJECT = "output: {type: object, required: [n], properties: {n: {type: integer}}}"
 SENT = "chat[{}]/call[mail.send-1]/mail.send"
@@ -93,9 +94,7 @@ def test_an_agent_cut_off_between_two_answers_goes_on_with_the_next() -> None:
     play.retry()
     assert set(play.open) == {f"{chat}[1]/model", other}
     assert told(play, 1, chat) == [0]
-    loop = play.state.steps[chat].loop
-    assert loop is not None
-    assert loop.since == 0, "it had not come to the end of its answers"
+    assert require(play.state.steps[chat].loop).since == 0, "it had not come to the end of its answers"
 
 
 def test_an_agent_in_a_rerun_handler_begins_a_new_conversation() -> None:

@@ -21,6 +21,7 @@ from hai_flow.engine.state.ids import derive_child_run_id
 from hai_flow.errors import Rejected
 from tests.engine.test_agents import TOOLS, answer, call
 from tests.support.runs import RUN, Play, plan_of
+from tests.support.values import require
 
 UPPER = (
     'steps: [{id: before, call: t.f}, {id: sub, run: lower}, {id: after, call: t.f}]\noutput: "${{ steps.sub.output }}"'
@@ -79,8 +80,7 @@ class Tree:
             if message.target not in self.plays:
                 parent = body["parent"]
                 self._new(body["workflow"], message.target, f"{self.places[parent['run_id']]}/{parent['path']}")
-        command = children.build_command(kind, message.target, body)
-        assert command is not None
+        command = require(children.build_command(kind, message.target, body))
         try:
             self.do(self.plays[message.target], command)
         except Rejected as rejected:
@@ -331,8 +331,7 @@ def test_tokens_and_calls_of_a_child_that_goes_on_count_once() -> None:
     tree.retry()
     (child,) = (play for play in tree.plays.values() if play is not tree.root)
     share = next(iter(tree.root.state.granted.values()))
-    allowance = child.state.allowance
-    assert allowance is not None
+    allowance = require(child.state.allowance)
     assert share.tool_calls is not None
     assert (before, allowance.tool_calls) == (3, share.tool_calls + 2)
     tree.settle()

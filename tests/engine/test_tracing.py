@@ -18,6 +18,7 @@ from hai_flow.engine.state.tracing import (
     is_traced,
     place_of,
 )
+from tests.support.values import require
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEX = st.text("0123456789abcdef")
@@ -89,6 +90,4 @@ def test_a_run_without_trace_has_no_span_and_an_unsampled_one_says_so() -> None:
     assert not is_traced(run(None))
     quiet = CALLER[:-1] + "0"
     assert not is_traced(run(quiet))
-    place = derive_turn_place(run(quiet), 2)
-    assert place is not None
-    assert not place.sampled
+    assert not require(derive_turn_place(run(quiet), 2)).sampled

@@ -13,6 +13,7 @@ from hai_flow.models.opaque_data import Seals
 from hai_flow.models.vocabulary import Endpoint, Message, Request
 from tests.foreign.reading import read
 from tests.foreign.transcripts import DONE, Said, Transcript, call, chunk, document, end, stream
+from tests.support.values import require
 
 Json = Any
 
@@ -134,8 +135,7 @@ SEALED: Final[dict[str, tuple[bytes, Json, list[Json]]]] = {  # a stream, the me
 @pytest.mark.parametrize("name", SEALED)
 def test_what_a_server_gives_for_itself_goes_back_with_its_own_call(name: str) -> None:
     body, message, calls = SEALED[name]
-    turn = read(Transcript(name, body, Said()), [body]).turn
-    assert turn is not None
+    turn = require(read(Transcript(name, body, Said()), [body]).turn)
     assert turn.finish is not None
     assert turn.finish.opaque == (None if message is None else {"message": message, "calls": calls})
     reply = Message("assistant", turn.text, turn.calls, opaque=turn.finish.opaque)
@@ -150,8 +150,7 @@ def test_what_a_server_gives_for_itself_goes_back_with_its_own_call(name: str) -
 
 def test_a_result_names_its_call_by_the_id_that_the_server_gave() -> None:
     body, *_ = SEALED["litellm: in an id that is too long"]
-    turn = read(Transcript("", body, Said()), [body]).turn
-    assert turn is not None
+    turn = require(read(Transcript("", body, Said()), [body]).turn)
     assert turn.finish is not None
     reply = Message("assistant", "", turn.calls, opaque=turn.finish.opaque)
     results = [Message("tool", "ok", call_id=each.id) for each in turn.calls]

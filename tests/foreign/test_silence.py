@@ -25,6 +25,7 @@ from tests.runtime.conftest import eye as eye
 from tests.runtime.conftest import make as make
 from tests.steps.test_mcp import call
 from tests.support.service import Received, Reply, Service
+from tests.support.values import require
 from tests.support.waiting import until
 
 
@@ -227,8 +228,7 @@ async def test_a_call_over_mcp_timed_out_before_any_byte_has_no_data(services: A
     body = f"tools: {{t: {{mcp: '{service.url('/mcp')}'}}}}\nsteps:\n  - {{id: pay, call: t.t, timeout: 1s}}\n"
     run_id = (await start(runtime, body)).run_id
     await until(lambda: is_now(runtime, run_id, "failed"))
-    error = (await state_of(runtime, run_id)).error
-    assert error is not None
+    error = require((await state_of(runtime, run_id)).error)
     assert (error.code, error.data) == ("step.timeout", None)
 
 
@@ -272,8 +272,7 @@ async def test_a_call_ended_by_block_or_run_keeps_its_part_also_half_a_line(
     runtime = await make(performs=True, mcp=servers, http_hosts=("127.0.0.1",))
     run_id = (await start(runtime, f"tools: {{t: {{mcp: {address}}}}}\n{ENDS[end]}")).run_id
     await until(lambda: is_now(runtime, run_id, "failed"))
-    error = (await state_of(runtime, run_id)).error
-    assert error is not None
+    error = require((await state_of(runtime, run_id)).error)
     assert error.code == ("limit.duration" if end == "run" else "step.timeout")
     received = error.data["received"]["all/pay"] if end == "block" else error.data
     assert "paid" in received["text"]

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from tests.lsp.conftest import Editor
+from tests.support.values import require
 
 pytestmark = pytest.mark.costly
 
@@ -128,8 +129,7 @@ async def test_hovers_definitions_and_outlines(project: Path, editor: Editor) ->
     assert await target("call: shop.p") == ("shop.py", 3)
     assert await target("run: ki") == ("kid.flow.yaml", 0)
     document = t.TextDocumentIdentifier(editor.uri(name))
-    symbols = await client.text_document_document_symbol_async(t.DocumentSymbolParams(document))
-    assert symbols is not None
+    symbols = require(await client.text_document_document_symbol_async(t.DocumentSymbolParams(document)))
     assert [each.name for each in symbols] == ["pay", "ask", "say#1", "run#1"]
 
 
@@ -137,8 +137,7 @@ async def test_a_step_is_renamed_in_its_id_and_in_all_holes_and_expressions(proj
     name = "order.flow.yaml"
     await editor.write(name, TEXT)
     place = editor.at(name, TEXT, "if: steps.pa")
-    edit = await editor.client.text_document_rename_async(t.RenameParams(**place, new_name="book"))
-    assert edit is not None
+    edit = require(await editor.client.text_document_rename_async(t.RenameParams(**place, new_name="book")))
     assert edit.changes is not None
     lines = [str(line) for line in TEXT.split("\n")]
     for each in sorted(edit.changes[editor.uri(name)], key=lambda each: -each.range.start.character):
@@ -172,8 +171,7 @@ async def test_a_step_is_renamed_in_the_tests_beside_it_too(project: Path, edito
     (project / "other.test.yaml").write_text(TESTED.replace("order.flow", "kid.flow"))
     await editor.write("order.flow.yaml", TEXT)
     place = editor.at("order.flow.yaml", TEXT, "if: steps.pa")
-    edit = await editor.client.text_document_rename_async(t.RenameParams(**place, new_name="book"))
-    assert edit is not None
+    edit = require(await editor.client.text_document_rename_async(t.RenameParams(**place, new_name="book")))
     assert edit.changes is not None
     assert edit.changes.keys() == {editor.uri("order.flow.yaml"), editor.uri("order.test.yaml")}
     lines = [str(line) for line in TESTED.split("\n")]
@@ -193,8 +191,7 @@ async def test_formatting_quotes_holes_that_yaml_alone_can_not_read(project: Pat
     await editor.write("a.flow.yaml", text)
     document = t.TextDocumentIdentifier(editor.uri("a.flow.yaml"))
     params = t.DocumentFormattingParams(document, t.FormattingOptions(2, True))
-    edits = await editor.client.text_document_formatting_async(params)
-    assert edits is not None
+    edits = require(await editor.client.text_document_formatting_async(params))
     assert 'say: \'${{ true ? "a" : "b" }}\'' in edits[0].new_text
 
 
@@ -224,14 +221,12 @@ async def test_a_text_with_windows_line_ends_is_answered_in_place(project: Path,
         written = f"{text}# {number}\n".replace("\n", ends)
         assert await editor.write(name, written) == []
         place = editor.at(name, text, "if: steps.pa")
-        hover = await client.text_document_hover_async(t.HoverParams(**place))
-        assert hover is not None
+        hover = require(await client.text_document_hover_async(t.HoverParams(**place)))
         assert "call" in str(hover.contents)
         target = await client.text_document_definition_async(t.DefinitionParams(**place))
         assert isinstance(target, t.Location)
         assert (target.range.start.line, target.range.start.character) == (11, 8)
-        edit = await client.text_document_rename_async(t.RenameParams(**place, new_name="book"))
-        assert edit is not None
+        edit = require(await client.text_document_rename_async(t.RenameParams(**place, new_name="book")))
         assert edit.changes is not None
         starts = [(each.range.start.line, each.range.start.character) for each in edit.changes[editor.uri(name)]]
         assert starts == [(11, 8), (16, 14), (17, 46)]

@@ -21,6 +21,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Observer, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.postgres.database import Deadlines
 from tests.support import effects
+from tests.support.values import require
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Make: TypeAlias = Callable[..., Awaitable[Runtime]]
@@ -111,9 +112,7 @@ async def start(
 
 async def state_of(runtime: Runtime, run_id: UUID, seq: int = 2**53) -> RunState:
     """The run as its log says."""
-    state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, seq)
-    assert state is not None
-    return state
+    return require(await runtime.fanout.state_at(LOCAL_TENANT, run_id, seq))
 
 
 async def status_of(runtime: Runtime, run_id: UUID) -> str:

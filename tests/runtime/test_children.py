@@ -22,6 +22,7 @@ from hai_flow.store.runs import run_lists
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, state_of
 from tests.support import effects
 from tests.support.ledger import check_all, log_of
+from tests.support.values import require
 from tests.support.waiting import until
 from tests.support.workers import Nursery
 
@@ -79,8 +80,7 @@ async def test_a_parent_gets_its_childs_output_and_the_child_knows_its_parent(ma
     parent = await begin(runtime, "echo", "{value: hello}")
     await until(lambda: is_now(runtime, parent, "finished"))
     assert (await state_of(runtime, parent)).output == "hello"
-    row = await run_lists.get_run(runtime.database.api, LOCAL_TENANT, child_of(parent))
-    assert row is not None
+    row = require(await run_lists.get_run(runtime.database.api, LOCAL_TENANT, child_of(parent)))
     assert (row.parent_id, row.parent_path, row.thread_id, row.slot) == (parent, "sub", str(parent), None)
     await until(lambda: nothing_on_its_way(eye))
     assert len(await check_all(eye)) == 2
@@ -102,8 +102,7 @@ async def test_a_child_that_fails_is_the_cause_of_its_parents_failure(make: Make
     runtime = await make(performs=True)
     parent = await begin(runtime, "failing")
     await until(lambda: is_now(runtime, parent, "failed"))
-    error = (await state_of(runtime, parent)).error
-    assert error is not None
+    error = require((await state_of(runtime, parent)).error)
     assert error.cause is not None
     assert (error.code, error.cause.code, error.cause.message) == ("run.failed", "luck", "No luck.")
 
@@ -112,8 +111,7 @@ async def test_an_input_that_the_child_does_not_take_fails_the_step(make: Make, 
     runtime = await make(performs=True)
     parent = await begin(runtime, "echo", "{value: '${{ dyn(1) }}'}")
     await until(lambda: is_now(runtime, parent, "failed"))
-    error = (await state_of(runtime, parent)).error
-    assert error is not None
+    error = require((await state_of(runtime, parent)).error)
     assert error.cause is not None
     assert (error.code, error.cause.code) == ("run.failed", "input.invalid")
     assert error.cause.data[0]["path"] == "/value"
@@ -127,9 +125,7 @@ async def test_a_child_that_is_stopped_fails_its_step(make: Make) -> None:
     await until(lambda: is_there(runtime, child_of(parent), "waiting"))
     await ask(runtime, child_of(parent), c.Stop(by="user:op"))
     await until(lambda: is_now(runtime, parent, "failed"))
-    error = (await state_of(runtime, parent)).error
-    assert error is not None
-    assert error.code == "run.stopped"
+    assert require((await state_of(runtime, parent)).error).code == "run.stopped"
 
 
 @pytest.mark.parametrize("command", [c.Stop(by="user:op"), c.Terminate(by="user:op")])
@@ -467,8 +463,7 @@ async def test_a_detached_run_outlives_the_run_that_started_it(make: Make, eye: 
     parent = await begin(runtime, "asking", body=detaching("asking"))
     await until(lambda: len(effects.begun) == 1)  # the step behind it
     child = child_of(parent)
-    row = await run_lists.get_run(runtime.database.api, LOCAL_TENANT, child)
-    assert row is not None
+    row = require(await run_lists.get_run(runtime.database.api, LOCAL_TENANT, child))
     assert (row.parent_id, row.thread_id, row.started_by) == (None, str(child), "user:local")
     await ask(runtime, parent, c.Stop(by="user:op"))
     effects.gate.set()
@@ -484,8 +479,7 @@ async def test_a_detached_run_whose_input_does_not_fit_fails_its_step(make: Make
     runtime = await make(performs=True)
     parent = await begin(runtime, "echo", body=detaching("echo", "{value: '${{ dyn(1) }}'}"))
     await until(lambda: is_now(runtime, parent, "failed"))
-    error = (await state_of(runtime, parent)).error
-    assert error is not None
+    error = require((await state_of(runtime, parent)).error)
     assert error.cause is not None
     assert (error.code, error.cause.code) == ("run.failed", "input.invalid")
     assert await eye.fetchval("SELECT count(*) FROM runs") == 1

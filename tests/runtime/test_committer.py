@@ -44,6 +44,7 @@ from tests.runtime.conftest import (
 )
 from tests.support import effects
 from tests.support.ledger import check_all, log_of
+from tests.support.values import require
 from tests.support.waiting import until
 
 STRANGER = UUID(int=7)
@@ -659,8 +660,7 @@ async def test_chunks_of_a_holder_that_was_fenced_off_are_dropped(make: Make, ey
     a, b = await make(performs=True), await make()
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
-    hot = a.committer.peek(run_id)
-    assert hot is not None
+    hot = require(a.committer.peek(run_id))
     await submit(b, run_id, c.Terminate(by="user:local"))
     hot._owned = True  # as in a process that was stopped and has not been told yet
     a.committer.stream(hot, [Chunk("msg_late", "wait", 1, 0, "late")])
@@ -753,8 +753,7 @@ async def test_the_cache_counts_the_size_of_a_state_and_not_of_its_log(make: Mak
     run_id = (await start(a, LISTENING)).run_id
     for number in range(60):
         await asyncio.gather(*(submit(b, run_id, note(f"{number}/{n}", "x" * 1000)) for n in range(10)))
-    hot = b.committer.peek(run_id)
-    assert hot is not None
+    hot = require(b.committer.peek(run_id))
     assert sum([len(e.encode_events([event])) for event in (await log_of_run(a, run_id))]) > 600_000
     size = len(encode_state(hot.state))
     assert size < hot.bytes < 2 * size + 2 * loader.SNAPSHOT_BYTES_MIN
@@ -762,8 +761,7 @@ async def test_the_cache_counts_the_size_of_a_state_and_not_of_its_log(make: Mak
     assert all(b.committer.peek(each) is not None for each in (run_id, *others)), "nobody was evicted for it"
     await until(lambda: a.database.api.fetchval("SELECT count(*) FROM snapshots WHERE run_id = $1", run_id))
     other.committer.refresh(run_id)
-    cold = other.committer.peek(run_id)
-    assert cold is not None
+    cold = require(other.committer.peek(run_id))
     await other.committer.wait_committed([cold])
     assert size < cold.bytes < 2 * size + 2 * loader.SNAPSHOT_BYTES_MIN
 

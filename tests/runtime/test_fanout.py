@@ -37,6 +37,7 @@ from hai_flow.wire.dialects.log import LOG, LogEncoder
 from tests.runtime.conftest import ASKING, GATED, LISTENING, TEXT, Connection, Make, is_now, note, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
+from tests.support.values import require
 from tests.support.waiting import until
 
 PROFILE = Profile(dialect="log")
@@ -372,8 +373,7 @@ async def test_nobody_sees_a_commit_that_is_held_back_and_then_refused(make: Mak
     """Somebody else has the run's row, and ends the run: the pause that was decided meanwhile never happened."""
     runtime = await make()
     run_id = (await start(runtime, ASKING)).run_id
-    hot = runtime.committer.peek(run_id)
-    assert hot is not None
+    hot = require(runtime.committer.peek(run_id))
     assert hot.plan is not None
     seen: list[StreamItem] = []
     here = hot.state
@@ -655,9 +655,7 @@ async def test_state_read_behind_a_known_one_is_that_of_the_whole_log(make: Make
 
     async def read(seq: int, state: RunState | None = None) -> RunState:
         known = None if state is None else CachedRun(run_id, LOCAL_TENANT, state)
-        read = await state_at(runtime.database, LOCAL_TENANT, run_id, seq, known=known)
-        assert read is not None
-        return read
+        return require(await state_at(runtime.database, LOCAL_TENANT, run_id, seq, known=known))
 
     whole = [await read(seq) for seq in range(1, end + 1)]
     for seq in (*range(1, end + 1), HEAD):

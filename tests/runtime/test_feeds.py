@@ -21,6 +21,7 @@ from hai_flow.wire.dialects.dialect import Profile
 from hai_flow.wire.dialects.log import LOG
 from tests.runtime.conftest import ASKING, Connection, Make, start, state_of
 from tests.support.ledger import log_of
+from tests.support.values import require
 from tests.support.waiting import until
 
 NEVER = 60.0  # longer than any test waits
@@ -108,8 +109,7 @@ async def test_a_ring_keeps_at_least_what_it_took_in_last(make: Make) -> None:
     runtime.fanout.config = FanoutConfig(ring_bytes_max=1)
     run_id = (await start(runtime, ASKING)).run_id
     mine = await place(runtime, run_id)
-    hot = runtime.committer.peek(run_id)
-    assert hot is not None
+    hot = require(runtime.committer.peek(run_id))
     runtime.fanout.publish_commit(hot, mine.seq + 1, [e.RunPaused(at=hot.state.at, turn=1, by="user:local")])
     assert seqs(mine) == [hot.state.seq + 1]
 
@@ -282,8 +282,7 @@ async def test_a_follower_that_has_seen_more_than_its_feed_makes_it_read(
     mine = await place(b, run_id)
     await pause(a, run_id)
     late = b.fanout.follow(run_id, LOG, OTHER, before)  # the first of its profile: it reads the log
-    shown = await late.catch_up()
-    assert shown is not None
+    shown = require(await late.catch_up())
     async with asyncio.timeout(20):
         assert await late.catch_up() is None
     assert [piece.seq for piece in shown] == seqs(mine) == list(range(before.seq + 1, mine.seq + 1))

@@ -20,6 +20,7 @@ from hai_flow.steps.files import extract_files, put_in
 from hai_flow.store.messaging import message_queue, signals
 from tests.runtime.conftest import ASKING, HEAD, Connection, Make, is_now, start, state_of
 from tests.support import effects
+from tests.support.values import require
 from tests.support.waiting import until
 
 UNKNOWN = "file_" + "0" * 64
@@ -144,9 +145,7 @@ async def test_a_run_gives_its_files_to_those_that_it_runs_and_no_others(make: M
     assert (await run_of(runtime, "reads")).error is None
     others = await used(runtime)
     await ended(runtime, (await start(runtime, body, input={"scan": others})).run_id)
-    error = (await run_of(runtime, "reads")).error
-    assert error is not None
-    assert error.code == "step.file_unknown"
+    assert require((await run_of(runtime, "reads")).error).code == "step.file_unknown"
 
 
 async def test_a_run_gives_its_files_to_those_that_its_end_starts_and_no_others(make: Make) -> None:
@@ -162,8 +161,7 @@ async def test_a_run_gives_its_files_to_those_that_its_end_starts_and_no_others(
         begin = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:ann", input={"scan": id})
         await runtime.starts.start(LOCAL_TENANT, plan, begin)
 
-        follower = await until(partial(reader_of, runtime, id))
-        assert follower is not None
+        follower = require(await until(partial(reader_of, runtime, id)))
         state = await ended(runtime, follower)
         assert (state.error is None) is own, state.error
 

@@ -31,6 +31,7 @@ from tests.runtime.conftest import (
     state_of,
 )  # fmt: skip
 from tests.support.ledger import log_of
+from tests.support.values import require
 from tests.support.waiting import until
 
 
@@ -105,8 +106,7 @@ async def begin_anew(a: Runtime, b: Runtime, eye: Connection) -> UUID:
     while await retention.clear(eye, [run_id], 1000):
         pass
     await start(a, FORM, run_id=run_id, input={"value": "anew"})
-    known = b.committer.peek(run_id)
-    assert known is not None
+    known = require(b.committer.peek(run_id))
     assert (known.state.input, known.version) == ({"value": "removed"}, 1)
     return run_id
 
@@ -121,8 +121,7 @@ async def test_a_run_that_was_removed_is_not_read_in_one_of_its_id(make: Make, e
 async def test_a_decision_is_on_the_run_that_is_there(make: Make, eye: Connection, load: str) -> None:
     a, b = await make(), await make()
     run_id = await begin_anew(a, b, eye)
-    known = b.committer.peek(run_id)
-    assert known is not None
+    known = require(b.committer.peek(run_id))
     if load == "by a refresh":
         b.committer.refresh(run_id)
         await until(lambda: not known.queued)

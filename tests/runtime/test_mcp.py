@@ -30,6 +30,7 @@ from tests.support.mcp_lines import Script
 from tests.support.mcp_lines import catalogue as lines
 from tests.support.mcp_server import COMMAND, ROOT, http_server, programs, server  # noqa: F401
 from tests.support.models import Answer, FakeModels, spoken
+from tests.support.values import require
 from tests.support.waiting import until
 
 
@@ -136,8 +137,7 @@ async def test_what_only_reads_is_tried_again(make: Make, tmp_path: Path) -> Non
     tool = "mcp: {use: files}, effect: read"
     run_id = (await start(runtime, calling("dies", ", retry: {max: 2, every: 1ms}", tool))).run_id
     await until(lambda: is_now(runtime, run_id, "failed"))
-    error = (await state_of(runtime, run_id)).error
-    assert error is not None
+    error = require((await state_of(runtime, run_id)).error)
     assert (error.code, ledger.read_text()) == ("mcp.unavailable", "dies\n" * 3)
 
 
@@ -297,8 +297,7 @@ async def test_cve_2025_54136_a_redescribed_function_is_not_called_by_old_text(m
     second = await make(performs=True, mcp=catalogue(tmp_path, DESCRIBED=changed))
     run_id = (await start(second, source)).run_id
     await until(lambda: is_now(second, run_id, "failed", "finished"))
-    error = (await state_of(second, run_id)).error
-    assert error is not None
+    error = require((await state_of(second, run_id)).error)
     assert (error.code, error.retriable) == ("mcp.tool_changed", False)
     anew = (await start(second, f"{source}# looked at\n")).run_id
     await until(lambda: is_now(second, anew, "failed", "finished"))

@@ -18,6 +18,7 @@ from hai_flow.store.runs import run_lists
 from tests.runtime.conftest import Connection, Make, answer, is_now, open_pending, state_of
 from tests.runtime.test_signals import send, subscribed
 from tests.support.ledger import check_all
+from tests.support.values import require
 from tests.support.waiting import until
 
 FLOW = """
@@ -53,8 +54,7 @@ async def test_a_process_that_knows_a_run_follows_its_migration_by_another(make:
     pending = await open_pending(a, run_id)
     await submit(b, run_id, c.Pause(by="user:op"))
     await submit(b, run_id, c.Resume(by="user:op"))
-    hot = b.committer.peek(run_id)
-    assert hot is not None
+    hot = require(b.committer.peek(run_id))
     assert hot.plan is not None
     assert hot.plan.sha256 == old.sha256
     await submit(a, run_id, c.Migrate(to=new, by="user:op"))
@@ -83,9 +83,7 @@ async def test_a_run_that_has_moved_hears_the_event_that_the_new_version_names(m
     await until(lambda: subscribed(eye, run_id))
     await send(a, "s1")
     await until(lambda: is_now(a, run_id, "failed"))
-    error = (await state_of(a, run_id)).error
-    assert error is not None
-    assert error.code == "ask.withdrawn"
+    assert require((await state_of(a, run_id)).error).code == "ask.withdrawn"
     await check_all(eye)
 
 
@@ -95,8 +93,7 @@ async def test_rows_say_the_version_and_the_digest_that_hold_now(make: Make) -> 
     run_id = await start(a, old)
     before = await state_of(a, run_id)
     await submit(a, run_id, c.Migrate(to=new, by="user:op", dev=True))
-    row = await run_lists.get_run(a.database.api, LOCAL_TENANT, run_id)
-    assert row is not None
+    row = require(await run_lists.get_run(a.database.api, LOCAL_TENANT, run_id))
     assert (row.workflow, row.workflow_version, row.dev) == (new.sha256, 2, True)
     after = await state_of(a, run_id)
     (pending,) = (await pendings.open_pendings(a.database.api, LOCAL_TENANT, limit=2)).rows

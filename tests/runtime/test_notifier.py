@@ -32,6 +32,7 @@ from hai_flow.wire.webhook_signatures import is_genuine
 from tests.runtime.conftest import Connection, Make, is_now, open_pending
 from tests.support.mcp_lines import Script, catalogue
 from tests.support.receivers import Hooks, Mailbox, hook_server, mail_server
+from tests.support.values import require
 from tests.support.waiting import until
 
 FLOW = """hai: flow/v1
@@ -350,9 +351,7 @@ async def test_of_reminders_that_have_piled_up_the_last_one_is_sent(world: World
 
 async def test_a_question_that_is_decided_meanwhile_is_not_told(world: World) -> None:
     run_id = await world.ask("[email, pager]")
-    state = await world.runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)
-    assert state is not None
-    (id,) = state.open_pendings.values()
+    (id,) = require(await world.runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)).open_pendings.values()
     answer = c.PendingAnswer(id=id, decision="approve")
     await world.runtime.committer.submit(
         run_id, LOCAL_TENANT, c.Answer(answers=(answer,), by=c.Principal("user:ann", ("boss",)))
@@ -370,8 +369,7 @@ async def _all_ended(world: World, run_id: UUID) -> bool:
 async def test_a_row_of_the_outbox_that_is_delivered_again_tells_nobody_twice(world: World, eye: Connection) -> None:
     run_id = await world.ask("[pager]")
     await until(lambda: world.listed(run_id))
-    row = await eye.fetchrow("SELECT id, pending_id FROM notifications")
-    assert row is not None
+    row = require(await eye.fetchrow("SELECT id, pending_id FROM notifications"))
     sender, seq, n = row[0].split("/")
     body = json.dumps({"pending_id": row[1], "what": "opened", "notify": ["pager"]}).encode()
     async with world.notifier():

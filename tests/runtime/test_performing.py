@@ -18,6 +18,7 @@ from hai_flow.runtime.worker.attempt import AttemptContext, failure
 from tests.runtime.conftest import ECHO, TEXT, TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
+from tests.support.values import require
 from tests.support.waiting import until
 
 STOP = c.Stop(by="user:local")
@@ -53,8 +54,7 @@ async def test_an_attempt_that_is_closed_does_not_go_on(make: Make) -> None:
         "      late: [{id: late, call: fx.gated, timeout: 1s, retry: {max: 0}, catch: [{steps: [{say: late}]}]}]\n"
     )
     await start(runtime, body)
-    worker = runtime.worker
-    assert worker is not None
+    worker = require(runtime.worker)
     await until(lambda: len(effects.begun) == 2)
     await until(lambda: len(worker._attempts) == 1)
 
@@ -64,9 +64,7 @@ async def test_a_fault_of_ours_fails_the_step_and_hangs_no_run(make: Make, monke
     monkeypatch.setattr(type(runtime.registry), "runner_of", lambda self, step: 1 / 0)
     run_id = (await start(runtime, ECHO)).run_id
     await until(lambda: is_now(runtime, run_id, "failed"))
-    error = (await state_of(runtime, run_id)).error
-    assert error is not None
-    assert "ZeroDivisionError" in error.message
+    assert "ZeroDivisionError" in require((await state_of(runtime, run_id)).error).message
 
 
 async def test_a_database_that_is_away_while_an_attempt_begins_fails_no_step(
@@ -117,8 +115,7 @@ async def test_a_stop_tells_an_effect_once_and_lets_it_tidy_up(make: Make) -> No
     await until(lambda: effects.begun)
     await runtime.committer.submit(run_id, LOCAL_TENANT, STOP)
     await until(lambda: len(effects.begun) == 2)
-    hot = runtime.committer.peek(run_id)
-    assert hot is not None
+    hot = require(runtime.committer.peek(run_id))
     runtime.committer.refresh(run_id)
     await runtime.committer.wait_committed([hot])
     effects.gate.set()
@@ -157,8 +154,7 @@ async def test_followers_hear_a_tools_progress_at_most_once_a_second(make: Make,
 
 async def test_the_first_words_of_a_stream_wait_for_no_timer(make: Make) -> None:
     runtime = await make(performs=True)
-    worker = runtime.worker
-    assert worker is not None
+    worker = require(runtime.worker)
     worker._stage.chunk_seconds = 3600.0
     run_id = (await start(runtime, TOOLS + "steps:\n  - {id: say, call: fx.hesitant, stream: text}\n")).run_id
 

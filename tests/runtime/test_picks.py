@@ -28,6 +28,7 @@ from tests.runtime.conftest import Make
 from tests.runtime.test_notifier import World
 from tests.support.identities import People
 from tests.support.receivers import hook_server, mail_server
+from tests.support.values import require
 from tests.support.waiting import until
 
 BOSS = [DECIDER, "boss"]
@@ -70,8 +71,7 @@ class Office:
         return run_id
 
     async def question(self, run_id: UUID) -> PendingState:
-        state = await state_at(self.runtime.database, self.tenant, run_id, 2**31 - 1)
-        assert state is not None
+        state = require(await state_at(self.runtime.database, self.tenant, run_id, 2**31 - 1))
         return next(iter(state.pendings.values()))
 
     async def policy(self, run_id: UUID) -> dict[str, Any]:
@@ -86,8 +86,7 @@ class Office:
             policy = await self.policy(run_id)
             return policy if "picked" in policy else None
 
-        policy = await until(read)
-        assert policy is not None
+        policy = require(await until(read))
         return list(policy["picked"])
 
     async def count(self, runs: Sequence[UUID]) -> Counter[str]:

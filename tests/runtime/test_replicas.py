@@ -27,6 +27,7 @@ from tests.runtime.conftest import ECHO, Make, is_now, start
 from tests.support.commands import run
 from tests.support.postgres import connecting
 from tests.support.replica import Pair
+from tests.support.values import require
 from tests.support.waiting import until
 
 
@@ -44,8 +45,7 @@ async def ended(runtime: Runtime) -> UUID:
 
 
 async def history_of(runtime: Runtime, run_id: UUID, *, walled: bool = False, born: timedelta = timedelta()) -> History:
-    row = await run_lists.get_run(runtime.database.api, LOCAL_TENANT, run_id)
-    assert row is not None
+    row = require(await run_lists.get_run(runtime.database.api, LOCAL_TENANT, run_id))
     tenant = LOCAL_TENANT if walled else None
     return History(runtime.replica, runtime.database.api, tenant, row.id, row.created_at + born, row.seq)
 
@@ -71,8 +71,7 @@ async def is_read_whole(runtime: Runtime, run_id: UUID, **how: Any) -> int:
 @pytest.mark.costly
 async def test_a_replica_answers_for_what_it_has_and_the_database_for_the_rest(pair: Pair, make: Make) -> None:
     runtime = await make(performs=True, dsn=pair.primary, database_url=pair.primary, database_replica_url=pair.replica)
-    replica = runtime.replica
-    assert replica is not None
+    replica = require(runtime.replica)
     old = await ended(runtime)
     await until(lambda: replica.usable)
     assert replica.lag is not None
@@ -122,8 +121,7 @@ async def test_a_replica_that_is_too_late_is_not_asked(pair: Pair, make: Make) -
         database_replica_url=pair.replica,
         replica_lag_seconds=0.5,
     )
-    replica = runtime.replica
-    assert replica is not None
+    replica = require(runtime.replica)
     async with connecting(pair.replica) as eye:
         await eye.execute("SELECT pg_wal_replay_pause()")
         await until(lambda: eye.fetchval("SELECT pg_get_wal_replay_pause_state() = 'paused'"))
@@ -139,8 +137,7 @@ async def test_a_replica_that_is_too_late_is_not_asked(pair: Pair, make: Make) -
 async def test_lists_of_ended_runs_come_from_a_complete_replica_or_the_primary(pair: Pair, make: Make) -> None:
     where = {"dsn": pair.primary, "database_url": pair.primary, "database_replica_url": pair.replica}
     runtime = await make(performs=True, **where)
-    replica = runtime.replica
-    assert replica is not None
+    replica = require(runtime.replica)
     transport = httpx2.ASGITransport(app=create_app(runtime.settings, runtime))
     async with (
         connecting(pair.replica) as eye,
@@ -192,8 +189,7 @@ async def test_a_server_that_is_no_replica_of_the_database_is_not_asked(
     pair: Pair, make: Make, database_url: str
 ) -> None:
     runtime = await make(dsn=database_url, database_url=database_url, database_replica_url=pair.replica)
-    replica = runtime.replica
-    assert replica is not None
+    replica = require(runtime.replica)
     await until(lambda: "another server" in (replica.fault or ""))
     assert not replica.usable
     await runtime.stop()

@@ -32,6 +32,7 @@ from tests.support import effects
 from tests.support.ledger import check_all, log_of
 from tests.support.postgres import connecting
 from tests.support.proxy import Proxy
+from tests.support.values import require
 from tests.support.waiting import until
 
 QUICK = Deadlines(connect_seconds=3.0, acquire_seconds=1.5, statement_seconds=1.5, probe_seconds=0.3, close_seconds=1.0)
@@ -51,9 +52,7 @@ def hands(runtime: Runtime) -> Worker:
 
 
 def heart_of(runtime: Runtime) -> HeartbeatLoop:
-    heart = hands(runtime)._heart
-    assert heart is not None
-    return heart
+    return require(hands(runtime)._heart)
 
 
 async def published(runtime: Runtime, body: str) -> Plan:
@@ -147,9 +146,7 @@ async def test_a_result_committed_after_a_lost_lease_has_its_whole_text(
     cut_lines(proxy)
     effects.gate.set()
     await until(lambda: hands(a).id is None)
-    run = a.committer.peek(run_id)
-    assert run is not None
-    assert not run.owned
+    assert not require(a.committer.peek(run_id)).owned
     proxy.silent = False
     await proxy_heals(proxy)
     await until(lambda: all_finished(eye, 1), 60)
@@ -418,9 +415,7 @@ async def test_nothing_is_begun_in_the_last_heartbeat_of_a_lease(make: Make) -> 
     assert heart.safe
     heart._lease_until = time.monotonic() + 199  # it was not renewed: a heartbeat is missing
     run_id = (await start(runtime, GATED)).run_id
-    hot = runtime.committer.peek(run_id)
-    assert hot is not None
-    assert hot.owned
+    assert require(runtime.committer.peek(run_id)).owned
     assert not heart.safe
     assert runtime.worker is not None
     assert not runtime.worker._held[run_id].attempts

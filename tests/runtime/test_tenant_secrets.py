@@ -12,6 +12,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.identity import tenants
 from tests.runtime.conftest import Make
 from tests.support.service import Received, Reply, Service
+from tests.support.values import require
 from tests.support.waiting import until
 
 FILE = """
@@ -32,9 +33,7 @@ MAY = {
 
 async def tenant_of(runtime: Runtime, name: str) -> UUID:
     await tenants.create_tenant(runtime.database.api, name)
-    found = await tenants.find_tenant(runtime.database.api, name)
-    assert found is not None
-    return found.id
+    return require(await tenants.find_tenant(runtime.database.api, name)).id
 
 
 async def outcome(runtime: Runtime, tenant: UUID, source: str) -> str:
@@ -45,15 +44,12 @@ async def outcome(runtime: Runtime, tenant: UUID, source: str) -> str:
     await runtime.starts.start(tenant, plan, start)
 
     async def ended() -> str | None:
-        state = await runtime.fanout.state_at(tenant, run_id, 2**53)
-        assert state is not None
+        state = require(await runtime.fanout.state_at(tenant, run_id, 2**53))
         if state.status == "finished":
             return "finished"
         return None if state.error is None else state.error.code
 
-    code = await until(ended)
-    assert code is not None
-    return code
+    return require(await until(ended))
 
 
 @pytest.mark.parametrize("secret", SECRETS)

@@ -21,6 +21,7 @@ from tests.support import effects
 from tests.support.examples import SEED
 from tests.support.ledger import check_all, log_of
 from tests.support.postgres import connecting
+from tests.support.values import require
 from tests.support.waiting import until
 from tests.support.workers import Nursery, alive
 
@@ -109,9 +110,7 @@ async def test_an_author_is_told_why_a_transaction_can_not_be_committed(
     runtime = await make(performs=True)
     run_id = (await start(runtime, paying(then))).run_id
     assert await ended(runtime, run_id) == "failed"
-    error = (await state_of(runtime, run_id)).error
-    assert error is not None
-    assert said in error.message
+    assert said in require((await state_of(runtime, run_id)).error).message
     assert {each.attempt for each in (await state_of(runtime, run_id)).steps.values()} <= {0, 1}
 
 

@@ -27,6 +27,7 @@ from hai_flow.store.catalog import workflows
 from hai_flow.store.messaging import signals, triggers
 from hai_flow.store.messaging.triggers import ScheduleRow
 from tests.runtime.conftest import ASKING, Make, is_now, start, state_of, status_of
+from tests.support.values import require
 from tests.support.waiting import until
 from tests.support.workers import Nursery, alive
 
@@ -79,9 +80,7 @@ async def send(runtime: Runtime, id: str, type: str, data: Any = None) -> list[S
 
 
 async def last_run(runtime: Runtime) -> UUID:
-    found = (await only_schedule(runtime)).last_run_id
-    assert found is not None
-    return found
+    return require((await only_schedule(runtime)).last_run_id)
 
 
 # --- publication ----------------------------------------------------------------------------------------------------
@@ -211,8 +210,7 @@ async def test_each_missed_instant_reaches_its_run_and_the_schedules_input(make:
     runtime = await make()
     told = 'input: {type: object, properties: {day: {type: string}}}\noutput: "${{ run.scheduled_at }}"\n' + PLAIN
     await publish(runtime, DAILY % ', missed: all, input: {day: "on ${{ event.at }}"}', told)
-    due = (await only_schedule(runtime)).next_fire_at
-    assert due is not None
+    due = require((await only_schedule(runtime)).next_fire_at)
     await eye.execute("UPDATE schedules SET next_fire_at = $1, wake_at = now()", due - timedelta(days=3))
     ticking = await make(performs=True)
     assert await outcomes(eye, 3) == ["started"] * 3
@@ -240,8 +238,7 @@ async def test_an_earlier_releases_row_has_no_holes_and_its_input_is_literal(mak
         await eye.execute("UPDATE schedules SET input = $1", values.dumps(stored))
         await due_since(eye, 1)
         await until(lambda: caught_up(ticking))
-        run_id = (await only_schedule(ticking)).last_run_id
-        assert run_id is not None
+        run_id = require((await only_schedule(ticking)).last_run_id)
         assert (await state_of(ticking, run_id)).input == stored
         await until(partial(is_now, ticking, run_id, "finished"))
     assert {outcome for _, outcome in await fires(eye)} == {"started"}

@@ -22,6 +22,7 @@ from hai_flow.store.runs import leases, run_lists
 from tests.runtime.conftest import ECHO, GATED, LISTENING, Connection, Make, is_now, note, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
+from tests.support.values import require
 from tests.support.waiting import until
 
 Break: TypeAlias = Callable[[Connection, UUID], Awaitable[None]]
@@ -88,8 +89,7 @@ async def test_an_unreadable_run_is_given_back_until_somebody_can_read_it(
         row = await row_of(eye, run_id)
         return row if row.given_back >= 3 and row.unreadable else None
 
-    row = await until(given_back)
-    assert row is not None
+    row = require(await until(given_back))
     assert row.worker is None, "nothing of it was begun, so nobody need declare it lost"
 
     async def is_listed() -> bool:  # but for the moments in which the worker tries again
@@ -178,8 +178,7 @@ async def test_attempts_of_an_unreadable_run_are_declared_lost_by_a_reader(make:
         row = await row_of(eye, run_id)
         return row if row.given_back and row.worker != worker.committer.worker_id else None
 
-    row = await until(given_to_nobody)
-    assert row is not None
+    row = require(await until(given_to_nobody))
     assert row.worker is not None
     await eye.execute("DELETE FROM log WHERE run_id = $1 AND last_seq = $2", run_id, seq + 1)
     await eye.execute("UPDATE runs SET seq = $2, version = $3 WHERE id = $1", run_id, seq, version)

@@ -26,6 +26,7 @@ from hai_flow.store.runs.leases import Claimed
 from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, open_pending, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
+from tests.support.values import require
 from tests.support.waiting import until
 
 
@@ -73,9 +74,7 @@ async def test_attempts_held_by_a_doubtful_lease_begin_after_the_next_heartbeat(
     with monkeypatch.context() as patch:
         patch.setattr(HeartbeatLoop, "safe", False)
         run_id = (await start(runtime, GATED)).run_id
-        hot = runtime.committer.peek(run_id)
-        assert hot is not None
-        assert hot.owned
+        assert require(runtime.committer.peek(run_id)).owned
         await some_turns(runtime)
         assert not effects.begun
     effects.gate.set()

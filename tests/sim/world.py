@@ -31,6 +31,7 @@ from hai_flow.engine.steps.agents import talk
 from hai_flow.errors import Rejected
 from tests.sim.plans import random_plan
 from tests.support.runs import DAY, SECOND, Play
+from tests.support.values import require
 
 FAULTS = (
     "stale", "lost_commit", "unknown_outcome", "crash", "late_result", "wrong_answer", "answer_again",
@@ -214,8 +215,7 @@ class Simulation:
 
     def sleep(self) -> None:
         """Sleep until the run wants to be looked at."""
-        due = wake_at(self.play.state)
-        assert due is not None
+        due = require(wake_at(self.play.state))
         self.pass_time(max(0, due - self.play.now) + self.random.choice([0, 1, SECOND]))
 
     def pass_time(self, ms: int) -> None:
@@ -383,8 +383,7 @@ class Simulation:
             return False
         self.come_to_rest()
         self.faults = faults
-        inherited = inheritance(there)
-        assert inherited is not None
+        inherited = require(inheritance(there))
         for event in (event for batch in play.log[before:] for event in batch):
             if isinstance(event, e.StepUndone):
                 assert event.path not in there.undoables, f"{event.path} is undone, with which the fork goes on"

@@ -35,6 +35,7 @@ from tests.store.conftest import (
     worker,
 )
 from tests.support import citus
+from tests.support.values import require
 from tests.support.waiting import until
 
 
@@ -52,9 +53,7 @@ async def test_entries_in_any_order_are_told_their_own_outcome(db: Database) -> 
     entries[7] = decision(starts[7].run_id, 2)
     entries.insert(3, birth(n=40))
     outcome = await commit(db, *entries)
-    born = outcome.pop(3)
-    assert born is not None
-    assert born.seq == 40
+    assert require(outcome.pop(3)).seq == 40
     assert [won and won.seq for won in outcome] == [i + 2 if i != 7 else None for i in range(20)]
 
 
@@ -247,8 +246,7 @@ async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) ->
     assert (await commit(db, birth(slot="thread:1", tenant=STRANGER)))[0], "slots are the tenant's own"
     await commit(db, decision(start.run_id, 1, status="finished", busy=False, result=b'{"output":1}'))
     assert await slots_of(db) == []
-    run = await run_lists.get_run(db.api, TENANT, start.run_id)
-    assert run is not None
+    run = require(await run_lists.get_run(db.api, TENANT, start.run_id))
     assert run.result == b'{"output":1}'
     assert run.ended_at is not None
 
@@ -282,8 +280,7 @@ async def test_a_reopened_run_takes_its_slot_again_or_loses(db: Database) -> Non
     assert await slots_of(db) == [], "a loser takes nothing"
     assert (await commit(db, retry))[0]
     assert await concurrency_slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
-    run = await run_lists.get_run(db.api, TENANT, start.run_id)
-    assert run is not None
+    run = require(await run_lists.get_run(db.api, TENANT, start.run_id))
     assert (run.status, run.result, run.ended_at) == ("running", None, None)
 
 
@@ -636,6 +633,4 @@ async def updates(connection: Any, sent: int) -> tuple[int, int]:
         ((updated, hot),) = await connection.fetch(query)
         return (updated, hot) if updated == sent else None
 
-    counts = await until(counted)
-    assert counts is not None
-    return counts
+    return require(await until(counted))

@@ -21,6 +21,7 @@ from hai_flow.store.people.feedback import Opinion, Subject
 from hai_flow.store.postgres.database import Database
 from tests.store.conftest import birth, win
 from tests.support.postgres import connecting
+from tests.support.values import require
 
 ANN, BOB, EVE = "user:ann", "user:bob", "user:eve"
 
@@ -33,9 +34,7 @@ async def eye(database_url: str) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def tenant(db: Database) -> UUID:
-    made = await create_tenant(db.api, "acme")
-    assert made is not None
-    return made.id
+    return require(await create_tenant(db.api, "acme")).id
 
 
 async def acts(db: Database, tenant: UUID, *who: str) -> None:
@@ -188,8 +187,7 @@ async def test_opinions_and_keys_are_erased_and_what_runs_hold_is_counted(db: Da
     assert [tuple(each) for each in await eye.fetch("SELECT from_id, to_id FROM delegations")] == [(BOB, EVE)]
     (left,) = await feedback.list_feedback(db.api, tenant, "thread", limit=9)
     assert (left.principal, left.comment, left.labels, left.rating) == (done.pseudonym, None, [], "up")
-    key = await keys.find_key(db.api, made.id)
-    assert key is not None
+    key = require(await keys.find_key(db.api, made.id))
     assert (key.principal, key.name) == (done.pseudonym, "")
     assert key.revoked_at is not None
     found = await audit.list_records(db.api, tenant, audit.AuditFilter(act=FORGOTTEN), limit=9)

@@ -14,6 +14,7 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import files
 from hai_flow.store.runs.files import File
 from tests.store.conftest import STRANGER, TENANT, birth, commit, somebody_waits
+from tests.support.values import require
 from tests.support.waiting import until
 
 ANN, BOB = "user:ann", "user:bob"
@@ -28,8 +29,7 @@ async def kept(
     file = File(sha256(body).digest(), f"pg:{uuid4().hex}", len(body), name, "text/plain")
     await files.record_leftover(db.api, TENANT, file.place, DAY)
     await files.add_piece(db.api, TENANT, file.place, 0, body)
-    place = await files.keep_file(db.api, TENANT, file, principal, run_id=run_id)
-    assert place is not None
+    place = require(await files.keep_file(db.api, TENANT, file, principal, run_id=run_id))
     return replace(file, place=place)
 
 
@@ -71,9 +71,7 @@ async def test_the_same_bytes_are_one_file_whoever_uploads_them(db: Database) ->
     second = await kept(db, b"same", BOB, name="b.txt")
     assert second.place == first.place
     for principal, name in ((ANN, "a.txt"), (BOB, "b.txt")):
-        found = await files.find_file(db.api, TENANT, first.sha256, principal)
-        assert found is not None
-        assert found.name == name
+        assert require(await files.find_file(db.api, TENANT, first.sha256, principal)).name == name
     left = await db.api.fetchval("SELECT count(*) FROM file_leftovers")
     assert left == 1, "the second place belongs to nothing"
 

@@ -19,6 +19,7 @@ from hai_flow.store.postgres.database import Database
 from tests.store.conftest import STRANGER, TENANT
 from tests.support import citus
 from tests.support.postgres import connecting
+from tests.support.values import require
 
 MONTH, QUICK = timedelta(days=30), timedelta(seconds=10)
 RUN = """
@@ -103,9 +104,7 @@ async def test_each_question_is_counted_once_by_what_became_of_it(desk: Desk) ->
 async def test_a_canary_whose_run_never_began_is_withdrawn(db: Database) -> None:
     run = uuid4()
     await canaries.add_canary(db.api, TENANT, run, ("pay", "s", None, "user:ann"), "a drill", "user:root")
-    row = await canaries.find_canary(db.api, TENANT, run)
-    assert row is not None
-    assert row.status == "withdrawn"
+    assert require(await canaries.find_canary(db.api, TENANT, run)).status == "withdrawn"
     await canaries.drop_canary(db.api, run)
     assert await canaries.find_canary(db.api, TENANT, run) is None
 

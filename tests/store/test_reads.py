@@ -20,6 +20,7 @@ from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs, post_context, run_lists, thread_lists, threads
 from hai_flow.store.runs.logs import RunVersion
 from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit, decision, load, somebody_waits
+from tests.support.values import require
 from tests.support.waiting import until
 
 
@@ -65,8 +66,7 @@ async def test_the_state_at_a_seq_needs_an_earlier_snapshot_and_later_rows(db: D
     async with db.lane() as connection:
         await logs.save_snapshot(connection, start.run_id, 2, 1, b"state at 2")
     for seq, state, rows in ((1, None, [2]), (2, b"state at 2", []), (4, b"state at 2", [5]), (9, b"state at 2", [5])):
-        loaded = await logs.load_run_at(db.api, TENANT, start.run_id, seq, 1)
-        assert loaded is not None
+        loaded = require(await logs.load_run_at(db.api, TENANT, start.run_id, seq, 1))
         assert (loaded.state, [row.last_seq for row in loaded.rows]) == (state, rows), seq
     assert await logs.load_run_at(db.api, STRANGER, start.run_id, 1, 1) is None
 
@@ -103,8 +103,7 @@ async def test_open_pendings_are_the_tenant_s_and_come_newest_first(db: Database
     assert [pending.id for pending in (await pendings.open_pendings(db.api, TENANT, limit=9)).rows] == ["b"]
     assert (await pendings.open_pendings(db.api, STRANGER, limit=9)).rows == []
     assert await pendings.get_pending(db.api, STRANGER, first.run_id, "a") is None
-    pending = await pendings.get_pending(db.api, TENANT, first.run_id, "a")
-    assert pending is not None
+    pending = require(await pendings.get_pending(db.api, TENANT, first.run_id, "a"))
     assert pending.status == "approve"
     there = await db.api.fetch("SELECT id FROM pendings WHERE run_id = $1 ORDER BY opened_seq, id", first.run_id)
     assert [each["id"] for each in there] == ["a", "b"]
@@ -120,9 +119,7 @@ async def test_a_child_run_is_of_the_thread_but_never_its_last_run(db: Database)
         await commit(db, entry)
     of_thread = await run_lists.list_runs(db.api, TENANT, limit=9, thread_id="t")
     assert [run.id for run in of_thread] == [child.run_id, parent.run_id]
-    last = await threads.last_run(db.api, TENANT, "t")
-    assert last is not None
-    assert last.id == parent.run_id
+    assert require(await threads.last_run(db.api, TENANT, "t")).id == parent.run_id
     assert (await threads.newest_positions(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == parent.run_id
 
 
@@ -140,9 +137,7 @@ async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -
         await commit(db, entry)
     await commit(db, birth(thread_id="t", tenant=STRANGER, messages=[MessageRow(0, "x", "user", b"", 1)]))
     assert await threads.line(db.api, TENANT, "t", entries[1].run_id) == [e.run_id for e in entries]
-    last = await threads.last_run(db.api, TENANT, "t")
-    assert last is not None
-    assert last.id == entries[1].run_id
+    assert require(await threads.last_run(db.api, TENANT, "t")).id == entries[1].run_id
     assert await threads.last_run(db.api, TENANT, "nothing") is None
     assert [message.id for message in await threads.transcript(db.api, TENANT, "t")] == ["m00", "m01", "m10", "m11"]
     assert await threads.find_unseen(db.api, TENANT, "t", ["m00", "x", "new"]) == {"x", "new"}
@@ -161,8 +156,7 @@ async def test_of_turns_with_one_client_id_the_equal_body_or_the_newest_counts(d
         await commit(db, entry)
     a, b, newest = (entry.run_id for entry in entries)
     for body, found in ((b"a", a), (b"b", b), (b"c", newest), (None, newest)):
-        turn = await threads.find_turn_of_wire_run(db.api, TENANT, "t", "w", body)
-        assert turn is not None
+        turn = require(await threads.find_turn_of_wire_run(db.api, TENANT, "t", "w", body))
         assert turn.run_id == found, body
 
 
@@ -235,8 +229,7 @@ async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(
     assert await threads.find_unseen(db.api, TENANT, "t", ["a", "d", "f", "z"]) == {"z"}
     assert await threads.find_unseen(db.api, TENANT, "t", ["a", "b", "d"], behind=(second.run_id, 1)) == {"d"}
     assert await threads.find_unseen(db.api, TENANT, "t", ["a", "b"], behind=(second.run_id, 0)) == {"b"}
-    row = await run_lists.get_run(db.api, TENANT, fork.run_id)
-    assert row is not None
+    row = require(await run_lists.get_run(db.api, TENANT, fork.run_id))
     assert (row.branch_of, row.follows, row.copied) == (first.run_id, None, 1)
 
 
@@ -261,12 +254,10 @@ async def test_a_published_workflow_never_changes_and_the_highest_is_the_latest(
 
     await publish(7, b"dev 7", dev=True)
     await publish(7, b"dev 7, edited", dev=True)
-    latest = await workflows.find_latest_workflow(db.api, TENANT, "w")
-    assert latest is not None
+    latest = require(await workflows.find_latest_workflow(db.api, TENANT, "w"))
     assert latest.source == b"dev 7, edited"
     await publish(7, b"dev 7", dev=True)
-    latest = await workflows.find_latest_workflow(db.api, TENANT, "w")
-    assert latest is not None
+    latest = require(await workflows.find_latest_workflow(db.api, TENANT, "w"))
     assert latest.source == b"dev 7", "saved again, it is the newest again"
 
     await publish(2, b"two")
@@ -275,12 +266,10 @@ async def test_a_published_workflow_never_changes_and_the_highest_is_the_latest(
     with pytest.raises(Rejected, match="w@1 is published with other content") as refusal:
         await publish(1, b"uno")
     assert refusal.value.status == 409
-    latest = await workflows.find_latest_workflow(db.api, TENANT, "w")
-    assert latest is not None
+    latest = require(await workflows.find_latest_workflow(db.api, TENANT, "w"))
     assert (latest.version, latest.dev) == (2, False)
     assert not (await publish(7, b"dev 7")).dev, "publishing a dev copy makes it the version"
-    seven = await workflows.workflow_version(db.api, TENANT, "w", 7)
-    assert seven is not None
+    seven = require(await workflows.workflow_version(db.api, TENANT, "w", 7))
     assert (seven.source, seven.dev) == (b"dev 7", False)
     again = await publish(7, b"dev 7", dev=True)
     assert not again.dev, "loading from disk what is published makes no dev copy of it"
@@ -338,8 +327,7 @@ def rows_read(plan: dict[str, Any]) -> float:
 
 async def test_what_a_post_reads_of_a_thread_does_not_depend_on_its_length(db: Database) -> None:
     async def read(thread: str) -> dict[str, float]:
-        last = await threads.last_run(db.api, TENANT, thread)
-        assert last is not None
+        last = require(await threads.last_run(db.api, TENANT, thread))
         ids = [id for id, _ in await threads.message_ids(db.api, TENANT, thread, last.id)]
         rows: dict[str, float] = {}
         for name, ask in {
@@ -371,8 +359,7 @@ async def test_a_snapshot_begins_with_the_window_and_shows_the_newest_messages(d
     await db.api.execute(LONG, TENANT, "t", 5)
     whole = [message.id for message in await threads.transcript(db.api, TENANT, "t")]
     assert len(whole) == 10
-    last = await threads.last_run(db.api, TENANT, "t")
-    assert last is not None
+    last = require(await threads.last_run(db.api, TENANT, "t"))
     for window, shown in ((threads.Window(2, 99), whole[-4:]), (threads.Window(9, 3), whole[-3:])):
         assert [m.id for m in await threads.transcript(db.api, TENANT, "t", window=window)] == shown
         assert [id for id, _ in await threads.message_ids(db.api, TENANT, "t", last.id, window)] == shown
@@ -395,26 +382,19 @@ async def test_a_clock_that_steps_back_does_not_change_the_order_of_a_thread(db:
             "UPDATE runs SET created_at = now() + make_interval(hours => $2) WHERE id = $1", entry.run_id, hours
         )
     ids = [entry.run_id for entry in entries]
-    last = await threads.last_run(db.api, TENANT, "t")
-    assert last is not None
-    assert last.id == ids[-1]
+    assert require(await threads.last_run(db.api, TENANT, "t")).id == ids[-1]
     assert (await threads.newest_positions(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == ids[-1]
     assert await threads.line(db.api, TENANT, "t", ids[-1]) == ids
     assert [message.id for message in await threads.transcript(db.api, TENANT, "t")] == ["a", "b", "c"]
     assert await threads.find_unseen(db.api, TENANT, "t", ["a", "c"], behind=(ids[1], 1)) == {"c"}
-    turn = await threads.find_turn_of_wire_run(db.api, TENANT, "t", "w")
-    assert turn is not None
-    assert turn.run_id == ids[-1]
-    thread = await thread_lists.get_thread(db.api, TENANT, "t")
-    assert thread is not None
+    assert require(await threads.find_turn_of_wire_run(db.api, TENANT, "t", "w")).run_id == ids[-1]
+    thread = require(await thread_lists.get_thread(db.api, TENANT, "t"))
     assert thread.run_id == ids[-1]
     assert [thread.run_id for thread in await thread_lists.list_threads(db.api, TENANT, limit=9)] == [ids[-1]]
     for index, following in enumerate([*ids[1:], None]):
         found = await threads.next_run(db.api, TENANT, "t", ids[index])
         assert (found and found.id) == following
-    first = await threads.next_run(db.api, TENANT, "t")
-    assert first is not None
-    assert first.id == ids[0]
+    assert require(await threads.next_run(db.api, TENANT, "t")).id == ids[0]
 
 
 async def test_a_run_takes_its_place_when_it_has_its_slot(db: Database) -> None:

@@ -10,6 +10,7 @@ from hai_flow.store.commit import commits
 from hai_flow.store.messaging import concurrency_slots
 from hai_flow.store.postgres.database import Database
 from tests.store.conftest import TENANT, birth, commit, decision, somebody_waits
+from tests.support.values import require
 from tests.support.waiting import until
 
 KEY = "w:key"
@@ -51,8 +52,7 @@ async def test_a_run_ending_while_its_wait_becomes_known_leaves_the_queue(db: Da
 
 async def test_a_start_that_is_made_again_has_the_slot_that_it_had(db: Database) -> None:
     starting = uuid4()
-    slot = await concurrency_slots.take_slot(db.api, TENANT, KEY, 2, starting)
-    assert slot is not None
+    slot = require(await concurrency_slots.take_slot(db.api, TENANT, KEY, 2, starting))
     assert await concurrency_slots.take_slot(db.api, TENANT, KEY, 2, starting) == slot
     assert await holders(db) == [starting]
 
@@ -66,8 +66,7 @@ async def test_a_run_that_is_there_needs_no_slot_to_start(db: Database) -> None:
 
 async def test_a_slot_that_is_given_back_is_promised_to_the_next_at_once(db: Database) -> None:
     starting, waiting = uuid4(), birth(status="queued", busy=False)
-    slot = await concurrency_slots.take_slot(db.api, TENANT, KEY, 1, starting)
-    assert slot is not None
+    slot = require(await concurrency_slots.take_slot(db.api, TENANT, KEY, 1, starting))
     await commit(db, waiting)
     await concurrency_slots.wait_for_slot(db.api, TENANT, KEY, waiting.run_id, 1, LONG_AGO)
     assert await concurrency_slots.give_back(db.api, TENANT, KEY, slot, starting)

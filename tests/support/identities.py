@@ -20,6 +20,7 @@ import asyncpg
 from hai_flow.store.identity import keys, tenants
 from hai_flow.store.identity.keys import Key
 from tests.support.postgres import connecting
+from tests.support.values import require
 from tests.support.waiting import until
 
 T = TypeVar("T")
@@ -127,9 +128,7 @@ class People:
 
 async def _tenant(connection: asyncpg.Connection, name: str) -> UUID:
     await tenants.create_tenant(connection, name)
-    tenant = await tenants.find_tenant(connection, name)
-    assert tenant is not None
-    return tenant.id
+    return require(await tenants.find_tenant(connection, name)).id
 
 
 def carried(credential: str) -> dict[str, str]:

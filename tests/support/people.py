@@ -40,6 +40,7 @@ from hai_flow.engine.state.snapshot import decode_state, encode_state
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.engine.verbs import people
 from hai_flow.errors import Rejected
+from tests.support.values import require
 
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z
 HOUR, DAY = 3_600_000, 86_400_000
@@ -289,9 +290,7 @@ class Asked:
     @property
     def args(self) -> str:
         """The arguments of the call that is asked about."""
-        args = self.pending.opened.args
-        assert args is not None
-        return args
+        return require(self.pending.opened.args)
 
     @property
     def is_open(self) -> bool:
@@ -307,9 +306,7 @@ class Asked:
 
     @property
     def error(self) -> str:
-        error = self.state.steps[self.path].error
-        assert error is not None
-        return error.code
+        return require(self.state.steps[self.path].error).code
 
     @property
     def handler(self) -> str | None:

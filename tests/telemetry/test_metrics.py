@@ -13,6 +13,7 @@ from hai_flow.telemetry.metrics import Metrics
 from tests.runtime.conftest import ASKING, ECHO, GATED, TOOLS, Make, answer, is_now, open_pending, start
 from tests.support import effects
 from tests.support.scraping import Scrape, scraped
+from tests.support.values import require
 from tests.support.waiting import until
 
 
@@ -24,9 +25,7 @@ async def finished(runtime: Runtime, body: str, *, ends: str = "finished", **opt
     """The workflow of a run that has ended."""
     run_id = (await start(runtime, body, **options)).run_id  # type: ignore[arg-type]
     await until(lambda: is_now(runtime, run_id, ends))
-    hot = await runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)
-    assert hot is not None
-    return hot.workflow
+    return require(await runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)).workflow
 
 
 async def test_a_run_is_counted_from_its_start_to_its_end(make: Make) -> None:
@@ -41,8 +40,7 @@ async def test_a_run_is_counted_from_its_start_to_its_end(make: Make) -> None:
     assert read.value("attempt_lag_seconds_count") == 1
     assert read.value("command_seconds_count", command="start") == 1
     assert read.value("command_seconds_count", command="step_succeeded") is None  # nobody waits for it
-    commits = read.value("commit_seconds_count")
-    assert commits is not None
+    commits = require(read.value("commit_seconds_count"))
     assert commits >= 2
     assert read.value("commit_entries_count") == commits
     assert read.value("resume_seconds_count") == 0
@@ -136,9 +134,7 @@ async def test_what_stands_is_read_when_somebody_looks(make: Make) -> None:
     read = seen(metrics)
     assert read.value("runs_held") == read.value("attempts") == read.value("cache_runs") == 1
     assert read.value("attempts_waiting") == read.value("tool_threads_left_behind") == 0
-    engine = read.value("database_connections", pool="engine", state="used")
-    assert engine is not None
-    assert engine >= 1
+    assert require(read.value("database_connections", pool="engine", state="used")) >= 1
     effects.gate.set()
     await until(lambda: is_now(runtime, run_id, "finished"))
     await until(lambda: seen(metrics).value("attempts") == 0)
