@@ -44,7 +44,6 @@ async def url(postgres_server: Server, tmp_path: Path) -> AsyncIterator[str]:
             published = await asyncio.to_thread(httpx2.post, f"{server.url}/v1/workflows", content=FLOW, headers=YAML)
             assert published.status_code == 201, published.text
             yield server.url
-            assert not server.faults
 
 
 async def test_in_ag_ui_a_gated_call_is_an_interrupt_and_the_others_have_results(url: str) -> None:

@@ -85,7 +85,6 @@ def database(postgres_server: Server) -> Iterator[str]:
 def server(database: str) -> Iterator[ServerProcess]:
     with serving(database, environment=ENVIRONMENT) as process:
         yield process
-        assert not process.faults
 
 
 def ordered(http: Checked, shop: Shop, more: str = "deadline: 1h", catch: str = "") -> tuple[str, str]:

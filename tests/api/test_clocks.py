@@ -90,7 +90,6 @@ def test_credentials_end_by_the_clock_of_the_database(skewed: SkewedServer, tmp_
         assert world.verdict(carried(page["token"])) == world.verdict(carried(made["key"])) == "auth.expired"
         assert world.verdict({"Cookie": session}) == "good"
         assert server.log.count("clock_off") == 1
-        assert not server.faults
 
 
 def test_delegations_are_kept_for_a_while_behind_their_end(dsn: str) -> None:

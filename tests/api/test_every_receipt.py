@@ -162,7 +162,6 @@ def desk(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> I
         desk = Desk(platform, server, dsn, http)
         desk.box = box
         yield desk
-        assert not server.faults
 
 
 Case: TypeAlias = Callable[[Desk], Proven]

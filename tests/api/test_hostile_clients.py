@@ -156,7 +156,6 @@ def test_a_socket_beyond_the_limit_is_refused_and_an_early_close_is_fine(postgre
         assert other.until("aui_error")["error_code"] == "streams_busy"
         assert other.ended() == 1011
         one.close()
-        assert not server.faults
         assert "store_failed" not in server.log
 
 
@@ -192,7 +191,6 @@ async def test_who_reads_nothing_is_cut_off_and_nobody_else_notices(postgres_ser
             for request in (_UPGRADE, _STREAM):
                 deaf.enter_context(_deaf(server.url, request.format(session=session)))
             await _tell_all(server, reader, session)
-        assert not server.faults
 
 
 async def _tell_all(server: ServerProcess, reader: AuiClient, session: str) -> None:

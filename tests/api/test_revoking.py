@@ -37,7 +37,6 @@ def strict(dsn: str) -> Iterator[ServerProcess]:
         publisher = People(dsn).person("user:pat", roles=["publisher"])
         expect(httpx2.post(f"{process.url}/v1/workflows", content=WAITS, headers={**YAML, **publisher}), 201)
         yield process
-        assert not process.faults
 
 
 class Open:

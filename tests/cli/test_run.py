@@ -102,7 +102,6 @@ def strict(dsn: str) -> Iterator[ServerProcess]:
             answer = httpx2.post(f"{process.url}/v1/workflows", content=text, headers=publisher)
             assert answer.status_code == 201, answer.text
         yield process
-        assert not process.faults
 
 
 @pytest.fixture(scope="module")

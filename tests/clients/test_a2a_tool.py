@@ -85,7 +85,6 @@ def painting(directory: Path, bindings: str = "JSONRPC/1.0") -> Iterator[Painter
 def server(dsn: str) -> Iterator[ServerProcess]:
     with serving(dsn, environment=LOOPBACK) as server:
         yield server
-        assert not server.faults
 
 
 @pytest.fixture(scope="module", params=BINDINGS)
@@ -222,7 +221,6 @@ def test_a_server_killed_around_an_agents_question_leaves_one_task(
             done = settled(third.url, asking)
             assert done["output"]["data"] == {"last": "blue"}
             assert painter.did == ["wait", "paint", "colour=blue"]
-            assert not third.faults
 
 
 def test_an_agent_that_lists_no_tasks_is_not_asked_twice_but_people_are(

@@ -29,7 +29,6 @@ def url(postgres_server: Server) -> Iterator[str]:
     with postgres_server.database() as dsn, serving(dsn) as server:
         publish(server.url)
         yield f"{server.url}/mcp"
-        assert not server.faults
 
 
 @pytest.mark.parametrize(
@@ -86,4 +85,3 @@ def test_a_run_outlives_its_server_for_each_shape_of_client(postgres_server: Ser
                 shape: (begun, "confirmed: true") for shape, begun in shapes.items()
             }
             assert len(httpx2.get(f"{second.url}/v1/runs").json()["items"]) == len(shapes)
-            assert not second.faults

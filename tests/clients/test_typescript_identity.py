@@ -35,7 +35,6 @@ def strict(dsn: str) -> Iterator[ServerProcess]:
             published = httpx2.post(f"{process.url}/v1/workflows", content=source, headers={**YAML, **publisher})
             assert published.status_code == 201, published.text
         yield process
-        assert not process.faults
 
 
 @pytest.fixture(scope="module")

@@ -132,7 +132,6 @@ def server(server_dsn: str, built: Path, driver: rig.Driver, models: Path) -> It
                 published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
                 assert published.status_code in (200, 201), published.text
         yield process
-        assert not process.faults
 
 
 @pytest.fixture

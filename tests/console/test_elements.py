@@ -97,7 +97,6 @@ def desk(postgres_server: Server, built: Path, driver: rig.Driver) -> Iterator[D
         desk = Desk(site, server, people)
         yield desk
         desk.http.close()
-        assert not server.faults
 
 
 Show = Callable[..., Page]

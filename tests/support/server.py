@@ -80,9 +80,10 @@ def serving(
     admission: dict[str, int] | None = None,
     environment: dict[str, str] | None = None,
     descriptors: int | None = None,
+    may_fail: bool = False,
 ) -> Iterator[ServerProcess]:
-    """A server over the database `dsn` with the workflows of the repository. It is gone at the end. `descriptors`: how
-    many files it may open."""
+    """A server over the database `dsn` with the workflows of the repository, which has had no fault at its end, but for
+    one that `may_fail`. `descriptors`: how many files it may open."""
     with (
         tempfile.NamedTemporaryFile(prefix="hai-flow-server-", suffix=".log") as log,
         forking.piped(
@@ -97,7 +98,9 @@ def serving(
         lines = (line.decode().strip() for line in process.stdout)  # lines that were logged before are there as well
         url = next((line for line in lines if line.startswith("http://")), "")
         assert url, f"the server did not start: {Path(log.name).read_text()}"
-        yield ServerProcess(process, url, Path(log.name))
+        server = ServerProcess(process, url, Path(log.name))
+        yield server
+        assert may_fail or not server.faults
 
 
 async def _main(dsn: str, admission: dict[str, Any]) -> None:
