@@ -92,6 +92,13 @@ class Seen:
         assert len(found) == 1, f"expected one open call of {name}, found {self.calls} after {self.types}"
         return found[0]
 
+    def check_end(self) -> Seen:
+        """The client has finished its run and threw nothing."""
+        assert self.thrown is None, self.thrown
+        assert (self.types[0], self.types[-1]) == ("RUN_STARTED", "RUN_FINISHED")
+        assert [self.events[0][name] == self.request[name] for name in ("threadId", "runId")] == [True, True]
+        return self
+
 
 class Agent:
     """An HttpAgent on one thread. A second one on the same thread is the same person after a reload."""
@@ -155,6 +162,10 @@ class Agent:
         for exchange in reply["exchanges"]:
             _check(exchange)
         return seen
+
+    def finish(self, *add: dict[str, Json], **how: Json) -> Seen:
+        """`run`, which the client has finished without throwing anything."""
+        return self.run(*add, **how).check_end()
 
     def bridged(self, *add: dict[str, Json]) -> list[dict[str, Json]]:
         """The states that the client's own bridge tells CopilotKit's older frontends during a run, oldest first."""

@@ -12,7 +12,7 @@ import httpx2
 import jsonschema_rs
 import pytest
 
-from tests.clients.ag_ui import VERSIONS, WITH_INTERRUPTS, Agent, Seen, cancelled, resolved, tool, user
+from tests.clients.ag_ui import VERSIONS, WITH_INTERRUPTS, Agent, cancelled, resolved, tool, user
 from tests.clients.conftest import NewAgent
 from tests.clients.rig import Driver
 from tests.clients.runs import decisions, log_of, performed, run_of, runs_of, snapshot
@@ -25,14 +25,6 @@ every_version = pytest.mark.parametrize("version", VERSIONS)
 with_interrupts = pytest.mark.parametrize("version", WITH_INTERRUPTS)
 
 
-def ended(seen: Seen) -> None:
-    """The client has finished its run and threw nothing."""
-    assert seen.thrown is None, seen.thrown
-    assert seen.types[0] == "RUN_STARTED"
-    assert seen.types[-1] == "RUN_FINISHED"
-    assert (seen.events[0]["threadId"], seen.events[0]["runId"]) == (seen.request["threadId"], seen.request["runId"])
-
-
 # --- chat and tools -----------------------------------------------------------------------------------------------
 
 
@@ -41,14 +33,12 @@ def test_a_chat_streams_an_answer_and_goes_on_in_the_same_thread(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     peer = agent(version, "chat")
-    first = peer.run(user("你好"))
-    ended(first)
+    first = peer.finish(user("你好"))
     assert len(first.all("TEXT_MESSAGE_CONTENT")) > 2
     assert first.said == [
         "You said: 你好. HAI Flow keeps this conversation in PostgreSQL, so it can wait for you as long as you like."
     ]
-    second = peer.run(user("and now?"))
-    ended(second)
+    second = peer.finish(user("and now?"))
     assert len(second.said) == 2
     assert second.said[1].startswith("You said: and now?. ")
     assert len({message["id"] for message in second.messages}) == len(second.messages) == 4
@@ -60,8 +50,7 @@ def test_a_chat_streams_an_answer_and_goes_on_in_the_same_thread(
 def test_without_a_workflow_in_the_path_the_default_one_answers(
     node_driver: Driver, server: ServerProcess, version: str, path: str
 ) -> None:
-    seen = Agent(node_driver, version, server.url + path).run(user("hi"))
-    ended(seen)
+    seen = Agent(node_driver, version, server.url + path).finish(user("hi"))
     assert seen.said[0].startswith("You said: hi.")
 
 
@@ -70,14 +59,12 @@ def test_a_frontend_tool_runs_in_the_client_and_is_answered_next_run(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     peer = agent(version, "search_files", tools=("search_local_files",))
-    asked = peer.run(user("帮我搜索本地的报告文件"))
-    ended(asked)
+    asked = peer.finish(user("帮我搜索本地的报告文件"))
     assert "outcome" not in asked.events[-1]
     call = asked.call("search_local_files")
     assert call["arguments"] == {"keyword": "报告"}
     assert run_of(http, peer.thread_id)["status"] == "waiting"
-    answered = peer.run(tool(call["id"], ["2024年度报告.pdf", "Q3报告.docx"]))
-    ended(answered)
+    answered = peer.finish(tool(call["id"], ["2024年度报告.pdf", "Q3报告.docx"]))
     assert answered.said[-1] == "找到了 2 个文件:2024年度报告.pdf 和 Q3报告.docx"
     assert "TOOL_CALL_RESULT" not in answered.types
     assert "TOOL_CALL_START" not in answered.types
@@ -89,16 +76,14 @@ def test_a_frontend_tool_runs_in_the_client_and_is_answered_next_run(
 def test_a_frontend_tool_that_failed_tells_the_workflow_so(agent: NewAgent, version: str) -> None:
     peer = agent(version, "search_files", tools=("search_local_files",))
     call = peer.run(user()).call("search_local_files")
-    answered = peer.run(tool(call["id"], "", error="no permission"))
-    ended(answered)
+    answered = peer.finish(tool(call["id"], "", error="no permission"))
     assert answered.said[-1].startswith("没有搜索到文件")
 
 
 @every_version
 def test_a_server_tool_is_shown_with_its_result(agent: NewAgent, http: httpx2.Client, version: str) -> None:
     peer = agent(version, "weather")
-    seen = peer.run(user("北京天气怎么样?"))
-    ended(seen)
+    seen = peer.finish(user("北京天气怎么样?"))
     call = seen.calls[0]
     assert (call["name"], call["arguments"]) == ("get_weather", {"city": "北京"})
     assert seen.one("TOOL_CALL_RESULT")["toolCallId"] == call["id"]
@@ -111,12 +96,10 @@ def test_a_server_tool_is_shown_with_its_result(agent: NewAgent, http: httpx2.Cl
 @every_version
 def test_two_frontend_tools_at_once_are_answered_in_one_run(agent: NewAgent, http: httpx2.Client, version: str) -> None:
     peer = agent(version, "outfit", tools=("pick_color", "pick_size"))
-    asked = peer.run(user())
-    ended(asked)
+    asked = peer.finish(user())
     color, size = asked.call("pick_color"), asked.call("pick_size")
     assert [c["name"] for c in asked.calls if c not in (color, size)] == ["get_weather"]
-    answered = peer.run(tool(size["id"], "42"), tool(color["id"], "red"))
-    ended(answered)
+    answered = peer.finish(tool(size["id"], "42"), tool(color["id"], "red"))
     assert answered.said[-1] == "A red shirt of size 42 for rain, 12°C."
     assert run_of(http, peer.thread_id)["status"] == "finished"
 
@@ -127,8 +110,7 @@ def test_two_frontend_tools_may_be_answered_one_after_the_other(
 ) -> None:
     peer = agent(version, "outfit", tools=("pick_color", "pick_size"))
     asked = peer.run(user())
-    half = peer.run(tool(asked.call("pick_color")["id"], "red"))
-    ended(half)
+    half = peer.finish(tool(asked.call("pick_color")["id"], "red"))
     assert [call["name"] for call in half.open_calls] == ["pick_size"]
     assert run_of(http, peer.thread_id)["status"] == "waiting"
     answered = peer.run(tool(half.call("pick_size")["id"], "42"))
@@ -143,15 +125,13 @@ def test_a_gate_is_an_interrupt_that_shows_its_call_and_resume_performs_it(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     peer = agent(version, "purge")
-    asked = peer.run(user("tidy up"))
-    ended(asked)
+    asked = peer.finish(user("tidy up"))
     interrupt = asked.interrupts[0]
     call = asked.call("files.delete_files")
     assert (interrupt["reason"], interrupt["toolCallId"]) == ("tool_call", call["id"])
     assert call["arguments"] == {"folder": "inbox", "count": 2}
     assert performed(http, peer.thread_id, "purge") == 0
-    resumed = peer.run(resume=[resolved(interrupt["id"], {"approved": True})])
-    ended(resumed)
+    resumed = peer.finish(resume=[resolved(interrupt["id"], {"approved": True})])
     assert resumed.one("TOOL_CALL_RESULT")["toolCallId"] == call["id"]
     assert "TOOL_CALL_START" not in resumed.types
     assert resumed.said[-1] == "Deleted 2 files."
@@ -171,8 +151,7 @@ def test_a_gate_is_denied_in_each_way_that_frontends_have(
         "with a reason": resolved(interrupt, {"approved": False, "reason": "too early"}),
         "cancelled": cancelled(interrupt),
     }[way]
-    denied = peer.run(resume=[entry])
-    ended(denied)
+    denied = peer.finish(resume=[entry])
     assert denied.said[-1] == "Nothing was deleted."
     assert denied.interrupts == []
     assert decisions(http, peer.thread_id) == ["reject"]
@@ -200,10 +179,9 @@ def test_copilotkit_resumes_the_interrupted_run_id_with_a_tool_message(
     peer = agent(version, "purge")
     asked = peer.run(user())
     interrupt, run_id = asked.interrupts[0], asked.request["runId"]
-    resumed = peer.run(
+    resumed = peer.finish(
         tool(interrupt["toolCallId"], message), runId=run_id, resume=[{"interruptId": interrupt["id"], **entry}]
     )
-    ended(resumed)
     assert resumed.request["runId"] == run_id
     assert resumed.said[-1] == ("Deleted 2 files." if decided == "approve" else "Nothing was deleted.")
     assert decisions(http, peer.thread_id) == [decided]
@@ -252,12 +230,10 @@ def test_two_interrupts_are_open_at_once_and_what_is_left_interrupts_again(
     assert refused is not None, "the client wants all answers at once (docs/protocols/agui.md)"
     assert decisions(http, peer.thread_id) == ["open", "open"]
     other = peer.reloaded()  # knows of no interrupt, and so answers just one of them
-    half = other.run(resume=[resolved(first, {"approved": True})])
-    ended(half)
+    half = other.finish(resume=[resolved(first, {"approved": True})])
     assert [each["id"] for each in half.interrupts] == [second]
     assert sorted(decisions(http, peer.thread_id)) == ["approve", "open"]
-    done = other.run(resume=[resolved(second, {"approved": True})])
-    ended(done)
+    done = other.finish(resume=[resolved(second, {"approved": True})])
     assert done.said[-1] == "v1.4.0 is live at https://example.com/v1.4.0."
     assert done.state["workflowItems"][2]["status"] == "done"
 
@@ -269,13 +245,11 @@ def test_a_client_that_advertises_a_confirm_tool_is_handed_a_call_of_it(
 ) -> None:
     """So do versions decide that know no interrupts."""
     peer = agent(version, "purge", tools=("confirmAction",))
-    asked = peer.run(user())
-    ended(asked)
+    asked = peer.finish(user())
     assert asked.interrupts == []
     call = asked.call("confirmAction")
     assert call["arguments"]["arguments"] == {"folder": "inbox", "count": 2}
-    decided = peer.run(tool(call["id"], answer))
-    ended(decided)
+    decided = peer.finish(tool(call["id"], answer))
     assert decided.said[-1] == said
     assert decided.open_calls == []
 
@@ -291,14 +265,12 @@ def test_a_fresh_page_is_shown_the_open_call_again_and_can_answer_it(
     call = peer.run(user("search")).call("search_local_files")
     before = log_of(http, peer.thread_id)
     page = peer.reloaded()
-    shown = page.run()
-    ended(shown)
+    shown = page.finish()
     assert "TOOL_CALL_START" not in shown.types
     assert shown.call("search_local_files") == call
     assert [m["content"] for m in shown.messages if m["role"] == "user"] == ["search"]
     assert log_of(http, peer.thread_id) == before
-    answered = page.run(tool(call["id"], ["a.txt"]))
-    ended(answered)
+    answered = page.finish(tool(call["id"], ["a.txt"]))
     assert answered.said[-1] == "找到了 1 个文件:a.txt"
 
 
@@ -308,8 +280,7 @@ def test_a_gated_call_appears_once_for_fresh_and_knowing_pages(agent: NewAgent, 
     peer = agent(version, "purge")
     asked = peer.run(user())
     for known, streamed in ((), True), (asked.messages, False):
-        shown = peer.reloaded().run(*known)
-        ended(shown)
+        shown = peer.reloaded().finish(*known)
         assert ("TOOL_CALL_START" in shown.types) is streamed
         assert shown.open_calls == asked.open_calls
         assert shown.said == asked.said
@@ -321,8 +292,7 @@ def test_a_fresh_page_without_a_call_holds_the_threads_messages(agent: NewAgent,
     """The message that is there for assistant-ui to hang the questions on is gone with the snapshot."""
     peer = agent(version, "announce")
     asked = peer.run(user())
-    shown = peer.reloaded().run()
-    ended(shown)
+    shown = peer.reloaded().finish()
     assert shown.one("TEXT_MESSAGE_START")["messageId"] not in {message["id"] for message in shown.messages}
     assert [message["role"] for message in shown.messages] == ["user", "assistant"]
     assert (shown.said, shown.interrupts) == (asked.said, asked.interrupts)
@@ -333,12 +303,10 @@ def test_a_fresh_page_is_interrupted_again_and_can_resume(agent: NewAgent, versi
     peer = agent(version, "purge")
     asked = peer.run(user())
     page = peer.reloaded()
-    shown = page.run()
-    ended(shown)
+    shown = page.finish()
     assert [each["id"] for each in shown.interrupts] == [each["id"] for each in asked.interrupts]
     assert shown.call("files.delete_files")["id"] == asked.interrupts[0]["toolCallId"]
-    resumed = page.run(resume=[resolved(shown.interrupts[0]["id"], {"approved": True})])
-    ended(resumed)
+    resumed = page.finish(resume=[resolved(shown.interrupts[0]["id"], {"approved": True})])
     assert resumed.said[-1] == "Deleted 2 files."
 
 
@@ -356,8 +324,7 @@ def test_what_one_version_began_any_other_can_finish(agent: NewAgent, version: s
 def test_a_fresh_page_has_the_messages_that_the_old_one_had(agent: NewAgent, version: str) -> None:
     peer = agent(version, "weather")
     seen = peer.run(user("北京"))
-    again = peer.reloaded().run()
-    ended(again)
+    again = peer.reloaded().finish()
     essence = [(m["id"], m["role"], m.get("content"), m.get("toolCalls")) for m in seen.messages]
     assert [(m["id"], m["role"], m.get("content"), m.get("toolCalls")) for m in again.messages] == essence
 
@@ -369,8 +336,7 @@ def test_a_page_that_closes_while_an_answer_streams_loses_nothing(
     peer = agent(version, "chat")
     closed = peer.run(user("hello"), abort_at="TEXT_MESSAGE_CONTENT")
     assert "RUN_FINISHED" not in closed.types
-    shown = peer.reloaded().run()  # follows the turn, which goes on, to its end
-    ended(shown)
+    shown = peer.reloaded().finish()  # follows the turn, which goes on, to its end
     assert shown.said == [
         "You said: hello. HAI Flow keeps this conversation in PostgreSQL, so it can wait for you as long as you like."
     ]
@@ -388,8 +354,7 @@ def test_the_same_answer_twice_is_one_answer(agent: NewAgent, http: httpx2.Clien
     assert page.run().call("confirmAction") == call
     assert peer.run(tool(call["id"], "confirmed")).said[-1] == "已删除 15 个临时文件。"
     before = log_of(http, peer.thread_id)
-    again = page.run(tool(call["id"], "confirmed"))
-    ended(again)
+    again = page.finish(tool(call["id"], "confirmed"))
     assert again.said[-1] == "已删除 15 个临时文件。"
     assert log_of(http, peer.thread_id) == before
 
@@ -418,8 +383,7 @@ def test_a_second_resume_does_not_change_the_first(agent: NewAgent, http: httpx2
     page.run()
     assert peer.run(resume=[resolved(interrupt, {"approved": False})]).said[-1] == "Nothing was deleted."
     before = log_of(http, peer.thread_id)
-    same = page.reloaded().run(resume=[resolved(interrupt, {"approved": False})])
-    ended(same)
+    page.reloaded().finish(resume=[resolved(interrupt, {"approved": False})])
     other = page.run(resume=[resolved(interrupt, {"approved": True})])
     assert (other.status, other.problem["code"]) == (409, "pending_decided")
     assert log_of(http, peer.thread_id) == before
@@ -479,7 +443,7 @@ def test_a_tool_message_for_a_gated_server_tool_approves_nothing(
     assert performed(http, peer.thread_id, "purge") == 0
     assert decisions(http, peer.thread_id) == ["open"]
     if seen.thrown is None:
-        ended(seen)
+        seen.check_end()
     else:
         assert seen.status in (409, 422)
 
@@ -518,13 +482,11 @@ def test_a_client_that_asks_for_protobuf_reads_the_same_conversation_in_it(
     agent: NewAgent, http: httpx2.Client
 ) -> None:
     peer = agent("1.0.0", "purge", headers={"accept": PROTOBUF})
-    asked = peer.run(user("整理"))
+    asked = peer.finish(user("整理"))
     assert asked.exchanges[0]["contentType"] == PROTOBUF
     plain = peer.reloaded()
-    ended(asked)
     assert plain.run().interrupts == asked.interrupts
-    resumed = peer.run(resume=[resolved(asked.interrupts[0]["id"], {"approved": True})])
-    ended(resumed)
+    resumed = peer.finish(resume=[resolved(asked.interrupts[0]["id"], {"approved": True})])
     assert resumed.said[-1] == "Deleted 2 files."
     assert resumed.one("TOOL_CALL_RESULT")["toolCallId"] == asked.calls[0]["id"]
     weather = agent("1.0.0", "weather", headers={"accept": PROTOBUF}).run(user())
@@ -534,9 +496,8 @@ def test_a_client_that_asks_for_protobuf_reads_the_same_conversation_in_it(
 
 
 def test_an_older_client_asking_for_protobuf_gets_readable_events(agent: NewAgent) -> None:
-    seen = agent("0.0.59", "weather", headers={"accept": PROTOBUF}).run(user())
+    seen = agent("0.0.59", "weather", headers={"accept": PROTOBUF}).finish(user())
     assert seen.exchanges[0]["contentType"].startswith("text/event-stream")
-    ended(seen)
 
 
 # --- branches -------------------------------------------------------------------------------------------------------
@@ -549,8 +510,7 @@ def test_a_message_is_edited_and_the_thread_goes_on_from_there(
     peer = agent(version, "chat")
     first = peer.run(user("one"), runId=(one := unique("run")))
     peer.run(user("two"))
-    edited = peer.run(user("two, but better"), history=first.messages, parent=one)
-    ended(edited)
+    edited = peer.finish(user("two, but better"), history=first.messages, parent=one)
     assert [said.partition(".")[0] for said in edited.said] == ["You said: one", "You said: two, but better"]
     seen = peer.reloaded().run()
     assert [message["content"] for message in seen.messages] == [message["content"] for message in edited.messages]
@@ -569,8 +529,7 @@ def test_a_frontends_answer_is_taken_back_and_given_differently(
     assert again.thrown is None
     left = again.call("pick_size")["id"]
     assert left != size
-    done = peer.run(tool(left, 40))
-    ended(done)
+    done = peer.finish(tool(left, 40))
     assert "blue" in str(done.said)
     assert "red" not in str(done.said)
     assert [run["status"] for run in runs_of(http, peer.thread_id)] == ["finished"] * 2
@@ -588,8 +547,7 @@ def test_a_client_that_answers_a_gated_call_has_its_result_and_no_more(
     asked = peer.run(user())
     call, interrupt = asked.calls[0]["id"], asked.interrupts[0]["id"]
     own = tool(call, {"approved": True})
-    seen = peer.run(own, user("and thank you"), resume=[resolved(interrupt, {"approved": True})])
-    ended(seen)
+    seen = peer.finish(own, user("and thank you"), resume=[resolved(interrupt, {"approved": True})])
     (answer,) = [message for message in seen.messages if message["role"] == "tool"]
     assert json.loads(answer["content"])["deleted"] == 2
     assert answer["id"] != own["id"]
@@ -604,7 +562,6 @@ def test_a_client_that_answers_a_gated_call_has_its_result_and_no_more(
 def test_a_client_that_only_resumes_streams_the_result_without_snapshot(agent: NewAgent, version: str) -> None:
     peer = agent(version, "sweep")
     asked = peer.run(user())
-    seen = peer.run(resume=[resolved(asked.interrupts[0]["id"], {"approved": True})])
-    ended(seen)
+    seen = peer.finish(resume=[resolved(asked.interrupts[0]["id"], {"approved": True})])
     assert "MESSAGES_SNAPSHOT" not in seen.types
     assert seen.one("TOOL_CALL_RESULT")["toolCallId"] == asked.calls[0]["id"]

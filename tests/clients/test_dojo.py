@@ -21,12 +21,6 @@ with_state = pytest.mark.parametrize("version", WITH_INTERRUPTS)
 every_version = pytest.mark.parametrize("version", VERSIONS)
 
 
-def ended(seen: Seen) -> None:
-    """The client has finished its run and threw nothing."""
-    assert seen.thrown is None, seen.thrown
-    assert seen.types[-1] == "RUN_FINISHED"
-
-
 # --- tool-based generative UI -------------------------------------------------------------------------------------
 
 
@@ -35,8 +29,7 @@ def test_a_haiku_is_shown_by_a_tool_of_the_page_and_the_run_is_over(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     page = agent(version, "tool_based_generative_ui", tools=("generate_haiku",))
-    seen = page.run(user("Write me a haiku about nature."))
-    ended(seen)
+    seen = page.finish(user("Write me a haiku about nature."))
     call = seen.call("generate_haiku")  # without a result: the page performs its handler
     assert (len(call["arguments"]["japanese"]), call["arguments"]["english"][0]) == (3, "The old pond.")
     assert run_of(http, page.thread_id)["status"] == "finished"
@@ -50,12 +43,10 @@ def test_an_answer_to_a_haiku_does_nothing_and_the_next_one_comes(
     page = agent(version, "tool_based_generative_ui", tools=("generate_haiku",))
     call = page.run(user("Write me a haiku about nature.")).call("generate_haiku")
     before = log_of(http, page.thread_id)
-    answered = page.run(tool(call["id"], "Haiku generated!"))  # a page whose tool has a follow-up
-    ended(answered)
+    answered = page.finish(tool(call["id"], "Haiku generated!"))  # a page whose tool has a follow-up
     assert answered.open_calls == []
     assert log_of(http, page.thread_id) == before
-    again = page.run(user("And one about the ocean."))
-    ended(again)
+    again = page.finish(user("And one about the ocean."))
     assert [each["name"] for each in again.open_calls] == ["generate_haiku"]
     assert [run["status"] for run in runs_of(http, page.thread_id)] == ["finished"] * 2
 
@@ -64,10 +55,8 @@ def test_an_answer_to_a_haiku_does_nothing_and_the_next_one_comes(
 def test_a_reopened_page_shows_the_haiku_without_performing_it_again(agent: NewAgent, version: str) -> None:
     page = agent(version, "tool_based_generative_ui", tools=("generate_haiku",))
     seen = page.run(user("Write me a haiku about nature."))
-    unanswered = page.run(user("Another one."))  # without an answer to the first, as with `followUp: false`
-    ended(unanswered)
-    again = page.reloaded().run()
-    ended(again)
+    page.finish(user("Another one."))  # without an answer to the first, as with `followUp: false`
+    again = page.reloaded().finish()
     assert again.open_calls == []
     assert again.calls[0] == seen.calls[0]
     assert len(again.calls) == 2
@@ -83,8 +72,7 @@ def test_a_document_grows_as_the_argument_of_a_call_and_the_user_keeps_it(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     page = agent(version, "predictive_state_updates", tools=("write_document_local", "confirm_changes"))
-    seen = page.run(user("Luna"))
-    ended(seen)
+    seen = page.finish(user("Luna"))
     told = seen.one("CUSTOM")
     assert told["name"] == "PredictState"
     assert told["value"] == [{"state_key": "document", "tool": "write_document_local", "tool_argument": "document"}]
@@ -94,8 +82,7 @@ def test_a_document_grows_as_the_argument_of_a_call_and_the_user_keeps_it(
     assert len(pieces) > 4
     assert seen.types.index("CUSTOM") < seen.types.index("TOOL_CALL_START")
     assert seen.state["document"] == STORY
-    kept = page.run(tool(confirm["id"], {"accepted": True}))
-    ended(kept)
+    kept = page.finish(tool(confirm["id"], {"accepted": True}))
     assert (kept.said[-1], kept.state["document"]) == ("Ok!", STORY)
     assert performed(http, page.thread_id, "write") == 1
 
@@ -104,8 +91,7 @@ def test_a_document_grows_as_the_argument_of_a_call_and_the_user_keeps_it(
 def test_a_document_that_the_user_rejects_is_taken_back(agent: NewAgent, version: str) -> None:
     page = agent(version, "predictive_state_updates", tools=("write_document_local", "confirm_changes"))
     confirm = page.run(user("Luna")).call("confirm_changes")
-    rejected = page.run(tool(confirm["id"], {"accepted": False}))
-    ended(rejected)
+    rejected = page.finish(tool(confirm["id"], {"accepted": False}))
     assert (rejected.said[-1], rejected.state["document"]) == ("It stays as it was.", "")
 
 
@@ -127,13 +113,11 @@ TEN = {"chosen_time": "2027-03-03T10:00:00.000Z", "chosen_label": "Wed, Mar 3, 1
 @with_state
 def test_a_time_is_picked_at_an_interrupt(agent: NewAgent, version: str) -> None:
     page = agent(version, "interrupt")
-    asked = page.run(user("Schedule a 1:1 with Alice."))
-    ended(asked)
+    asked = page.finish(user("Schedule a 1:1 with Alice."))
     assert "Schedule a 1:1 with Alice." in asked.interrupts[0]["message"]
     told = [event for event in asked.all("CUSTOM") if event["name"] == "on_interrupt"]
     assert [event["value"] for event in told] == ([] if version == "1.0.0" else asked.interrupts)
-    picked = page.run(resume=[resolved(asked.interrupts[0]["id"], TEN)])
-    ended(picked)
+    picked = page.finish(resume=[resolved(asked.interrupts[0]["id"], TEN)])
     assert picked.said == ["Booked: Wed, Mar 3, 10:00 AM."]
 
 
@@ -143,13 +127,11 @@ def test_a_page_without_interrupts_is_told_of_one_and_answers_by_command(
     agent: NewAgent, version: str, as_text: bool
 ) -> None:
     page = agent(version, "interrupt")
-    asked = page.run(user("Schedule a 1:1 with Alice."))
-    ended(asked)
+    asked = page.finish(user("Schedule a 1:1 with Alice."))
     (told,) = [event["value"] for event in asked.all("CUSTOM") if event["name"] == "on_interrupt"]
     assert told["responseSchema"]["properties"]["chosen_time"] == {"type": "string", "format": "date-time"}
     command = {"resume": {"cancelled": True}, "interruptEvent": json.dumps(told) if as_text else told}
-    answered = page.run(forwardedProps={"command": command})
-    ended(answered)
+    answered = page.finish(forwardedProps={"command": command})
     assert answered.said == ["Nothing is booked."]
 
 
@@ -180,8 +162,7 @@ def test_a_recipe_edited_by_the_user_is_improved_in_the_same_thread(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     page = agent(version, "shared_state")
-    seen = page.run(user("Make it healthier."), sets={"recipe": RECIPE, "something": "of the page's own"})
-    ended(seen)
+    seen = page.finish(user("Make it healthier."), sets={"recipe": RECIPE, "something": "of the page's own"})
     assert seen.all("STATE_SNAPSHOT")[0]["snapshot"] == {"recipe": RECIPE}
     better = seen.state["recipe"]
     assert [each["name"] for each in better["ingredients"]] == ["Carrots", "salt"]
@@ -209,8 +190,7 @@ def test_an_invalid_recipe_is_refused_with_its_faults_and_nothing_starts(
 def test_a_document_that_the_user_writes_is_the_one_that_is_rewritten(agent: NewAgent, version: str) -> None:
     page = agent(version, "predictive_state_updates", tools=("confirm_changes",))
     confirm = page.run(user("Luna"), sets={"document": "By hand."}).call("confirm_changes")
-    rejected = page.run(tool(confirm["id"], {"accepted": False}), sets={"document": "By hand."})
-    ended(rejected)
+    rejected = page.finish(tool(confirm["id"], {"accepted": False}), sets={"document": "By hand."})
     assert rejected.all("STATE_SNAPSHOT")[0]["snapshot"]["document"] == "By hand."
     assert rejected.state["document"] == "By hand."
 
@@ -233,21 +213,18 @@ def test_agents_plan_a_trip_with_steps_nested_in_the_supervisors(
         return json.dumps(option) if as_text else option  # as the page does it, and as a form would
 
     page = agent(version, "subgraphs")
-    asked = page.run(user("Plan a trip."))
-    ended(asked)
+    asked = page.finish(user("Plan a trip."))
     assert edges(asked) == [
         "+find_flights", "-find_flights", "+flights", "+flights/choose", "-flights/choose", "-flights",
     ]  # fmt: skip
     assert (asked.state["active_agent"], asked.said) == ("flights", ["I have found 2 flights."])
     assert "I recommend KLM." in asked.interrupts[0]["message"]
     flight = asked.state["flights"][1]
-    hotels = page.run(resume=[resolved(asked.interrupts[0]["id"], chosen(flight))])
-    ended(hotels)
+    hotels = page.finish(resume=[resolved(asked.interrupts[0]["id"], chosen(flight))])
     assert (hotels.state["itinerary"], hotels.state["active_agent"]) == ({"flight": flight}, "hotels")
     assert edges(hotels)[-4:] == ["+hotels", "+hotels/choose", "-hotels/choose", "-hotels"]
     hotel = hotels.state["hotels"][0]
-    done = page.run(resume=[resolved(hotels.interrupts[0]["id"], chosen(hotel))])
-    ended(done)
+    done = page.finish(resume=[resolved(hotels.interrupts[0]["id"], chosen(hotel))])
     assert edges(done)[-4:] == ["+experiences", "+experiences/find", "-experiences/find", "-experiences"]
     assert done.state["itinerary"] == {"flight": flight, "hotel": hotel}
     assert (len(done.state["experiences"]), done.state["active_agent"]) == (2, "supervisor")
@@ -258,8 +235,7 @@ def test_agents_plan_a_trip_with_steps_nested_in_the_supervisors(
     assert by_name == dict.fromkeys(
         ["subgraphs", "subgraphs_flights", "subgraphs_hotels", "subgraphs_experiences"], "finished"
     )
-    again = page.reloaded().run()
-    ended(again)
+    again = page.reloaded().finish()
     assert (again.said, again.state) == (done.said, done.state)
 
 
@@ -279,18 +255,15 @@ def test_an_option_that_no_agent_offers_is_refused_and_stays_open(agent: NewAgen
 @every_version
 def test_a_chat_answers_and_changes_the_background_if_asked_to(agent: NewAgent, version: str) -> None:
     page = agent(version, "agentic_chat", tools=("change_background",))
-    hello = page.run(user("Hi, I am Duaa."))
-    ended(hello)
+    hello = page.finish(user("Hi, I am Duaa."))
     assert (hello.open_calls, hello.said[0].startswith("You said: Hi, I am Duaa.")) == ([], True)
-    changed = page.run(user("Change the background."))
-    ended(changed)
+    changed = page.finish(user("Change the background."))
     assert changed.call("change_background")["arguments"]["background"].startswith("linear-gradient")
 
 
 @every_version
 def test_the_weather_is_a_card_with_the_result_of_a_servers_tool(agent: NewAgent, version: str) -> None:
-    seen = agent(version, "backend_tool_rendering").run(user("San Francisco"))
-    ended(seen)
+    seen = agent(version, "backend_tool_rendering").finish(user("San Francisco"))
     assert (seen.calls[0]["name"], seen.calls[0]["arguments"]) == ("get_weather", {"location": "San Francisco"})
     shown = json.loads(next(message["content"] for message in seen.messages if message["role"] == "tool"))
     assert set(shown) == {"temperature", "conditions", "humidity", "windSpeed", "feelsLike"}
@@ -304,14 +277,12 @@ def test_the_steps_of_a_plan_are_chosen_on_the_page(agent: NewAgent, version: st
     steps = call["arguments"]["steps"]
     assert {step["status"] for step in steps} == {"enabled"}
     given = {"accepted": True, "steps": steps[:2]} if accepted else {"accepted": False}
-    done = page.run(tool(call["id"], given))
-    ended(done)
+    done = page.finish(tool(call["id"], given))
     assert done.said[-1] == ("I do it: Build a rocket, Choose a crew." if accepted else "Then I do nothing.")
 
 
 @with_state
 def test_the_steps_of_a_plan_are_completed_one_after_the_other(agent: NewAgent, version: str) -> None:
-    seen = agent(version, "agentic_generative_ui").run(user("Make a sandwich."))
-    ended(seen)
+    seen = agent(version, "agentic_generative_ui").finish(user("Make a sandwich."))
     assert len(seen.all("STATE_DELTA")) == 4
     assert [step["status"] for step in seen.state["steps"]] == ["completed"] * 3
