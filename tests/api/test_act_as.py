@@ -18,6 +18,7 @@ from tests.support.agui_client import AguiClient, resolved
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique, user
 from tests.support.server import YAML, ServerProcess
+from tests.support.sights import read_until
 
 __all__ = ["http"]
 
@@ -147,16 +148,6 @@ def shown_to(server: ServerProcess, who: str, thread_id: str, run_id: str, how: 
         case _:
             body = {"input": [], "session_id": thread_id}
             return httpx2.post(f"{server.url}/process", json=body, headers=headers, timeout=20).text
-
-
-def read_until(response: httpx2.Response, word: str) -> str:
-    """The lines of a stream up to the first with the word."""
-    lines = []
-    for line in response.iter_lines():
-        lines.append(line)
-        if word in line:
-            break
-    return "\n".join(lines)
 
 
 WAYS = ("hai", "agui", "social", "aui", "agent-api", "history", "stream", "cursor", "socket", "post", "process")

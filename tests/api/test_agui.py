@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from hai_flow.wire.dialects.agui_protobuf import encode_event
+from tests.api.test_conversations import runs_of, snapshot
 from tests.support.agui_client import AguiClient, cancelled, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.server import YAML, ServerProcess
@@ -93,14 +94,6 @@ steps:
 def workflows(server: ServerProcess) -> None:
     for text in (GATED, HIDDEN, FORM, MIXED, OTHERS, BRIEF):
         assert httpx2.post(f"{server.url}/v1/workflows", content=text, headers=YAML).status_code in (200, 201)
-
-
-def runs_of(http: httpx2.Client, client: AguiClient) -> list[dict[str, Any]]:
-    return http.get("/v1/runs", params={"thread_id": client.thread_id}).json()["items"]
-
-
-def snapshot(http: httpx2.Client, client: AguiClient) -> dict[str, Any]:
-    return http.get(f"/v1/runs/{runs_of(http, client)[0]['id']}/snapshot").json()
 
 
 # --- one turn -----------------------------------------------------------------------------------------------------

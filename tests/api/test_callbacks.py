@@ -16,7 +16,7 @@ import pytest
 from tests.api.test_rest import Checked, wait_for_end
 from tests.api.test_too_large import SIZE, sent_whole
 from tests.support.hai_client import unique
-from tests.support.postgres import Server, fetch
+from tests.support.postgres import fetch
 from tests.support.server import YAML, ServerProcess, expect, serving
 from tests.support.waiting import wait_for
 
@@ -76,14 +76,8 @@ ENVIRONMENT = {"HAI_FLOW_HTTP_HOSTS": "127.0.0.1", "HAI_FLOW_PUBLIC_URL": PUBLIC
 
 
 @pytest.fixture(scope="module")
-def database(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture(scope="module")
-def server(database: str) -> Iterator[ServerProcess]:
-    with serving(database, environment=ENVIRONMENT) as process:
+def server(dsn: str) -> Iterator[ServerProcess]:
+    with serving(dsn, environment=ENVIRONMENT) as process:
         yield process
 
 
@@ -133,10 +127,10 @@ def test_a_run_waits_through_kills_and_its_address_is_never_stored(database_url:
         assert wait_for_end(http, run)["output"] == {"paid": "3"}
 
 
-async def test_of_an_address_only_its_hash_is_kept(database: str, server: ServerProcess, shop: Shop) -> None:
+async def test_of_an_address_only_its_hash_is_kept(dsn: str, server: ServerProcess, shop: Shop) -> None:
     with Checked(server.url) as http:
         _, path = ordered(http, shop)
-    kept = [row["digest"] for row in await fetch(database, "SELECT digest FROM callbacks")]
+    kept = [row["digest"] for row in await fetch(dsn, "SELECT digest FROM callbacks")]
     token = path.rpartition("/")[2].encode()
     assert hashlib.sha256(token).digest() in kept
     assert token not in kept

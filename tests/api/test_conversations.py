@@ -16,16 +16,17 @@ import pytest
 
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store.postgres import migrations
+from tests.support.agui_client import AguiClient
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server, run_apart
 from tests.support.server import YAML, ServerProcess, serving
 
 
-def runs_of(http: httpx2.Client, client: HaiClient) -> list[dict[str, Any]]:
+def runs_of(http: httpx2.Client, client: HaiClient | AguiClient) -> list[dict[str, Any]]:
     return http.get("/v1/runs", params={"thread_id": client.thread_id}).json()["items"]
 
 
-def snapshot(http: httpx2.Client, client: HaiClient) -> dict[str, Any]:
+def snapshot(http: httpx2.Client, client: HaiClient | AguiClient) -> dict[str, Any]:
     return http.get(f"/v1/runs/{runs_of(http, client)[0]['id']}/snapshot").json()
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 
+from tests.api.test_rest import code as refused
 from tests.support.hai_client import unique
 from tests.support.identities import People, carried
 from tests.support.server import YAML, ServerProcess
@@ -26,10 +27,6 @@ steps:
 @pytest.fixture(scope="module")
 def people(dsn: str, strict: ServerProcess) -> People:
     return People(dsn)
-
-
-def refused(response: httpx2.Response) -> tuple[int, str]:
-    return response.status_code, response.json()["code"]
 
 
 def test_without_a_key_nothing_is_told_but_that_the_server_lives(strict: ServerProcess) -> None:

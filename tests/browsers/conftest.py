@@ -8,16 +8,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from tests.clients import rig
-from tests.clients.ag_ui import Agent
-from tests.clients.conftest import NewAgent, node_driver, publish_flows
+from tests.clients.conftest import agent, http, node_driver, publish_flows
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
-__all__ = ["node_driver"]
+__all__ = ["agent", "http", "node_driver"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -70,19 +68,3 @@ def server(postgres_server: Server, browser: Browser) -> Iterator[ServerProcess]
     with postgres_server.database() as dsn, serving(dsn, environment=allowed) as process:
         publish_flows(process.url)
         yield process
-
-
-@pytest.fixture(scope="package")
-def http(server: ServerProcess) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=30) as client:
-        yield client
-
-
-@pytest.fixture
-def agent(node_driver: rig.Driver, server: ServerProcess) -> NewAgent:
-    """The plain client, in Node: who starts what a page then approves."""
-
-    def new(version: str, workflow: str, **more: object) -> Agent:
-        return Agent(node_driver, version, f"{server.url}/workflows/{workflow}/ag-ui", **more)  # type: ignore[arg-type]
-
-    return new

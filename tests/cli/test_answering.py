@@ -8,13 +8,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from typer.testing import CliRunner
 
-from hai_flow.cli import app
 from hai_flow.cli.client.eligible import as_whom, may_answer, principal
 from hai_flow.cli.client.questions import answer_example, explain_sample, format_other_options
 from hai_flow.cli.decisions import approval
 from hai_flow.cli.terminal import program
+from tests.cli.test_standing import typed as _invoke
 from tests.support.server import YAML, serving
 
 LOCAL, ANN, CONTROLLER = "user:local", "user:ann", "user:ann,role:controller"
@@ -144,13 +143,6 @@ steps:
   - id: chosen
     call: pick
 """
-
-
-def _invoke(url: str, *arguments: str) -> str:
-    """What the command shows. It must go well."""
-    result = CliRunner().invoke(app, [*arguments, "--server", url])
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_what_pendings_prints_works_until_nothing_waits(database_url: str) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from hai_flow.cli import app
 from tests.cli.conftest import start_run
+from tests.cli.test_several_cells import called
 from tests.support.postgres import execute
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -37,10 +36,6 @@ def ended(dsn: str, days: int = 100) -> UUID:
         return run_id
 
     return asyncio.run(work())
-
-
-def called(*arguments: str) -> Result:
-    return CliRunner().invoke(app, [*arguments])
 
 
 def test_a_thread_goes_into_the_archive_out_of_the_database_and_comes_back(database: str, policy: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -52,8 +54,10 @@ async def test_a_server_of_http_1_0_without_a_length_is_read() -> None:
     assert (output["status"], output["json"]) == (201, {"id": "1234567890123456789"})
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\npaid"])
-async def test_a_server_that_goes_away_in_the_middle_may_be_asked_again(said: bytes) -> None:
+@asynccontextmanager
+async def saying(said: bytes) -> AsyncIterator[str]:
+    """The address of a server that says this behind each head, and hangs up."""
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(said)
@@ -61,7 +65,13 @@ async def test_a_server_that_goes_away_in_the_middle_may_be_asked_again(said: by
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        fault = await failure({"post": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", "body": {}})
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\npaid"])
+async def test_a_server_that_goes_away_in_the_middle_may_be_asked_again(said: bytes) -> None:
+    async with saying(said) as url:
+        fault = await failure({"post": url, "body": {}})
     assert (fault.code, fault.retriable) == ("http.connection", True)
     assert fault.data == ({**fault.data, "status": 201, "text": "paid"} if said else None)
 
@@ -79,14 +89,7 @@ HEADS = [  # what comes of an answer, and its status where it says one
 
 @pytest.mark.parametrize(("said", "status"), HEADS)
 async def test_an_answer_without_a_head_is_kept_for_whoever_finds_out(said: bytes, status: int | None) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(said)
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with saying(said) as url:
         fault = await failure({"post": url, "body": {}})
     assert fault.code in ("http.connection", "http.invalid_response")
     text = values.storable(said.decode())

@@ -584,7 +584,7 @@ sealed.bug("a connection that is cut before its transaction begins is the tool's
     "            fault = None\n            await self._roll_back()",
 ).by("tests/runtime/test_tool_sessions.py::test_a_connection_that_is_cut_before_its_transaction_begins_is_lost")
 sealed.bug("a statement of a cursor counts as idling").edit("and was_busy", "and False").by(
-    "tests/runtime/test_tool_sessions.py::test_a_long_statement_of_another_kind_is_no_idling"
+    "tests/runtime/test_tool_sessions.py::test_a_long_statement_of_any_kind_is_no_idling"
 )
 _OF_TOOLS: Final = "tests/runtime/test_transactions.py"
 _TOLD: Final = f"{_OF_TOOLS}::test_an_author_is_told_why_a_transaction_can_not_be_committed"
@@ -593,7 +593,7 @@ cut.bug("a session that the tool has ended was lost").edit("if not self._aborted
 cut.bug("a tool that idled for too long is called again").edit('("idled" if has_idled else "lost")', '"lost"')
 cut.bug("a long statement counts as idling").edit(
     "answered_at, self._answered_at = self._answered_at, math.inf", "answered_at = self._answered_at"
-).by("tests/runtime/test_tool_sessions.py::test_a_long_statement_is_no_idling")
+).by("tests/runtime/test_tool_sessions.py::test_a_long_statement_of_any_kind_is_no_idling")
 cut.bug("a statement in the moment in which the server ends its session is a failure of the tool").edit(
     "                self._note_end(answered_at)\n", "                pass\n"
 ).by("tests/runtime/test_tool_sessions.py::test_a_statement_in_the_very_moment_of_the_cut_is_lost")

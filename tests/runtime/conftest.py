@@ -18,10 +18,12 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Observer, Runtime
+from hai_flow.runtime.worker.worker import Worker
 from hai_flow.settings import Settings
 from hai_flow.store.postgres.database import Deadlines
 from tests.support import effects
 from tests.support.values import require
+from tests.support.waiting import until
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Make: TypeAlias = Callable[..., Awaitable[Runtime]]
@@ -137,3 +139,24 @@ async def open_pending(runtime: Runtime, run_id: UUID) -> str:
     state = await state_of(runtime, run_id)
     (pending,) = [each.opened.id for each in state.pendings.values() if each.status == "open"]
     return pending
+
+
+async def is_there(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
+    """Whether the run has begun, and has one of these statuses."""
+    state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)
+    return state is not None and state.status in statuses
+
+
+async def ended(runtime: Runtime, run_id: UUID) -> Any:
+    """The state of the run, as soon as it has finished or failed."""
+    await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+    return await state_of(runtime, run_id)
+
+
+async def nothing_on_its_way(eye: Connection) -> bool:
+    """Whether no message is: one is deleted behind the commit that it has led to."""
+    return not await eye.fetchval("SELECT count(*) FROM outbox")
+
+
+def hands(runtime: Runtime) -> Worker:
+    return require(runtime.worker)

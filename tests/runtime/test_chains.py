@@ -15,7 +15,7 @@ from hai_flow.errors import DefinitionError
 from hai_flow.runtime.base import pulse
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.messaging import outbox, triggers
-from tests.runtime.conftest import Make, is_now, state_of
+from tests.runtime.conftest import Make, is_now, nothing_on_its_way, state_of
 from tests.support.waiting import until
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -44,10 +44,6 @@ async def begin(runtime: Runtime, plan: Any, input: Any = None, origin: e.Origin
 
 async def runs_of(eye: Connection, name: str) -> list[UUID]:
     return [row[0] for row in await eye.fetch("SELECT id FROM runs WHERE workflow_name = $1 ORDER BY place", name)]
-
-
-async def nothing_on_its_way(eye: Connection) -> bool:
-    return not await eye.fetchval("SELECT count(*) FROM outbox")
 
 
 async def test_the_end_of_a_run_starts_a_system_run_that_knows_the_outcome(make: Make, eye: Connection) -> None:

@@ -19,7 +19,17 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
 from hai_flow.store.messaging import outbox
 from hai_flow.store.runs import run_lists
-from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, state_of
+from tests.runtime.conftest import (
+    TOOLS,
+    Connection,
+    Make,
+    answer,
+    is_now,
+    is_there,
+    nothing_on_its_way,
+    open_pending,
+    state_of,
+)
 from tests.support import effects
 from tests.support.ledger import check_all, log_of
 from tests.support.values import require
@@ -59,16 +69,6 @@ async def begin(runtime: Runtime, child: str, args: str = "{}", body: str | None
 
 def child_of(parent: UUID, attempt: int = 1) -> UUID:
     return UUID(derive_child_run_id(str(parent), "sub", attempt))
-
-
-async def is_there(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
-    state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)
-    return state is not None and state.status in statuses
-
-
-async def nothing_on_its_way(eye: Connection) -> bool:
-    """A message is deleted behind the commit that it has led to."""
-    return not await eye.fetchval("SELECT count(*) FROM outbox")
 
 
 async def ask(runtime: Runtime, run_id: UUID, command: c.Command) -> None:

@@ -18,7 +18,7 @@ from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.files import extract_files, put_in
 from hai_flow.store.messaging import message_queue, signals
-from tests.runtime.conftest import ASKING, HEAD, Connection, Make, is_now, start, state_of
+from tests.runtime.conftest import ASKING, HEAD, Connection, Make, ended, is_now, start, state_of
 from tests.support import effects
 from tests.support.values import require
 from tests.support.waiting import until
@@ -45,11 +45,6 @@ async def upload(runtime: Runtime, body: bytes, name: str = "a.txt") -> str:
 
     file = await runtime.files.take(LOCAL_TENANT, "user:ann", pieces(), name=name, media_type="text/plain")
     return file_ids.file_id(file.sha256)
-
-
-async def ended(runtime: Runtime, run_id: UUID) -> Any:
-    await until(lambda: is_now(runtime, run_id, "finished", "failed"))
-    return await state_of(runtime, run_id)
 
 
 async def held(runtime: Runtime, id: str, principal: str) -> tuple[str, str, bytes] | None:

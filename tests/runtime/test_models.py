@@ -14,7 +14,7 @@ from hai_flow.engine import events as e
 from hai_flow.primitives.file_ids import file_id
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
-from tests.runtime.conftest import Connection, Make, is_now, start, state_of
+from tests.runtime.conftest import Connection, Make, ended, is_now, start
 from tests.support.ledger import log_of
 from tests.support.models import CUT, DIALECTS, END, STALL, Act, Answer, FakeModels, Raw, Status, chunk, spoken
 from tests.support.waiting import until
@@ -42,11 +42,6 @@ def catalogue(tmp_path: Path, fake: FakeModels, **more: Any) -> Path:
 
 async def runtime_of(make: Make, tmp_path: Path, fake: FakeModels, **more: Any) -> Runtime:
     return await make(performs=True, models=catalogue(tmp_path, fake, **more), secrets={"K": "sk-1"})
-
-
-async def ended(runtime: Runtime, run_id: UUID) -> Any:
-    await until(lambda: is_now(runtime, run_id, "finished", "failed"))
-    return await state_of(runtime, run_id)
 
 
 async def test_an_answer_streams_as_a_thought_and_a_message_and_is_the_output(

@@ -488,11 +488,6 @@ async def archive(make: Make, tmp_path: Path) -> Archive:
     return Archive(str(tmp_path))
 
 
-async def newest_place(eye: Connection, run_id: UUID) -> str:
-    place: str = await eye.fetchval("SELECT place FROM retired_runs WHERE run_id = $1", run_id)
-    return place
-
-
 @pytest.mark.parametrize("behind", ["an archive", "a restore"])
 async def test_feedback_after_an_archive_is_in_the_next_one_and_comes_back(
     make: Make, eye: Connection, archive: Archive, behind: str
@@ -501,12 +496,12 @@ async def test_feedback_after_an_archive_is_in_the_next_one_and_comes_back(
     await grown_old(eye)
     await prune(eye, archive=archive, archives_only=behind == "an archive")
     if behind == "a restore":
-        await restore(eye, archive, await newest_place(eye, run_id), BY)
+        await restore(eye, archive, await place_of(eye, run_id), BY)
     await give(eye, run_id)
     done = await prune(eye, archive=archive)
     assert (done.archived, done.removed) == (1, 1), "it is archived anew"
     assert await opinions(eye) == []
-    await restore(eye, archive, await newest_place(eye, run_id), BY)
+    await restore(eye, archive, await place_of(eye, run_id), BY)
     assert await opinions(eye) == [("user:ann", "It was wrong.")]
 
 
@@ -537,14 +532,14 @@ async def test_a_person_forgotten_after_an_archive_stays_forgotten_when_restored
     await give(eye, run_id, "user:bob", "Mine.")
     assert (await prune(eye, archive=archive)).removed == 1
     assert (await erasure.forget(eye, LOCAL_TENANT, "user:ann", by=BY)).opinions == 0, "there is nothing any more"
-    await restore(eye, archive, await newest_place(eye, run_id), BY)
+    await restore(eye, archive, await place_of(eye, run_id), BY)
     (other, said), (bob, mine) = sorted(await opinions(eye), key=lambda each: each[0] == "user:bob")
     assert (bob, mine) == ("user:bob", "Mine.")
     assert other.startswith("person:")
     assert said is None
     await give(eye, run_id, comment="I am back.")
     assert (await prune(eye, archive=archive)).removed == 1
-    await restore(eye, archive, await newest_place(eye, run_id), BY)
+    await restore(eye, archive, await place_of(eye, run_id), BY)
     assert ("user:ann", "I am back.") in await opinions(eye), "what somebody says later is theirs"
 
 
@@ -606,7 +601,7 @@ async def test_a_database_without_inbox_is_verified_filled_pruned_and_restored(
     await grown_old(eye)
     done = await prune(eye, archive=archive)
     assert (done.archived, done.removed, done.kept) == (1, 1, {})
-    await restore(eye, archive, await newest_place(eye, run_id), BY)
+    await restore(eye, archive, await place_of(eye, run_id), BY)
     assert (await verify_runs(database_url)).violations == []
     await eye.execute("UPDATE pendings SET words = 'sure' WHERE run_id = $1", run_id)
     lost = await verify_runs(database_url)

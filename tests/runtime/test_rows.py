@@ -300,20 +300,26 @@ def make_rosters(stage: Stage) -> Rosters:
     return Rosters(stage.runtime.tenants, None, None, by_keys=True)
 
 
-def judge_questions(stage: Stage) -> Round:
-    made = Stranded(stage.runtime.database, stage.runtime.catalog, make_rosters(stage), stage.runtime.rows)
+def show_questions(stage: Stage, selector: str) -> None:
+    """Let there be two questions, whose people this selector names."""
 
     async def selectors(*_: Any) -> dict[UUID, list[str]]:
-        return {LOCAL_TENANT: ["role:nobody"]}
+        return {LOCAL_TENANT: [selector]}
 
     async def page(*_: Any, **more: Any) -> tuple[list[Any], None]:
         return [SimpleNamespace(id=id, run_id=UUID(int=1)) for id in ("bad", "good")], None
 
+    stage.patch.setattr(undecidable, "list_selectors", selectors)
+    stage.patch.setattr("hai_flow.store.people.inbox.page_of_inbox", page)
+
+
+def judge_questions(stage: Stage) -> Round:
+    made = Stranded(stage.runtime.database, stage.runtime.catalog, make_rosters(stage), stage.runtime.rows)
+
     async def judge(tenant: UUID, staff: Staff, verdicts: Any, question: Any) -> None:
         await stage.deal_with(question.id)
 
-    stage.patch.setattr(undecidable, "list_selectors", selectors)
-    stage.patch.setattr("hai_flow.store.people.inbox.page_of_inbox", page)
+    show_questions(stage, "role:nobody")
     stage.patch.setattr(made, "_judge", judge)
     return made.look
 
@@ -322,17 +328,10 @@ def replace_picked_people(stage: Stage) -> Round:
     runtime = stage.runtime
     made = Picks(runtime.database, runtime.committer, runtime.catalog, make_rosters(stage), runtime.rows)
 
-    async def selectors(*_: Any) -> dict[UUID, list[str]]:
-        return {LOCAL_TENANT: [PICKED]}
-
-    async def page(*_: Any, **more: Any) -> tuple[list[Any], None]:
-        return [SimpleNamespace(id=id, run_id=UUID(int=1)) for id in ("bad", "good")], None
-
     async def look_at(tenant: UUID, roster: Any, away: Any, question: Any) -> None:
         await stage.deal_with(question.id)
 
-    stage.patch.setattr(undecidable, "list_selectors", selectors)
-    stage.patch.setattr("hai_flow.store.people.inbox.page_of_inbox", page)
+    show_questions(stage, PICKED)
     stage.patch.setattr(made, "_look_at", look_at)
     return made.look
 

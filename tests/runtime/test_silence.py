@@ -24,9 +24,20 @@ from hai_flow.engine.state.state import RunState
 from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.heartbeat import HeartbeatLoop
-from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.postgres.database import Deadlines
-from tests.runtime.conftest import ASKING, GATED, LISTENING, TOOLS, Connection, Make, is_now, note, start, state_of
+from tests.runtime.conftest import (
+    ASKING,
+    GATED,
+    LISTENING,
+    TOOLS,
+    Connection,
+    Make,
+    hands,
+    is_now,
+    note,
+    start,
+    state_of,
+)
 from tests.runtime.test_fanout import seqs_from
 from tests.support import effects
 from tests.support.ledger import check_all, log_of
@@ -44,11 +55,6 @@ NOTING = TOOLS + "steps:\n  - {id: one, call: fx.note, with: {n: 1}}\n  - {id: t
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
     async with Proxy(database_url) as proxy:
         yield proxy
-
-
-def hands(runtime: Runtime) -> Worker:
-    assert runtime.worker is not None
-    return runtime.worker
 
 
 def heart_of(runtime: Runtime) -> HeartbeatLoop:

@@ -18,7 +18,7 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import BatchResult
 from hai_flow.store.messaging import concurrency_slots
-from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of
+from tests.runtime.conftest import ASKING, Make, answer, is_now, is_there, open_pending, start, state_of, status_of
 from tests.support.ledger import check_all
 from tests.support.waiting import until
 
@@ -451,8 +451,3 @@ async def test_children_share_the_slot_of_the_run_above_them(make: Make, eye: Co
     await until(lambda: is_now(runtime, parent, "finished"))
     assert await eye.fetchval("SELECT count(*) FROM runs WHERE status = 'finished'") == 3
     await until(lambda: no_keys(eye))
-
-
-async def is_there(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
-    state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)
-    return state is not None and state.status in statuses

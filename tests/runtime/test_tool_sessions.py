@@ -145,34 +145,28 @@ async def test_a_failing_tools_leftovers_are_rolled_back_after_a_committed_one(d
     assert await found(database) == before
 
 
-async def test_a_tools_temporary_table_with_our_name_takes_no_commit(database: Database) -> None:
+@pytest.mark.parametrize(
+    ("statement", "question", "answer"),
+    [
+        ("CREATE TEMP TABLE runs (id uuid)", "to_regclass('runs') = to_regclass('public.runs')", True),
+        ("SET LOCAL enable_indexscan = off; SET LOCAL work_mem = '64kB'", "current_setting('enable_indexscan')", "on"),
+    ],
+)
+async def test_a_tools_own_tables_and_settings_are_not_the_commit_s(
+    database: Database, statement: str, question: str, answer: Any
+) -> None:
     transaction = Transaction(database)
     async with transaction.block() as connection:
-        await connection.execute("CREATE TEMP TABLE runs (id uuid)")
+        await connection.execute(statement)
     await transaction.seal()
-    seen: list[bool] = []
+    seen: list[Any] = []
 
     async def send(connection: Any) -> Any:
-        seen.append(await connection.fetchval("SELECT to_regclass('runs') = to_regclass('public.runs')"))
+        seen.append(await connection.fetchval(f"SELECT {question}"))
         return _Sent(True)
 
     await transaction.commit(send)
-    assert seen == [True]
-
-
-async def test_a_setting_of_the_tool_is_not_the_commit_s(database: Database) -> None:
-    transaction = Transaction(database)
-    async with transaction.block() as connection:
-        await connection.execute("SET LOCAL enable_indexscan = off; SET LOCAL work_mem = '64kB'")
-    await transaction.seal()
-    seen: list[str] = []
-
-    async def send(connection: Any) -> Any:
-        seen.append(await connection.fetchval("SELECT current_setting('enable_indexscan')"))
-        return _Sent(True)
-
-    await transaction.commit(send)
-    assert seen == ["on"]
+    assert seen == [answer]
 
 
 async def test_an_attempt_ended_while_waiting_for_a_connection_begins_none(database: Database) -> None:
@@ -284,30 +278,8 @@ async def test_a_statement_in_the_very_moment_of_the_cut_is_lost(database: Datab
         await ask()
 
 
-async def test_a_long_statement_is_no_idling(
-    database: Database, eye: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hai_flow.store.postgres.database.TOOL_IDLE_SECONDS", 0.1)
-    transaction = Transaction(database)
-
-    async def sleep() -> None:
-        async with transaction.block() as connection:
-            await connection.execute("SELECT pg_sleep(60)")
-
-    sleeping = asyncio.create_task(sleep())
-    asked = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
-
-    async def has_slept() -> bool:
-        return bool(await eye.fetchval(f"SELECT count(*) FROM {asked} AND query_start < now() - interval '0.2 s'"))
-
-    await until(has_slept)
-    await eye.execute(f"SELECT pg_terminate_backend(pid) FROM {asked}")
-    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
-        await sleeping
-
-
-@pytest.mark.parametrize("way", ["a prepared statement", "a cursor", "a copy"])
-async def test_a_long_statement_of_another_kind_is_no_idling(
+@pytest.mark.parametrize("way", ["a statement", "a prepared statement", "a cursor", "a copy"])
+async def test_a_long_statement_of_any_kind_is_no_idling(
     database: Database, eye: Connection, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr("hai_flow.store.postgres.database.TOOL_IDLE_SECONDS", 0.1)
@@ -315,7 +287,9 @@ async def test_a_long_statement_of_another_kind_is_no_idling(
 
     async def sleep() -> None:
         async with transaction.block() as connection:
-            if way == "a prepared statement":
+            if way == "a statement":
+                await connection.execute("SELECT pg_sleep(60)")
+            elif way == "a prepared statement":
                 await (await connection.prepare("SELECT pg_sleep(60)")).fetchval()
             elif way == "a cursor":
                 async for _ in connection.cursor("SELECT pg_sleep(60)"):

@@ -27,7 +27,17 @@ from hai_flow.runtime.ops.verify import Plans, VerifiedRuns, Verifying, fold_and
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.runs import run_bundle as evidence
 from hai_flow.store.runs.run_bundle import Evidence, Kin
-from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of
+from tests.runtime.conftest import (
+    ASKING,
+    Connection,
+    Make,
+    answer,
+    is_now,
+    nothing_on_its_way,
+    open_pending,
+    start,
+    state_of,
+)
 from tests.support.postgres import connecting
 from tests.support.waiting import until
 
@@ -228,13 +238,9 @@ async def exhibits(runtime: Runtime, eye: Connection) -> dict[str, Exhibit]:
     await runtime.committer.submit(ended, LOCAL_TENANT, answer(await open_pending(runtime, ended)))
     await until(lambda: is_now(runtime, ended, "finished"))
     above, child = await family(runtime, eye)
-    await until(lambda: no_outbox(eye))
+    await until(lambda: nothing_on_its_way(eye))
     named = {"asking": await through_the_gate(runtime), "ended": ended, "above": above, "child": child}
     return {name: await exhibit(eye, run_id) for name, run_id in named.items()}
-
-
-async def no_outbox(eye: Connection) -> bool:
-    return not await eye.fetchval("SELECT count(*) FROM outbox")
 
 
 async def exhibit(eye: Connection, run_id: UUID) -> Exhibit:

@@ -18,21 +18,16 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.heartbeat import HeartbeatLoop
-from hai_flow.runtime.worker.worker import LATE, PAUSED, Worker
+from hai_flow.runtime.worker.worker import LATE, PAUSED
 from hai_flow.store.commit import commits
 from hai_flow.store.postgres.error_classes import CommitUnknown
 from hai_flow.store.runs import leases
 from hai_flow.store.runs.leases import Claimed
-from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, open_pending, start, state_of
+from tests.runtime.conftest import GATED, TOOLS, Connection, Make, hands, is_now, open_pending, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
 from tests.support.values import require
 from tests.support.waiting import until
-
-
-def hands(runtime: Runtime) -> Worker:
-    assert runtime.worker is not None
-    return runtime.worker
 
 
 async def test_a_tool_cancelled_by_its_dependency_fails_without_hanging_its_run(make: Make) -> None:

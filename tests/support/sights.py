@@ -48,7 +48,7 @@ class Case:
                 after = f"?after={HEAD}" if way == "beginning" else ""
                 path = f"{self.url}/api/v1/agent/runs/{self.thread_id}/events{after}"
                 with httpx2.stream("GET", path, headers=self.headers[who], timeout=20) as response:
-                    return _until(response, NEXT_WORD)
+                    return read_until(response, NEXT_WORD)
             case "socket":
                 client = AuiClient(self.url, headers=self.headers[who], session_id=self.thread_id)
                 client.until("aui_run_finished")
@@ -102,7 +102,8 @@ class Case:
         return "".join(read)
 
 
-def _until(response: httpx2.Response, word: str) -> str:
+def read_until(response: httpx2.Response, word: str) -> str:
+    """The lines of a stream up to the first with the word."""
     lines = []
     for line in response.iter_lines():
         lines.append(line)

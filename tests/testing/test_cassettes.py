@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from hai_flow.cli import app
 from tests.runtime.test_models import catalogue
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.service import Received, Reply, Service
+from tests.testing.test_cli import call
 
 CANARY = "canary-31f07"
 FLOW = """\
@@ -50,10 +50,6 @@ cases:
       agent: {text: One.}
     expect: {status: finished, output: {n: 1, said: one, last: One.}, calls: {"GET */stock/*": 1, "POST *": 0}}
 """
-
-
-def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["test", *map(str, arguments)])
 
 
 @pytest.fixture
