@@ -23,8 +23,8 @@ from hai_flow.values import Json
 
 
 class Hole(NamedTuple):
-    """A hole of a template: where it stands in the value, and the `paths` into the data that it reads. `whole`: it
-    renders to the value at its one path, unchanged."""
+    """A hole of a template: where it stands in the value, and the `paths` into the data that it reads. `is_whole`:
+    it renders to the value at its one path, unchanged."""
 
     place: tuple[str | int, ...]
     paths: tuple[tuple[str | int, ...], ...]

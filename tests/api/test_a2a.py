@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hai_flow.engine.state.state import MessageState, RunState
-from hai_flow.wire.a2a import A2AEncoder
+from hai_flow.wire.a2a.tasks import A2AEncoder
 from hai_flow.wire.dialects.dialect import Profile
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People

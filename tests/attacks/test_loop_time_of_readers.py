@@ -36,8 +36,8 @@ from hai_flow.runtime.commit import loader
 from hai_flow.runtime.streams import fanout
 from hai_flow.settings import Settings
 from hai_flow.steps.hiding import Hider
-from hai_flow.wire import a2a
 from hai_flow.wire.a2a import older
+from hai_flow.wire.a2a import tasks as a2a
 from hai_flow.wire.mcp import RunView
 from tests.attacks.test_loop_time import (
     JSON,

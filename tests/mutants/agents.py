@@ -9,7 +9,7 @@ from tests.mutants.mutant import Room
 _A2A: Final = "tests/api/test_a2a.py"
 _MCP: Final = "tests/api/test_mcp.py"
 
-tasks = Room("hai_flow/wire/a2a/__init__.py", _A2A)
+tasks = Room("hai_flow/wire/a2a/tasks.py", _A2A)
 tasks.bug("what others decide asks the caller").edit(
     "if shown.asks_caller:\n        return INPUT_REQUIRED", "if shown.questions:\n        return INPUT_REQUIRED"
 ).by(f"{_A2A}::test_who_may_not_decide_is_refused_and_the_question_stays_open")

@@ -158,7 +158,7 @@ validated = Room("hai_flow/engine/pendings/validate_answers.py", _FORMS)
 validated.bug("a refused message in the history refuses resume").edit(
     "if not (answer.superseded and rejected.status == 422):", "if True:"
 ).by(f"{_FORMS}::test_a_refused_message_in_the_history_does_not_refuse_resume")
-messages_of_a2a = Room("hai_flow/wire/a2a/__init__.py", _BESIDE)
+messages_of_a2a = Room("hai_flow/wire/a2a/tasks.py", _BESIDE)
 messages_of_a2a.bug("edits in the metadata of A2A are dropped").edit(
     'if message.edits and kind not in ("tool", "ask"):', "if False:"
 )

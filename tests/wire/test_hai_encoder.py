@@ -10,7 +10,7 @@ import pytest
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.engine.steps.tool_calls import ABORTED
-from hai_flow.wire.a2a import A2AEncoder
+from hai_flow.wire.a2a.tasks import A2AEncoder
 from hai_flow.wire.dialects.agent_api import AgentApiEncoder
 from hai_flow.wire.dialects.agui import AguiEncoder
 from hai_flow.wire.dialects.aui import AuiEncoder

@@ -47,8 +47,8 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_size, run_if_large
-from hai_flow.wire import a2a
 from hai_flow.wire.a2a import older
+from hai_flow.wire.a2a import tasks as a2a
 from hai_flow.wire.a2a.pushes import find_push_config
 from hai_flow.wire.dialects.dialect import EXPIRED
 from hai_flow.wire.mcp import RunView

@@ -23,7 +23,7 @@ from hai_flow.primitives.beside_loop import run_by_size, run_if_large
 from hai_flow.runtime.streams.stream_items import StreamItem
 from hai_flow.store.runs import logs
 from hai_flow.values import Json, storable
-from hai_flow.wire import a2a
+from hai_flow.wire.a2a import tasks as a2a
 from hai_flow.wire.dialects.dialect import Frame, Profile
 from hai_flow.wire.mcp import Question, RunView
 

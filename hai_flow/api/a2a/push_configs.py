@@ -14,7 +14,7 @@ from hai_flow.api.requests.push_addresses import find_obstacle, key_of, store_pu
 from hai_flow.settings import Settings
 from hai_flow.store.messaging import pushes
 from hai_flow.values import Json
-from hai_flow.wire import a2a
+from hai_flow.wire.a2a import tasks as a2a
 from hai_flow.wire.a2a.pushes import PushConfig, read_push_config, write_push_config
 
 CREATE: Final = "CreateTaskPushNotificationConfig"

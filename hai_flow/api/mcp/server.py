@@ -61,7 +61,7 @@ from hai_flow.runtime.base.trace_parent import ASKER, TraceParent
 from hai_flow.store.identity.state_keys import STATE_SECONDS, read_ring
 from hai_flow.store.messaging import hints
 from hai_flow.store.postgres.error_classes import FAILURES, passing
-from hai_flow.wire.a2a import ON_BEHALF_OF
+from hai_flow.wire.a2a.tasks import ON_BEHALF_OF
 from hai_flow.wire.mcp import (
     IDEMPOTENCY_KEY,
     TASKS,

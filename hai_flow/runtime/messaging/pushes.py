@@ -33,7 +33,8 @@ from hai_flow.store.messaging.pushes import Push
 from hai_flow.store.people.notifications import derive_notification_id
 from hai_flow.store.postgres.connections import Pool
 from hai_flow.store.postgres.database import Database
-from hai_flow.wire import a2a, approvals, webhook_signatures
+from hai_flow.wire import approvals, webhook_signatures
+from hai_flow.wire.a2a import tasks as a2a
 from hai_flow.wire.a2a.pushes import PushConfig, headers_of, write_push
 from hai_flow.wire.mcp import Question, RunView
 

@@ -16,7 +16,8 @@ import msgspec
 from hai_flow import values
 from hai_flow.primitives import instants
 from hai_flow.values import Json
-from hai_flow.wire.a2a import RunView, invalid, older, state_of
+from hai_flow.wire.a2a import older
+from hai_flow.wire.a2a.tasks import RunView, invalid, state_of
 
 URL_CHARS_MAX: Final = 2000
 TOKEN_CHARS_MAX: Final = 1000
