@@ -14,13 +14,12 @@ from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
 from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import (
     CompiledExpression,
-    CompiledTemplate,
     compile_expression,
     compile_source,
-    compile_template,
     list_choices,
     list_values,
 )
+from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
 from hai_flow.definition.names.holes import WrittenHole, split_holes
 from hai_flow.definition.names.known_names import Names

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.expressions.expressions import compile_expression, compile_template
+from hai_flow.definition.expressions.expressions import compile_expression
+from hai_flow.definition.expressions.templates import compile_template
 from hai_flow.definition.names.known_names import Guards, Names, Types
 from hai_flow.definition.plan import Plan
 

@@ -11,7 +11,8 @@ from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.checks.value_types import find_element
 from hai_flow.definition.expressions.constants import evaluate_constant
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expressions import CompiledExpression, CompiledTemplate, infer_type, is_never_first
+from hai_flow.definition.expressions.expressions import CompiledExpression, infer_type, is_never_first
+from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Guards, Names, as_inferred
