@@ -832,7 +832,8 @@ class CollaborationStarted(Event, frozen=True):
 
 class CollaborationEnded(Event, frozen=True):
     """`tool_calls`: so many the child has made, with those below it. `senders`: the people who sent events that it, or
-    a run below it, has taken, and who were not among the senders of this run yet."""
+    a run below it, has taken, and who were not among the senders of this run yet; `~` begins the id of a person in
+    whose name another sent one."""
 
     path: str
     from_: str = msgspec.field(name="from")

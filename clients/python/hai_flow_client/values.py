@@ -83,6 +83,11 @@ _HALF_AT_END: Final = re.compile(rb'\\u[dD][89abAB][0-9a-fA-F]{2}"\s*[\]}]*\s*\Z
 """Half a character so near to the end that the library calls the text truncated."""
 
 
+def to_text(value: Any) -> str:
+    """A text as it is, any other value as its JSON. Raises as `dumps`."""
+    return value if isinstance(value, str) else dumps(value).decode()
+
+
 def loads(text: bytes | str) -> Any:
     """The JSON value written in `text`. Raises `NotJson`."""
     try:
