@@ -197,7 +197,7 @@ def measure(value: Any, most: int = LARGE_BYTES) -> int:
     """The size of a JSON value, or of the JSON values in a struct: that of their texts, and of their parts, each of
     which counts as sixteen bytes. Looks at no more of it than is needed to find more than `most`."""
     size = 0
-    if not value or type(value) in _WITHOUT_PARTS:
+    if type(value) in _WITHOUT_PARTS:
         return size
     parts = [value]
     for part in parts:  # which grows by the parts of those that have some
