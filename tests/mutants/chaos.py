@@ -94,10 +94,10 @@ KNOWN: Final = (
 
 wire_log = Room("hai_flow/wire/dialects/log.py", "tests/wire/test_wire_log.py")
 wire_log.bug("a follower's cursor is one event behind").edit("self._seq = state.seq\n", "self._seq = state.seq - 1\n")
-api_events = Room("hai_flow/api/rest/runs/events.py", "tests/api/test_streams.py")
-api_events.bug("a follower that comes back is shown its last frame again").edit(
-    "rest = StreamItem(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])",
-    "rest = StreamItem(place.seq, frames[place.frame :], all_frames.data)",
+stream_pieces = Room("hai_flow/api/protocols/stream_pieces.py", "tests/api/test_streams.py")
+stream_pieces.bug("a follower that comes back is shown its last frame again").edit(
+    "return StreamItem(place.seq, frames[place.frame + 1 :], all_frames.data[len(sent_before.data) :])",
+    "return StreamItem(place.seq, frames[place.frame :], all_frames.data)",
 )
 database = Room("hai_flow/store/postgres/database.py", "tests/store/test_database.py")
 database.bug("a commit is acknowledged before it is durable").edit(
@@ -108,7 +108,7 @@ agui = Room("hai_flow/wire/dialects/agui.py", "tests/wire/test_agui_encoder.py")
 agui.bug("a message that was streamed does not end").edit(
     'return [frame("TEXT_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)), *cut]', "return []"
 )
-OWN: Final = (*wire_log.mutants, *api_events.mutants, *database.mutants, *agui.mutants)
+OWN: Final = (*wire_log.mutants, *stream_pieces.mutants, *database.mutants, *agui.mutants)
 
 SURVIVORS: Final[Mapping[str, str]] = {
     "every claim counts as fresh": "it bites where the answer to a claim of a dead worker's run is lost and the world "

@@ -47,7 +47,7 @@ async def test_a_slot_stays_taken_until_its_run_ends(db: Database) -> None:
     assert await concurrency_slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
 
 
-async def test_an_end_is_when_the_run_ended_first(db: Database) -> None:
+async def test_a_commit_behind_the_end_of_a_run_leaves_its_time_and_result(db: Database) -> None:
     start = birth()
     await commit(db, start)
     async with db.lane() as connection:

@@ -165,7 +165,7 @@ def _check_open_panel(
     if quorum == "all" and "anyone" in panel.selectors:
         message = "`quorum: all` needs people who can be listed, found `anyone` in `from`; write a number"
         context.reader.error((*at, "quorum"), "quorum.impossible", message)
-    elif quorum == "all":
+    elif quorum == "all" and "pick" not in fields:  # beside it, `check_pick` refuses any word
         context.reader.refuse((*at, "quorum"), "quorum.impossible", _describe_unlisted(context, panel))
     if isinstance(quorum, Mapping):
         for selector, count in quorum.items():

@@ -10,14 +10,13 @@ from typing import Final
 import msgspec
 
 from hai_flow.engine.decision import Decision, Message
-from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped, event_value
+from hai_flow.engine.events import Event, Origin, RunFailed, RunFinished, RunStopped, event_value
 from hai_flow.engine.state.state import RunState
 from hai_flow.primitives import instants
 from hai_flow.values import Json
 
 ENDED: Final = "run_ended"
 CHAIN_MAX: Final = 16
-_ENDS: Final = (RunFinished, RunFailed, RunStopped)
 
 
 class RunEnd(msgspec.Struct, frozen=True):
@@ -51,7 +50,12 @@ class RunEnd(msgspec.Struct, frozen=True):
 
 def has_ended(decision: Decision) -> bool:
     """Whether the run ends by this decision: also one that had ended, and was retried in vain."""
-    return decision.state.ended and any(isinstance(event, _ENDS) for event in decision.events)
+    return decision.state.ended and any(map(is_end, decision.events))
+
+
+def is_end(event: Event) -> bool:
+    """Whether a run ends by the event."""
+    return isinstance(event, RunFinished | RunFailed | RunStopped)
 
 
 def end_message(state: RunState) -> Message:

@@ -410,7 +410,7 @@ def complete_entry(row: Entry, entry: CommitEntry, rows: Mapping[str, Any]) -> E
         wake_at=None if due is None else instants.instant(due),
         take_slot=_slot_of(run) if _is_slot_needed_again(entry) else None,
         seat=entry.seat,
-        result=_result(state) if ended else None,
+        result=_result(state) if ended and _ends(entry) else None,
         heir=_find_heir(state) if ended and not run.state.ended else None,
         moved=_to_moved(entry) if run.exists and entry.plan is not None else None,
         commands=tuple(entry.commands.values()) if entry.commands else (),
@@ -420,6 +420,11 @@ def complete_entry(row: Entry, entry: CommitEntry, rows: Mapping[str, Any]) -> E
         messages=rows.get("messages", ()),
         audit=entry.audit,
     )
+
+
+def _ends(entry: CommitEntry) -> bool:
+    """Whether the run, which has ended, ends by this entry: not where it had, and none of the entry opens it again."""
+    return not entry.run.state.ended or any(map(on_end_triggers.is_end, entry.events))
 
 
 def _is_reported(run: CachedRun, chunk: Streamed) -> bool:

@@ -200,6 +200,7 @@ def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
     claimant = _render_claimant("entries", parts)
     free = "\n    AND (entries.free IS NOT TRUE OR r.worker IS NULL)" if "free" in parts else ""
     head = "head" if "audit" in parts else ""
+    same_end = "CASE WHEN entries.result IS NULL THEN r.ended_at END"  # nothing of the entry ends the run anew
     return f"""
   UPDATE runs r SET
     seq = r.seq + entries.n, version = r.version + (entries.version IS NOT NULL)::int,
@@ -208,7 +209,7 @@ def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
     slot = coalesce(entries.slot, r.slot),{set_} abi = greatest(r.abi, {ABI}), given_back = 0, unreadable = NULL,
     older_seq = CASE WHEN r.abi < {ABI} THEN r.seq ELSE r.older_seq END,
     ended_at = CASE WHEN entries.status IS NULL THEN r.ended_at
-                    WHEN entries.status IN {_ENDED} THEN greatest(r.created_at, {at}) END,
+                    WHEN entries.status IN {_ENDED} THEN coalesce({same_end}, greatest(r.created_at, {at})) END,
     result = CASE WHEN entries.status IS NULL THEN r.result
                   WHEN entries.status IN {_ENDED} THEN coalesce(entries.result, r.result) END,
     worker = CASE WHEN entries.busy IS NULL THEN r.worker
