@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Tree
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import Names
@@ -29,7 +29,7 @@ _GIVEN: Final[dict[str, Json]] = {
     **dict.fromkeys(("trim", "charAt", "substring", "replace"), _TEXT),
     **dict.fromkeys(("size", "int", "indexOf", "lastIndexOf"), _WHOLE),
     **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in", "!_"), _TRUTH),
-    **dict.fromkeys(("startsWith", "endsWith", "contains", "matches"), _TRUTH),
+    **dict.fromkeys(("startsWith", "endsWith", "contains", "matches", "_&&_", "_||_", "hasValue"), _TRUTH),
     "split": {"type": "array", "items": _TEXT},
     "timestamp": _TIMESTAMP, "duration": _DURATION,
 }  # fmt: skip
@@ -52,6 +52,8 @@ class ValueTypes:
         if path is not None and path[0].name in items:
             return look_inside(items[path[0].name], (path[0].name, *path[1]))
         match tree:
+            case Select(test=True) | Comprehension(step=Call(function="_||_" | "_&&_")):  # `has`, `exists`, `all`
+                return Look(_TRUTH)
             case Const(value=value):
                 kind = _CONSTANTS.get(type(value), {})
                 return Look({**kind, "const": value} if kind and value is not None else kind)

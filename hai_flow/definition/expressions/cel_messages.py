@@ -329,6 +329,8 @@ def describe_overload(function: str, types: str) -> str:
     if operator == "+" and "timestamp" in operands and not operands.startswith("string"):
         hint = _suggest_other_side(operands.replace("timestamp", "duration").split(", "))
         return f"`+` can't be applied to ({operands}){hint}"
+    if operator == "+" and operands in ("string, duration", "duration, string"):
+        return f"`+` can't be applied to ({operands}); write timestamp(x) or duration(x) around the text"
     if operator == "+" and "string" in operands:
         return f"`+` can't join ({operands}); write string(x) around what is no text, or use a text with holes"
     if "int" in operands and "double" in operands:

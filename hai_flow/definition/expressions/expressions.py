@@ -24,7 +24,7 @@ from hai_flow.definition.expressions.constants import check_literals, doubt_lite
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
 from hai_flow.definition.names.holes import end_of_hole, find_only_hole, split_holes
 from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import NULL
+from hai_flow.definition.names.known_types import NULL, SOURCE
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, list_properties
 from hai_flow.values import Json
@@ -106,7 +106,26 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     if condition:
         doubts = [*doubts, *doubt_literal_condition(scanned.tree)]
     shifted = [ExpressionFault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
-    return CompiledExpression(inner.strip(), program, _compute_outcomes(inner, names.list_roots()), shifted, condition)
+    return CompiledExpression(inner.strip(), program, _find_outcomes(inner, scanned, names), shifted, condition)
+
+
+def _find_outcomes(source: str, scanned: Scanned, names: Names) -> _Outcomes:
+    """The outcomes of a condition, and those with the expressions in place of the names that a `let` gave them."""
+    outcomes, expanded = _compute_outcomes(source, names.list_roots()), source
+    for chain in sorted(scanned.found.chains, key=lambda each: each.start, reverse=True):
+        schema = names.types.roots.get(str(chain.path[0])) if len(chain.full_path) == 1 else None
+        if isinstance(schema, Mapping) and isinstance(expression := schema.get(SOURCE), str):
+            expanded = f"{expanded[: chain.start]}({expression}){expanded[chain.end :]}"
+    if expanded == source or len(expanded) > _EXPANDED_MAX:
+        return outcomes
+    try:
+        more = _compute_outcomes(expanded, names.list_roots())
+    except Faults:
+        return outcomes
+    return outcomes._replace(guards=outcomes.guards | more.guards, denials=outcomes.denials | more.denials)
+
+
+_EXPANDED_MAX: Final = 4096
 
 
 def is_never_first(source: str, earlier: str, names: Names) -> bool:

@@ -420,6 +420,8 @@ class Names(msgspec.Struct, frozen=True):
             path = chain.path[:length]
             if not isinstance(index, int) or path[0] == "state" or self.is_known((*path, index), known):
                 continue
+            if index < self.count_tested_items(path, known):
+                continue
             if index >= self.find_least_size(path):
                 text = spell(path)
                 test, default = spell_guards((*path, index))
@@ -443,8 +445,9 @@ class Names(msgspec.Struct, frozen=True):
 
     def count_tested_items(self, path: tuple[Segment, ...], known: Guards) -> int:
         """The number of items that conditions have shown the list at a path to have."""
-        count = 0
-        while self.is_known((*path, count), known):
+        count, size = 0, (None, "equal", f"size({spell(path)})")
+        others = {each[3] for each in known | self.guarded if each[:3] == size and not each[4]}
+        while self.is_known((*path, count), known) or str(count) in others:
             count += 1
         return count
 

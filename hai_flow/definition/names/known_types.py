@@ -76,5 +76,8 @@ INFERRED: Final = "x-inferred"
 """In the schema of a name that a `let` or a loop gives: what is known of its value by the expression that gives it. It
 judges other expressions and never binds a value: numbers of such names are doubles."""
 
+SOURCE: Final = "x-source"
+"""In the schema of a name that a `let` gives to a truth or a number: the expression, if what it reads never changes."""
+
 FILTERED: Final = "x-filtered"
 """In the schema of a list that an expression gives: of another list it has some of the items, or none."""

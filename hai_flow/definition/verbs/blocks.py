@@ -16,7 +16,7 @@ from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Guards, Names, as_inferred
-from hai_flow.definition.names.known_types import NULL, record
+from hai_flow.definition.names.known_types import NULL, REMEDY, record
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
@@ -79,6 +79,10 @@ _VALUED: Final = {
     for word in ("when", "default")
 }
 _ITEM: Final = record(key={"type": "string"}, status={"type": "string"}, output={}, error={})
+_ITEM_WITHOUT_OUTPUT: Final = record(
+    key={"type": "string"}, status={"type": "string"}, output={**NULL, REMEDY: "; give the `for_each` an `output`"},
+    error={},
+)  # fmt: skip
 _SAME_FOR_ALL: Final = frozenset(("input", "run", "thread"))
 _LIST: Final[Json] = {"type": "array"}
 _KEYS_MAX: Final = 500  # literal items whose keys are compared
@@ -234,7 +238,8 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
 
 def _build_output_of_items(context: StepContext, draft: StepDraft) -> Json:
     items = draft.params.get("items")
-    return {"type": "array", "items": _ITEM, "minItems": len(items) if isinstance(items, list) else 0}
+    item = _ITEM if "output" in draft.params else _ITEM_WITHOUT_OUTPUT
+    return {"type": "array", "items": item, "minItems": len(items) if isinstance(items, list) else 0}
 
 
 def _report_same_keys(context: StepContext, key: CompiledTemplate | None, variable: str, items: Json, at: Path) -> None:

@@ -13,6 +13,7 @@ from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import DATA, is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names, as_inferred
+from hai_flow.definition.names.known_types import INFERRED, SOURCE
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
@@ -317,10 +318,22 @@ def let_schemas(draft: StepDraft, names: Names) -> dict[str, Json]:
     if draft.verb != "let" or not isinstance(value, Mapping):
         return {}
     return {
-        name: names.schema_of(each) or as_inferred(infer_type(each, names))
+        name: names.schema_of(each) or _with_source(as_inferred(infer_type(each, names)), each)
         for name, each in value.items()
         if name not in ROOTS and check_name(name) is None
     }
+
+
+def _with_source(schema: Json, value: Json) -> Json:
+    """The type of a name, with the expression that conditions over the name stand for."""
+    inferred = schema.get(INFERRED) if isinstance(schema, Mapping) else None
+    hole = find_only_hole(value) if isinstance(value, str) else None
+    if hole is None or not isinstance(inferred, Mapping) or inferred.get("type") not in ("boolean", "integer"):
+        return schema
+    return schema if _CHANGING.search(hole.source) else {INFERRED: inferred, SOURCE: hole.source.strip()}
+
+
+_CHANGING: Final = re.compile(r"\b(state|now|index|error|answer|callback|response|event|args)\b|//")
 
 
 VERBS: Final = (
