@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hai_flow.definition import paths
 
 ENGINE = Path(paths.__file__).parents[1] / "engine"
-OTHERS = {"patch.py", "answers.py", "canaries.py"}  # JSON Pointers have a ~ and a / of their own, expressions brackets
+# JSON Pointers, and people in whose name others signal, have a ~ of their own; expressions have brackets.
+OTHERS = {"patch.py", "answers.py", "canaries.py", "instigators.py"}
 keys = st.text(max_size=6).map(paths.escape)
 names = st.sampled_from(("a", "b", "each", "~finally/c", "1/d"))
 in_run = st.lists(st.tuples(names, keys), min_size=1, max_size=4)
