@@ -12,6 +12,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.runs.fork import demand_left, inheritance
 from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.instigators import INSTIGATORS_MAX
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, FORK, HOUR, MINUTE, RUN, SECOND, Play, plan_of
 from tests.support.values import require
@@ -53,6 +54,18 @@ def first_asked() -> Play:
     play = Play(ASKS)
     play.succeed("made", {"ok": True})
     return play
+
+
+@pytest.mark.parametrize("count", [0, 1, INSTIGATORS_MAX])
+def test_the_people_of_who_forks_are_never_cut_off(count: int) -> None:
+    play = Play(ASKS, start=False)
+    play.start(instigators=tuple(f"user:{n}" for n in range(count)))
+    play.succeed("made", {"ok": True})
+    given = c.PendingAnswer(id=play.pending("first"), values={})
+    answer = c.Answer(answers=(given,), by=c.Principal("agent:buyer"))
+    there = play.forked(play.state.seq, answer, behind=("user:bob", "user:eve"))
+    assert {"user:bob", "user:eve"} <= set(there.state.instigators)
+    assert len(there.state.instigators) == min(count + 3, INSTIGATORS_MAX)
 
 
 def test_a_fork_has_what_was_done_and_does_not_do_it_again() -> None:

@@ -184,9 +184,16 @@ class Play:
         return self.forked(at, c.Answer(answers=given, by=c.Principal(by)), run_id)
 
     def forked(
-        self, at: int, answer: c.Answer, run_id: UUID = FORK, *, edits: c.Edits | None = None, to: Plan | None = None
+        self,
+        at: int,
+        answer: c.Answer,
+        run_id: UUID = FORK,
+        *,
+        edits: c.Edits | None = None,
+        to: Plan | None = None,
+        behind: tuple[str, ...] = (),
     ) -> Play:
-        """The same, with an answer made before; with `edits`, and under another plan."""
+        """The same, with an answer made before; with `edits`, under another plan, and by an agent of those `behind`."""
         play = Play(to or self.plan, run_id=run_id, limits=self.limits, start=False, decide=self._decide)
         play.now = self.now
         command = c.Fork(
@@ -198,6 +205,7 @@ class Play:
             following=self.following(at),
             edits=edits,
             acted=self.acted_behind(at),
+            behind=behind,
         )
         play.do(command)
         return play

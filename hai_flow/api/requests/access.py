@@ -292,7 +292,7 @@ class Access(RunVisibility):
             return begin
         if isinstance(begin, c.Fork):
             return msgspec.structs.replace(begin, behind=behind)
-        return msgspec.structs.replace(begin, instigators=list_people_behind("", begin.instigators, behind))
+        return msgspec.structs.replace(begin, instigators=list_people_behind("", behind, begin.instigators))
 
     def _demand_starts(self, plan: Plan, begin: Begin) -> None:
         """Raises Rejected 403 where the caller may not start this run, 409 where nobody may."""

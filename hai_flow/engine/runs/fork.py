@@ -61,8 +61,8 @@ def _add_instigators(draft: Draft, people: tuple[str, ...]) -> None:
     """Let these people be behind the run, too, from its first event on."""
     first, state = draft.events[0], draft.state
     assert isinstance(first, e.RunStarted), "a log begins so"
-    draft.events[0] = replace(first, instigators=list_people_behind("", first.instigators, people))
-    draft.state = replace(state, instigators=list_people_behind("", state.instigators, people))
+    draft.events[0] = replace(first, instigators=list_people_behind("", people, first.instigators))
+    draft.state = replace(state, instigators=list_people_behind("", people, state.instigators))
 
 
 def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
