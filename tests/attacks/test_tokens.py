@@ -14,7 +14,8 @@ import pytest
 from websockets.sync.client import connect
 
 from hai_flow.primitives import uuids
-from hai_flow.store.identity import keys
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.store.identity import erasure, keys
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.postgres import Server
@@ -180,6 +181,17 @@ def forged(key: str, **claims: Any) -> dict[str, str]:
 def test_a_token_signed_beside_the_server_holds_no_more_than_its_key(place: Place, claims: dict[str, Any]) -> None:
     answer = place.api.get("/v1/session", headers=forged(place.silent, **claims))
     assert (answer.status_code, answer.json()["code"]) == (401, "auth.invalid")
+
+
+@pytest.mark.parametrize("text", ["\0", "\\u0000", "\\\0"], ids=ascii)
+@pytest.mark.parametrize("claim", ["threads", "workflows", "jti"])
+def test_no_claim_prevents_that_a_key_is_revoked_or_its_holder_forgotten(place: Place, claim: str, text: str) -> None:
+    holder = f"service:{unique('page')}"
+    made, key = place.people.key(holder, roles=["requester"])
+    token = forged(key, **{claim: text if claim == "jti" else [text]})
+    expect(place.api.post("/v1/tickets", headers=token), 201)
+    expect(place.api.post(f"/v1/keys/{made.id}/revoke", headers=place.admin), 200)
+    place.people.do(lambda connection: erasure.forget(connection, LOCAL_TENANT, holder, by="user:root"))
 
 
 def test_a_token_that_is_signed_beside_the_server_has_no_other_vote(place: Place) -> None:

@@ -235,7 +235,14 @@ callers.bug("an agent acts for one id of a person").by(_OF_AGENTS).edit(
 revoked = Room("hai_flow/store/identity/keys.py", "tests/api/test_sessions.py")
 revoked.bug("a link goes on behind the last key of its person").edit("    if is_last:\n", "    if False:\n")
 revoked.bug("a link ends with any key of its person").edit("    if is_last:\n", "    if True:\n")
+stored = Room("hai_flow/store/identity/sessions.py", _BEHIND)
+stored.bug("a claim of a ticket prevents that keys are revoked").edit(
+    r"replace(principal, '\u0000', '\u0001')", "principal"
+)
 forks = Room("hai_flow/engine/runs/fork.py", _OF_AGENTS)
+forks.bug("people of an agent who forks give way to those behind the run").by("tests/engine/test_forking.py").edit(
+    'list_people_behind("", people, first.instigators)', 'list_people_behind("", first.instigators, people)'
+)
 forks.bug("an agent's people are behind a fork before it is judged").edit(
     "    _demand_people_are_heard(draft, plan, command)\n    if command.behind:\n",
     "    _add_instigators(draft, command.behind)\n    _demand_people_are_heard(draft, plan, command)\n    if False:\n",

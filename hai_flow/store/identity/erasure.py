@@ -16,7 +16,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.store.audit import audit
 from hai_flow.store.audit.audit_chain import ERASED_MAX, FORGOTTEN, Details, commitment, new_row
-from hai_flow.store.identity import credential_checks
+from hai_flow.store.identity import credential_checks, sessions
 from hai_flow.store.postgres.connections import Connection
 from hai_flow.store.postgres.database import read_clock
 
@@ -113,8 +113,8 @@ _OF_INBOXES: Final = (
     "DELETE FROM links WHERE tenant = $1 AND principal = $2",
     "DELETE FROM chat_accounts WHERE tenant = $1 AND principal = $2",
     "DELETE FROM chat_cards WHERE tenant = $1 AND person = $2",  # without it none of its buttons is good
-    "DELETE FROM tickets WHERE tenant = $1 AND principal::jsonb #>> '{who,id}' = $2",
-    "DELETE FROM sessions WHERE tenant = $1 AND principal::jsonb #>> '{who,id}' = $2",
+    f"DELETE FROM tickets WHERE tenant = $1 AND {sessions.PRINCIPAL} #>> '{{who,id}}' = $2",
+    f"DELETE FROM sessions WHERE tenant = $1 AND {sessions.PRINCIPAL} #>> '{{who,id}}' = $2",
     "DELETE FROM notifications WHERE tenant = $1 AND person = $2 AND ended_at IS NULL",
     "UPDATE pendings SET claimed_by = NULL, claimed_until = NULL WHERE tenant = $1 AND claimed_by = $2",
 )

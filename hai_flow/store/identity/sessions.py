@@ -14,6 +14,7 @@ from hai_flow.store.identity.proofs import WHOLE
 from hai_flow.store.postgres.connections import Connection, Pool
 
 CLEARED_AT_ONCE: Final = 100
+PRINCIPAL: Final = r"replace(principal, '\u0000', '\u0001')::jsonb"  # a claim may hold U+0000, and no jsonb can
 PERSONS_LINK: Final = "link of a person"  # the credential of a session begun by a link to these roles; WHOLE: to all
 
 _CREATE: Final = """
@@ -151,6 +152,6 @@ async def end_links(connection: Connection | Pool, tenant: UUID, person: str) ->
     """End the sessions of the person that were begun by a link, and their links that nobody has used."""
     for table in ("tickets", "sessions"):
         await connection.execute(
-            f"DELETE FROM {table} WHERE tenant = $1 AND principal::jsonb #>> '{{who,id}}' = $2 "
-            "AND principal::jsonb ->> 'credential' = ANY ($3)", tenant, person, [WHOLE, PERSONS_LINK],
+            f"DELETE FROM {table} WHERE tenant = $1 AND {PRINCIPAL} #>> '{{who,id}}' = $2 "
+            f"AND {PRINCIPAL} ->> 'credential' = ANY ($3)", tenant, person, [WHOLE, PERSONS_LINK],
         )  # fmt: skip
