@@ -4,6 +4,7 @@ another's documents."""
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final
 
 import pytest
@@ -18,15 +19,27 @@ Json = Any
 
 class Guarded(Odd):
     """A server of MCP, with its own issuer. `issuer`: what that calls itself, `named`: what the server calls it, below
-    the address of both; `token`: what it gives, None for another reply (`reply`)."""
+    the address of both; `token`: what it gives, None for another reply (`reply`);
+    `is_moved`: its documents stand at another path."""
 
-    def __init__(self, issuer: str = "", named: str = "", token: Json = None, reply: Reply | None = None) -> None:
+    def __init__(
+        self,
+        issuer: str = "",
+        named: str = "",
+        token: Json = None,
+        reply: Reply | None = None,
+        *,
+        is_moved: bool = False,
+    ) -> None:
         super().__init__()
         self.url = ""
         self._issuer, self._named, self._in_place = issuer, named, reply
+        self._is_moved = is_moved
         self._token = {"access_token": "t1", "token_type": "Bearer"} if token is None else token
 
     def __call__(self, received: Received) -> Reply:
+        if self._is_moved and ".well-known" in received.target and not received.target.endswith("/"):
+            return Reply(307, headers=(("Location", f"{received.target}/"),))
         if received.target.startswith("/.well-known/oauth-protected-resource"):
             return _say({"resource": f"{self.url}/mcp", "authorization_servers": [self.url + self._named]})
         if received.target.startswith("/.well-known/"):
@@ -49,6 +62,7 @@ CATALOGUE: Final = (
 TOKEN: Final = {"access_token": "t1", "token_type": "Bearer"}
 TAKEN: Final[dict[str, tuple[str, Guarded]]] = {
     "as the protocol has it": ("", Guarded()),
+    "documents at another path": ("", Guarded(is_moved=True)),
     "a slash where the server names it": ("", Guarded(named="/")),
     "a slash where it names itself": ("", Guarded(issuer="/")),
     "a slash in both": ("", Guarded(issuer="/", named="/")),
@@ -58,6 +72,7 @@ TAKEN: Final[dict[str, tuple[str, Guarded]]] = {
     "a token whose type is null": ("", Guarded(token={**TOKEN, "token_type": None})),
     "scopes as a list": ("", Guarded(token={**TOKEN, "scope": ["a", "b"]})),
     "its time with a fraction": ("", Guarded(token={**TOKEN, "expires_in": 3599.5})),
+    "its time without end": ("", Guarded(token={**TOKEN, "expires_in": math.inf})),
     "its time as text": ("", Guarded(token={**TOKEN, "expires_in": "3600"})),
 }
 REFUSED: Final[dict[str, tuple[Guarded, str]]] = {
@@ -88,3 +103,15 @@ async def test_an_issuer_that_gives_no_token_is_told_in_its_words(form: str) -> 
         async with runner_of(catalogue, Secrets({"ERP": "abcdef"}), hosts=("127.0.0.1",)) as runner:
             fault = await failure(runner, "ok", "mcp: {use: far}")
     assert (fault.code, words in fault.message, guarded.calls) == ("mcp.unavailable", True, []), fault.message
+
+
+async def test_a_token_under_another_name_is_not_in_the_error() -> None:
+    guarded = Guarded(token={"code": 0, "tenant_access_token": "t-1234567890", "data": {"accessToken": "u-1234567890"}})
+    async with Service(guarded) as service:
+        guarded.url = service.url("")
+        async with runner_of(
+            CATALOGUE.format(guarded.url, ""), Secrets({"ERP": "abcdef"}), hosts=("127.0.0.1",)
+        ) as runner:
+            fault = await failure(runner, "ok", "mcp: {use: far}")
+    assert "tenant_access_token" in fault.message
+    assert "1234567890" not in f"{fault.message} {fault.data}"

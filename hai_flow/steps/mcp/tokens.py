@@ -6,11 +6,15 @@ final slash in one document and without it in the other, so the answers of an is
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+
+_TOKEN: Final = re.compile(rb'("[^"]*token"\s*:\s*)"(?:[^"\\]|\\.)+"', re.IGNORECASE)
+_SECONDS_MAX: Final = 1e9  # also for a time that is too large for a number
 
 
 class ClientCredentials(ClientCredentialsOAuthProvider):
@@ -40,7 +44,10 @@ class ClientCredentials(ClientCredentialsOAuthProvider):
             await flow.aclose()
 
     async def _tidy(self, response: httpx2.Response) -> httpx2.Response:
-        """An answer of an issuer, or about one, as the SDK takes it. One without the token is an error."""
+        """An answer of an issuer, or about one, as the SDK takes it. One without the token is an error, which does not
+        tell what may be one under another name."""
+        if response.next_request is not None:
+            return response  # a redirect, which the SDK follows
         status, content = response.status_code, await response.aread()
         try:
             answer = json.loads(content)
@@ -48,7 +55,7 @@ class ClientCredentials(ClientCredentialsOAuthProvider):
             answer = None
         answer = self._make_plain(answer) if isinstance(answer, dict) else {}
         if response.request.method == "POST" and response.is_success and not answer.get("access_token"):
-            status = 400
+            status, content = 400, _TOKEN.sub(rb'\1"..."', content)
         elif answer:
             content = json.dumps(answer).encode()
         return httpx2.Response(status, content=content, request=response.request)
@@ -63,7 +70,7 @@ class ClientCredentials(ClientCredentialsOAuthProvider):
             scope, seconds = answer.get("scope"), answer.get("expires_in")
             plain["token_type"] = answer.get("token_type") or "Bearer"
             plain["scope"] = " ".join(map(str, scope)) if isinstance(scope, list) else scope
-            plain["expires_in"] = int(seconds) if isinstance(seconds, float) else seconds
+            plain["expires_in"] = int(min(seconds, _SECONDS_MAX)) if isinstance(seconds, float) else seconds
         return plain
 
     def _spell(self, issuer: Any) -> Any:
