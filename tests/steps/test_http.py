@@ -103,6 +103,17 @@ async def test_a_form_with_files_is_one() -> None:
     assert b'name="file"; filename="a.csv"\r\nContent-Type: text/csv\r\n\r\n1,2\r\n' in received.body
 
 
+async def test_a_list_in_a_form_is_json_unless_it_is_one_of_files() -> None:
+    said = [{"role": "user", "content": "hi"}]
+    parts = {"said": said, "none": [], "files": [{"filename": "a", "content": "1"}, {"content": "2"}]}
+    async with Service(says({})) as service:
+        await perform({"post": service.url(), "multipart": parts})
+    body = service.received[0].body
+    assert b'name="said"\r\n\r\n[{"role":"user","content":"hi"}]\r\n' in body
+    assert b'name="none"\r\n\r\n[]\r\n' in body
+    assert body.count(b'name="files"; filename="') == 2
+
+
 async def test_pages_are_followed_as_next_says() -> None:
     def answer(received: Received) -> Reply:
         page = int(received.target.rpartition("=")[2]) if "=" in received.target else 1

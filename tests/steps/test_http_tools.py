@@ -124,6 +124,11 @@ API: dict[str, Any] = {
                         "items": {"type": "string", "contentMediaType": "application/octet-stream"},
                     },
                     "note": {"type": "string"},
+                    "maybe": {"anyOf": [{"type": "string", "format": "binary"}, {"type": "null"}]},
+                    "some": {
+                        "oneOf": [{"type": "array", "items": {"type": "string", "format": "binary"}}, {"type": "null"}]
+                    },
+                    "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": {}},
                 },
             },
             "Order": {
@@ -249,6 +254,16 @@ async def test_files_of_a_form_are_sent_as_files(service: Service) -> None:
             name.encode(), name.encode(), text,
         ) in body  # fmt: skip
     assert b'name="note"\r\n\r\nd\r\n' in body
+
+
+async def test_optional_files_are_files_and_json_within_a_text_is_none(service: Service) -> None:
+    await call(service, "upload", {"body": {"maybe": "a", "some": ["b"], "data": '{"c": 1}'}})
+    await call(service, "upload", {"body": {"maybe": None, "some": [], "data": "{}"}})
+    first, second = (each.body for each in service.received)
+    assert b'name="maybe"; filename="maybe"\r\n' in first
+    assert b'name="some"; filename="some"\r\n' in first
+    assert b'name="data"\r\n\r\n{"c": 1}\r\n' in first
+    assert second.count(b"name=") == 1
 
 
 async def test_nested_values_are_written_with_brackets_where_described(service: Service) -> None:

@@ -34,8 +34,9 @@ _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
     "header": ("simple",),
 }
+_JSON: Final = "application/json"
 _BODIES: Final[tuple[tuple[str, BodyKind], ...]] = (
-    ("application/json", "body"),
+    (_JSON, "body"),
     ("application/x-www-form-urlencoded", "form"),
     ("multipart/form-data", "multipart"),
     ("text/plain", "text"),
@@ -188,7 +189,7 @@ class ApiDocument:
             for media_type, media in content.items():
                 plain = media_type.partition(";")[0].strip().lower()
                 if plain == preferred or (kind == "body" and plain.endswith("+json")) or plain == "*/*":
-                    return kind, "application/json" if plain == "*/*" else plain, _mapping(media)
+                    return kind, _JSON if plain == "*/*" else plain, _mapping(media)
         raise UnusableDocument(
             f"its body is {', '.join(content) or 'nothing that is known'}, which is not sent from here"
         )
@@ -198,14 +199,19 @@ class ApiDocument:
         fields: dict[str, BodyField] = {}
         schema = _mapping(self._resolve(media.get("schema")))
         for name, each in _mapping(schema.get("properties")).items() if kind == "multipart" else ():
-            item = _mapping(self._resolve(each))
-            item = _mapping(self._resolve(item.get("items", item)))
-            if item.get("format") == "binary" or ("contentMediaType" in item and "contentEncoding" not in item):
+            if self._is_file(each):
                 fields[name] = "file"
         for name, each in _mapping(media.get("encoding")).items() if kind == "form" else ():
             if _mapping(each).get("style") == "deepObject":
                 fields[name] = "deepObject"
         return fields
+
+    def _is_file(self, schema: Json, depth: int = 2) -> bool:
+        """Whether a field is a file, or several, maybe with null beside. JSON within a text is none."""
+        field = _mapping(self._resolve(schema))
+        inner = [field.get("items"), *_list(field.get("anyOf"))[:9], *_list(field.get("oneOf"))[:9]] if depth else []
+        is_text = "contentEncoding" in field or field.get("contentMediaType", _JSON) == _JSON
+        return field.get("format") == "binary" or not is_text or any(self._is_file(each, depth - 1) for each in inner)
 
     def _result(self, raw: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """The schema of the operation's successful answer, None where the document has none that can be used."""

@@ -32,7 +32,9 @@ HTTP: Final = Shape("http", "`http`", (
     Key("body", ANY, "sent as JSON", example='{order: "${{ input.order }}"}'),
     Key("form", ANY, "sent as a form", example="{grant_type: client_credentials}"),
     Key("text", ANY, "sent as text", example="ping"),
-    Key("multipart", ANY, "sent as a form with files: text by name, or `{filename, content, type}`, the content text",
+    Key("multipart", ANY,
+        "sent as a form with files: text by name, or `{filename, content, type}`, the content text; a list of those is "
+        "several files",
         example='{note: hello, file: {filename: a.csv, content: "a,b"}}'),
     Key("expect", CEL, "condition for success, over `response`", default="any 2xx", example="response.status == 200"),
     Key("next", TEXT, "address of the next page, over `response`; null or empty after the last page. `json` of the "

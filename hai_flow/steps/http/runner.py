@@ -451,6 +451,9 @@ def _plain(given: Mapping[str, Json]) -> dict[str, Any]:
     return parameters
 
 
+_OF_A_FILE: Final = frozenset({"filename", "content", "type"})
+
+
 def _word(value: Json) -> str:
     if isinstance(value, float) and value.is_integer() and math.isfinite(value):
         return str(int(value))
@@ -480,14 +483,22 @@ def _files(given: Json) -> list[tuple[str, Any]]:
         raise unfit("expected a mapping with a part at least as `multipart`")
     files: list[tuple[str, Any]] = []
     for name, value in given.items():
-        is_several = isinstance(value, list) and all(isinstance(each, Mapping) and "content" in each for each in value)
-        for part in value if is_several else [value]:
+        for part in value if _is_files(value) else [value]:
             if isinstance(part, Mapping):
                 kind = part.get("type") or "application/octet-stream"
                 files.append((name, (part.get("filename") or name, _word(part.get("content", "")).encode(), kind)))
             else:
                 files.append((name, (None, _word(part).encode())))
     return files
+
+
+def _is_files(value: Json) -> bool:
+    """Whether a value is a list of files, and not one that is sent as JSON."""
+    return (
+        isinstance(value, list)
+        and value != []
+        and all(isinstance(each, Mapping) and "content" in each and each.keys() <= _OF_A_FILE for each in value)
+    )
 
 
 def _short(response: Mapping[str, Json]) -> dict[str, Json]:

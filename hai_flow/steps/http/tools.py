@@ -132,7 +132,8 @@ def _fill_fields(operation: Operation, body: Json) -> Json:
         match operation.fields.get(name):
             case "file":
                 contents = value if isinstance(value, list) else [value]
-                fields[name] = [{"content": each, "filename": name} for each in contents]
+                files = [{"content": each, "filename": name} for each in contents if each is not None]
+                fields |= {name: files} if files else {}
             case "deepObject":
                 fields |= dict(_list_places(name, value))
             case _:
