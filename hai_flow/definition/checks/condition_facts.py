@@ -129,17 +129,17 @@ def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
     """The items that a list certainly has, by a comparison of its size, or with `[]`, and by `exists`."""
     match tree:
         case Comprehension(step=Call(function="_||_"), range=over) if outcome:
-            return _list_items(over, chains, 1)
+            return list_items(over, chains, 1)
         case Comprehension(result=Call(function="_==_"), range=over) if outcome:  # `exists_one`
-            return _list_items(over, chains, 1)
+            return list_items(over, chains, 1)
         case Call(function="_==_" | "_!=_", arguments=(over, Listing(elements=()))):
-            return _list_items(over, chains, 1) if outcome == (tree.function == "_!=_") else frozenset()
+            return list_items(over, chains, 1) if outcome == (tree.function == "_!=_") else frozenset()
         case Call(function=relation, arguments=(Const(), Call(function="size"))) if relation in TURNED:
             one, other = tree.arguments
             return _collect_items(Call(tree.offset, TURNED[relation], None, (other, one)), chains, outcome)
         case Call(function=relation, arguments=(Call(function="size", parts=(over,)), Const(value=int() as number))):
             least = _find_least(relation if outcome else DENIED.get(relation, ""), number)
-            return _list_items(over, chains, least)
+            return list_items(over, chains, least)
     return frozenset()
 
 
@@ -160,7 +160,7 @@ def _find_least(relation: str, number: int) -> int:
     return {"_>_": number + 1, "_>=_": number, "_==_": number}.get(relation, 0)
 
 
-def _list_items(over: Tree, chains: Mapping[int, Chain], count: int) -> Guards:
+def list_items(over: Tree, chains: Mapping[int, Chain], count: int) -> Guards:
     chain = chains.get(id(over))
     if chain is None or chain.field is not None:
         return frozenset([(None, "items", spell_tree(over), count)]) if chain is None and count else frozenset()

@@ -15,6 +15,7 @@ from hai_flow.definition.checks.condition_facts import (
     collect_shown,
     fact,
     is_form_known,
+    list_items,
     spell_tree,
 )
 from hai_flow.definition.checks.value_types import ValueTypes, find_element, find_mapped, is_filter
@@ -119,6 +120,7 @@ class Doubts:
         self._visit(loop.start, known, items)
         guards = known | collect_kept(loop.range, loop.variable, self.chains)
         guards |= collect_shown(loop.range, loop.variable, known | self.names.guarded)
+        guards |= list_items(loop.range, self.chains, 1)  # in a round there is an item
         for part in (loop.condition, loop.step, loop.result):
             self._visit(part, guards, inner)
 
