@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.yaml.fixes import apply_fixes
+from hai_flow.definition.yaml.fixes import apply_fixes, find_part
 from tests.definition.test_wrong_files import BASE, CASES
 
 WHOLE = [
@@ -96,6 +96,14 @@ def test_a_remedy_for_more_than_the_word_that_is_marked_is_no_edit(step: str) ->
 def test_an_edit_keeps_the_kind_of_a_selector() -> None:
     text = "hai: flow/v1\nname: a\nversion: 1\nroles: {auditor: [user:ann]}\nvisibility: [role:auditer]\nsteps: [{say: a}]\n"
     assert "visibility: [role:auditor]" in apply_fixes(text, check_workflow(text.encode()))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant", "part"),
+    [("shp.pay", "shop", "shp"), ("/plans/-", "plan", "plans"), ("order.total", "order_total", "order.total")],
+)
+def test_a_word_is_meant_for_the_part_of_a_name_that_is_nearest_to_it(name: str, meant: str, part: str) -> None:
+    assert find_part(name, meant) == part
 
 
 def test_a_line_that_yaml_cannot_read_hides_no_other_finding() -> None:

@@ -66,7 +66,7 @@ def _build_edit(finding: Finding, text: str, begin: int, end: int, starts: Seque
     current = text[begin:end]
     suggested = _MEANT.search(message)
     name = current.strip("\"'")
-    part = _find_part(name, suggested[1]) if suggested is not None else name
+    part = find_part(name, suggested[1]) if suggested is not None else name
     if suggested is not None and finding.code != "duration.invalid" and not _is_near(part, suggested[1]):
         return None
     if habit is not None:
@@ -82,12 +82,13 @@ def _build_edit(finding: Finding, text: str, begin: int, end: int, starts: Seque
     return Edit(finding.line, finding.column, finding.end_line, finding.end_column, f"{quote}{new}{quote}")
 
 
-def _find_part(name: str, meant: str) -> str:
-    """The part of a name (`shp` of `shp.pay`, `plans` of `/plans/0`) for which a word is meant that has no parts."""
+def find_part(name: str, meant: str) -> str:
+    """The part of a name (`shp` of `shp.pay`, `plans` of `/plans/0`) for which a word is meant that has no parts.
+    All of the name where that is nearer to the word: `order.total` for `order_total`."""
     parts = [part for part in re.split(r"[./:]", name) if part]
     if len(parts) < 2 or meant in parts or re.search(r"[./:]", meant):
         return name
-    return max(parts, key=lambda part: difflib.SequenceMatcher(None, part.lower(), meant.lower()).ratio())
+    return max((name, *parts), key=lambda part: difflib.SequenceMatcher(None, part.lower(), meant.lower()).ratio())
 
 
 def _is_near(written: str, meant: str) -> bool:
