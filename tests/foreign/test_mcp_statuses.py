@@ -101,17 +101,19 @@ async def test_a_call_that_is_led_elsewhere_is_made_once(status: int, place: str
 
 
 class Sticky(Odd):
-    """A server behind a proxy that leads to its own address with a cookie, until that comes; `forgets`: each time."""
+    """A server behind a proxy that leads to its own address with a cookie, until that comes; `forgets`: each time.
+    `path`: where its cookie goes."""
 
-    def __init__(self, *, forgets: bool = False) -> None:
+    def __init__(self, *, forgets: bool = False, path: str = "/") -> None:
         super().__init__([TOOL])
         self.received: list[Received] = []
         self._forgets = forgets
+        self._path = path
 
     def __call__(self, received: Received) -> Reply:
         self.received.append(received)
         if self._forgets or "node=1" not in received.headers.get("cookie", ""):
-            return Reply(307, headers=(("Location", "/mcp"), ("Set-Cookie", "node=1; Path=/")))
+            return Reply(307, headers=(("Location", "/mcp"), ("Set-Cookie", f"node=1; Path={self._path}")))
         return super().__call__(received)
 
 
@@ -119,9 +121,11 @@ async def test_a_proxy_that_leads_to_itself_with_a_cookie_is_passed() -> None:
     async with serving(sticky := Sticky()) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"
     assert sticky.calls == ["ok"]
-    async with serving(sticky := Sticky(forgets=True)) as (runner, declared):
-        fault = await failure(runner, "ok", declared)
-    assert (fault.code, sticky.calls, len(sticky.received) <= 4) == ("mcp.unavailable", [], True), fault.message
+    for lost in (Sticky(forgets=True), Sticky(path="/other")):
+        async with serving(lost) as (runner, declared):
+            fault = await failure(runner, "ok", declared)
+        assert (fault.code, lost.calls, len(lost.received) <= 4) == ("mcp.unavailable", [], True), fault.message
+        assert "no address to go to" in fault.message
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -252,10 +252,18 @@ def _leads_on(response: httpx2.Response, request: httpx2.Request) -> bool:
     """Whether a redirect leads to another address, or to its own with a first cookie, which may be wanted there."""
     try:
         target = request.url.join(response.headers.get("location", ""))
-        is_other = target != request.url or ("set-cookie" in response.headers and "cookie" not in request.headers)
+        is_other = target != request.url or ("cookie" not in request.headers and _gives_cookie(response, request))
         return target.scheme in ("http", "https") and is_other
     except (httpx2.InvalidURL, ValueError):
         return False
+
+
+def _gives_cookie(response: httpx2.Response, request: httpx2.Request) -> bool:
+    """Whether a response has a cookie that goes to the address of its request."""
+    cookies, again = httpx2.Cookies(), httpx2.Request("GET", request.url)
+    cookies.extract_cookies(httpx2.Response(response.status_code, headers=response.headers, request=request))
+    cookies.set_cookie_header(again)
+    return "cookie" in again.headers
 
 
 def _find_limit(request: httpx2.Request, call: types.RequestId | None) -> float | None:
