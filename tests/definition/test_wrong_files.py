@@ -680,6 +680,7 @@ SOUND: Final[list[str]] = [  # and no finding at all
     "steps: [{let: {t: '${{ now }}', d: '${{ duration(\"1h\") }}'}}, {if: timestamp(t) + duration(d) > now, say: '${{ t }} ${{ d }} ${{ timestamp(t).getFullYear() }} ${{ t.split(\"T\")[1] }} ${{ t < \"2027\" }}'}]\n",
     "steps: [{say: '${{ (now - timestamp(input.kind)).getHours() }} ${{ [now].filter(t, t > now + duration(\"1h\")).size() }} ${{ now - now > duration(\"0s\") ? 1 : 2 }}'}]\n",
     "steps: [{say: '${{ input.items.map(i, 1.0 / double(input.items.size())) }} ${{ input.items.filter(i, 10 / size(input.items) > 1) }}'}]\n",
+    "steps: [{for_each: {items: '${{ input.items }}', steps: [{say: '${{ 10 / size(input.items) }} ${{ input.items[0].name }}'}]}}]\n",
     "steps: [{if: \"input.items.filter(x, x.name == 'a').size() == 1\", say: '${{ input.items.filter(each, each.name == \"a\")[0].name }}'}]\n",
     "steps: [{say: '${{ size(input.items) > 0 ? input.amount / double(size(input.items)) : 0.0 }} ${{ input.amount / double(size(input.items)) > 0.5 }}'}, {if: size(input.items) == 0, return: 1}, {say: '${{ 10 / size(input.items) }}'}]\n",
     "steps: [{approve: {title: a, from: [role:boss, user:x], quorum: all}}, {approve: {title: a, from: role:clerk, quorum: '${{ input.count > 1 ? 2 : 1 }}'}}]\n",

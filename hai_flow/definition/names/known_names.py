@@ -234,6 +234,11 @@ class Names(msgspec.Struct, frozen=True):
         """The same place, where `paths` are known to be there, and not null."""
         return msgspec.structs.replace(self, guarded=self.guarded | set(paths))
 
+    def within(self, items: Json) -> Names:
+        """The same place, within a loop over `items`, of which there is one then."""
+        chain = self._find_only_chain(items)
+        return self if chain is None else self.knowing([(*chain.path, 0)])
+
     def with_no_vote(self, step: str) -> Names:
         """The same place, where the decision of a step may have come without a vote."""
         return msgspec.structs.replace(self, guarded=self.guarded | {(None, "no vote", step)})

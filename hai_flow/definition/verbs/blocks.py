@@ -201,7 +201,7 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
             context.reader.refuse((*at, "items"), "for_each.items", f"this does not give a list: {fault}")
     variable = _read_loop_variable(context, draft, at, names)
     element = names.find_element_schema(raw_items) or as_inferred(find_element(infer_type(raw_items, names)))
-    inside = names.with_roots("index", schemas={variable: element})
+    inside = names.within(raw_items).with_roots("index", schemas={variable: element})
     key = context.text(params, "key", at, inside)
     outer = _SAME_FOR_ALL | (names.types.roots.keys() - {variable, "index"})
     if key is not None and key.roots <= outer and not (isinstance(raw_items, list) and len(raw_items) < 2):
