@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 async def log_of(connection: Connection | Pool, run_id: UUID) -> list[e.Event]:
     """The run's events in order; fails on a gap, on an overlap, and where the log and the row of the run end at
     different events."""
-    rows = await connection.fetch(
-        "SELECT first_seq, last_seq, events FROM log WHERE run_id = $1 ORDER BY last_seq", run_id
-    )
+    query = """
+    SELECT seq, first_seq, last_seq, events FROM runs LEFT JOIN log ON run_id = id WHERE id = $1 ORDER BY last_seq
+    """  # one statement, for the run may go on
+    rows = await connection.fetch(query, run_id)
     found: list[e.Event] = []
-    for first, last, events in rows:
+    for _, first, last, events in rows:
         assert first == len(found) + 1, f"run {run_id}: {first} follows {len(found)}"
         found.extend(e.decode_events(events))
         assert last == len(found), f"run {run_id}: the row ends at {last}, its events at {len(found)}"
-    seq = await connection.fetchval("SELECT seq FROM runs WHERE id = $1", run_id)
+    seq = rows[0]["seq"] if rows else None
     assert seq == len(found), f"run {run_id}: the row says {seq}, the log {len(found)}"
     return found
 
