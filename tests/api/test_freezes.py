@@ -157,3 +157,14 @@ def test_who_froze_their_own_runs_thaws_them(place: tuple[httpx2.Client, People]
     op = people.person("user:op", roles=["operator"])
     own = freeze(http, op, scope="principal", name="user:op").json()["id"]
     assert http.post(f"/v1/freezes/{own}/thaw", headers=op).status_code == 200
+
+
+def test_a_freeze_of_a_namesake_elsewhere_is_thawed(
+    place: tuple[httpx2.Client, People],
+) -> None:
+    http, people = place
+    people.person("user:op", tenant="globex")
+    other = people.person("user:other", roles=["operator"], tenant="globex")
+    op = people.person("user:op", roles=["operator"])
+    imposed = freeze(http, other, scope="principal", name="user:op").json()["id"]
+    assert http.post(f"/v1/freezes/{imposed}/thaw", headers=op).status_code == 200

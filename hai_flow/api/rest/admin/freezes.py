@@ -96,7 +96,8 @@ async def thaw(freeze_id: str, access: CurrentAccess) -> dict[str, Any]:
     if row.owner != access.tenant:
         access.demand_deployment(f"operators of the tenant {tenants.DEFAULT} have frozen that; ask one of them.")
     own = {*access.ids, *access.principal.who.through}
-    if row.scope == "principal" and compose(row.name) in own and row.created_by not in own:
+    is_own = row.scope == "principal" and row.tenant == access.tenant and compose(row.name) in own
+    if is_own and row.created_by not in own:
         detail = f"this freeze holds what {row.name} has caused; somebody else must thaw it."
         raise Rejected(403, "freeze_own", detail)
     ended: FreezeRow | None = None
