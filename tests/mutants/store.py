@@ -724,6 +724,9 @@ inbox.bug("somebody else's claim is taken over while it lasts").edit(
     "claimed_by = $4 OR claimed_until IS NULL OR claimed_until <= now()", "true"
 ).by("tests/api/test_inbox.py::test_a_claim_is_visible_blocks_no_decision_and_is_given_back")
 notifications = Room("hai_flow/store/people/notifications.py")
+notifications.bug("a reminder is dropped for an escalation over other channels").by(
+    "tests/runtime/test_notifier.py::test_an_escalation_stands_for_reminders_over_its_channels_alone"
+).edit("AND notify @> $6)", "AND $6::text[] IS NOT NULL)")
 notifications.bug("a link whose time is over is found").edit(
     "WHERE digest = $1 AND expires_at > now()", "WHERE digest = $1"
 ).by("tests/api/test_links.py::test_a_link_whose_time_is_over_is_as_one_that_never_was")

@@ -349,6 +349,22 @@ async def test_of_reminders_that_have_piled_up_the_last_one_is_sent(world: World
     assert sent == {(what, person): 1 for what in ("opened", "reminded") for person in people}
 
 
+@pytest.mark.parametrize(("channels", "is_reminded"), [("[pager]", True), ("[pager, email]", False)])
+async def test_an_escalation_stands_for_reminders_over_its_channels_alone(
+    world: World, channels: str, is_reminded: bool
+) -> None:
+    """It asks the same people."""
+    run_id = await world.ask("[email]", FLOW.replace('from: "role:chief"', f"notify: {channels}"))
+    for ms, count in ((2 * 3_600_000, 2), (24 * 3_600_000, 3)):
+        await world.runtime.committer.submit(run_id, LOCAL_TENANT, c.Jump(ms=ms, by="user:op"))
+        await until(lambda count=count: has_notices(world, run_id, count))
+    async with world.notifier():
+        await until(lambda: _all_ended(world, run_id))
+    sent = {(each.what, each.person) for each in await world.listed(run_id) if each.status == "sent"}
+    assert ("escalated", None) in sent
+    assert (("reminded", "user:ann") in sent) is is_reminded
+
+
 async def test_a_question_that_is_decided_meanwhile_is_not_told(world: World) -> None:
     run_id = await world.ask("[email, pager]")
     (id,) = require(await world.runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)).open_pendings.values()

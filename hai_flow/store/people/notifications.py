@@ -106,12 +106,13 @@ async def end(connection: Connection | Pool, id: str, status: str, error: str | 
 
 
 async def is_followed(connection: Connection | Pool, given: Notification) -> bool:
-    """Whether everybody whom the question asks was, or will be, notified of it again since."""
+    """Whether everybody whom the question asks was, or will be, notified of it again since, over the same channels."""
     query = """
     SELECT EXISTS (SELECT FROM notifications WHERE run_id = $1 AND tenant = $2 AND pending_id = $3 AND channel IS NULL
-      AND person IS NULL AND what IN ('opened', 'escalated', 'reminded') AND created_at > $4 AND id <> $5)
+      AND person IS NULL AND what IN ('opened', 'escalated', 'reminded') AND created_at > $4 AND id <> $5
+      AND notify @> $6)
     """
-    arguments = given.run_id, given.tenant, given.pending_id, given.created_at, given.id
+    arguments = given.run_id, given.tenant, given.pending_id, given.created_at, given.id, list(given.notify)
     return cast("bool", await connection.fetchval(query, *arguments))
 
 
