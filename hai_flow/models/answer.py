@@ -51,10 +51,11 @@ class Answer:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether an answer with a reason for its end may go on: one of thinking alone, or with a call that the server
-        makes itself."""
-        has_said = self._said or self._calls or self._shows or self._refusal
-        return not has_said or (self._is_calling and self._calls.has_foreign)
+        """Whether an answer with a reason for its end may go on: one of thinking alone that was not cut off, or with a
+        call that the server makes itself."""
+        if self._said or self._calls or self._shows or self._refusal:
+            return self._is_calling and self._calls.has_foreign
+        return all(reason_of(word) == "stop" for word in self._words)
 
     @property
     def _is_calling(self) -> bool:
@@ -74,7 +75,7 @@ class Answer:
         its reader knows its place: at the end it is a repetition (`drop_repetition`), else text (`release`)."""
         if piece and self._takes(Sign.PIECE):
             yield from self.release()
-            if self.stand is Stand.ENDED and self._is_calling:
+            if self.stand is Stand.ENDED and self._is_calling and piece.strip():
                 self._calls.leave_foreign()
             if _repeats(piece, self._said.get(part, ())):
                 self._held = part, piece

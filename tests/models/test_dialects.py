@@ -455,6 +455,19 @@ async def test_an_answer_that_goes_on_behind_a_reason_is_waited_for(
     assert (turn.text, turn.calls) == ("A shop.", ())
 
 
+async def test_thinking_that_was_cut_off_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "END_SECONDS", 0.05)
+    acts = [chunk({"reasoning_content": "H"}), chunk({"reasoning_content": "m"}), chunk({}, reason="length"), STALL]
+    fault, _ = await failure(*acts, idle=1.0)
+    assert fault.code == "llm.truncated"
+
+
+async def test_a_line_break_behind_a_call_of_no_function_leaves_the_call() -> None:
+    async with FakeModels([*OWN, chunk({"content": "\n"}), DONE, END]) as fake:
+        turn, _ = await Asking().of(endpoint(fake), tools=(SEARCH,))
+    assert [call.name for call in turn.calls] == ["look_up"]
+
+
 async def test_a_call_that_its_server_has_made_is_not_made_again() -> None:
     calls = (("search", '{"q": "tea"}'), ("fetch", '{"url": "x", "n": 2}'))
     for places, left in (((0, 1), []), ((0,), ["fetch"]), ((1,), ["search"]), ((), ["search", "fetch"])):
