@@ -51,7 +51,7 @@ _WITHIN: Final = (
     "detail", "metadata", "innererror", "details", "violations", "response", "raw", "headers", "Output", "message",
 )  # fmt: skip
 _NESTED_MAX: Final = 6
-_EVENT: Final = re.compile(r"\A(?:(?:event|id):[^\n]*\n)*data:\s*")  # of an error that is said as a stream
+_EVENT: Final = re.compile(r"\A(?:(?:event|id|retry)?:[^\n]*\n\s*)*data:\s*")  # of an error that is said as a stream
 _ASK_AGAIN: Final = re.compile(
     r"(?:try again|retry|retried|wait|available again|reset)\w{0,20}+\W++(?:in|after|for|at least)?\W*+"
     r"(?:about |approximately )?"
@@ -118,8 +118,9 @@ def _objects(body: Json, depth: int) -> Iterator[Mapping[str, Json]]:
         return
     if isinstance(body, str):
         text = _EVENT.sub("", body.strip())
-        text = text if text == body.strip() else text.partition("\n")[0]
         inner = _json_in(text) if text[:1] in ("{", "[") else None
+        if inner is None and text != body.strip():  # other events stand behind
+            inner = _json_in(text.partition("\n")[0])
         if isinstance(inner, dict | list):
             yield from _objects(inner, depth + 1)
         return
