@@ -598,8 +598,11 @@ _TOLD: Final = f"{_OF_TOOLS}::test_an_author_is_told_why_a_transaction_can_not_b
 cut = Room("hai_flow/store/postgres/database.py", _TOLD)
 cut.bug("a session that the tool has ended was lost").edit("if not self._aborted:", "if True:")
 cut.bug("a tool that idled for too long is called again").edit('("idled" if has_idled else "lost")', '"lost"')
+cut.bug("a long statement counts as idling").edit(
+    "answered_at, self._answered_at = self._answered_at, math.inf", "answered_at = self._answered_at"
+).by("tests/runtime/test_tool_sessions.py::test_a_tool_that_takes_the_error_of_a_long_statement_did_not_idle")
 cut.bug("a statement in the moment in which the server ends its session is a failure of the tool").edit(
-    "                self._note_end()\n", "                pass\n"
+    "                self._note_end(answered_at)\n", "                pass\n"
 ).by("tests/runtime/test_tool_sessions.py::test_a_statement_in_the_very_moment_of_the_cut_is_lost")
 carried = Room("hai_flow/runtime/commit/lanes.py", _OF_TOOLS)
 carried.bug("a tool has failed whose result was lost on its way to the database").edit(

@@ -307,3 +307,32 @@ async def test_a_long_statement_of_any_kind_is_no_idling(
     await eye.execute(f"SELECT pg_terminate_backend(pid) FROM {asked}")
     with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
         await sleeping
+
+
+@pytest.mark.parametrize("wraps", [True, False])
+async def test_a_tool_that_takes_the_error_of_a_long_statement_did_not_idle(
+    database: Database, eye: Connection, monkeypatch: pytest.MonkeyPatch, wraps: bool
+) -> None:
+    """It goes on, or raises one of its own, as libraries on top of the driver do."""
+    monkeypatch.setattr("hai_flow.store.postgres.database.TOOL_IDLE_SECONDS", 0.1)
+    transaction = Transaction(database)
+
+    async def sleep() -> None:
+        async with transaction.block() as connection:
+            try:
+                await connection.execute("SELECT pg_sleep(60)")
+            except asyncpg.PostgresError as error:
+                if wraps:
+                    raise ValueError("no answer") from error
+        await transaction.seal()
+
+    sleeping = asyncio.create_task(sleep())
+    asked = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+
+    async def has_slept() -> bool:
+        return bool(await eye.fetchval(f"SELECT count(*) FROM {asked} AND query_start < now() - interval '0.2 s'"))
+
+    await until(has_slept)
+    await eye.execute(f"SELECT pg_terminate_backend(pid) FROM {asked}")
+    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
+        await sleeping

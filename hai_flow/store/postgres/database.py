@@ -190,7 +190,7 @@ class Session(_Connection):
         # Why it is over, where we have not cut it: the server has ended it or does not answer, has ended it because it
         # idled within a transaction, or it was closed.
         self.ended: Literal["", "lost", "idled", "closed"] = ""
-        self._answered_at = math.inf  # monotonic; infinite before the first answer
+        self._answered_at = math.inf  # monotonic; infinite while a statement is under way
         self.pinned = True  # the session has the settings that were asked for: no pooler stands between
         self.sharded = False  # Citus keeps the schema
         self.begins_with = ""  # goes with the BEGIN of the next transaction, in one trip
@@ -237,6 +237,7 @@ class Session(_Connection):
     async def _answer(self, statement: Awaitable[Answer]) -> Answer:
         seconds = self.statement_seconds
         end = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._give_up)
+        answered_at, self._answered_at = self._answered_at, math.inf
         try:
             return await statement
         except asyncio.CancelledError:
@@ -248,7 +249,7 @@ class Session(_Connection):
             if isinstance(
                 error, asyncpg.InternalClientError
             ):  # the server is ending it, as it was idle, in this moment
-                self._note_end()
+                self._note_end(answered_at)
             if classify(error) is ErrorClass.UNKNOWN:
                 self.terminate()
             raise
@@ -264,13 +265,12 @@ class Session(_Connection):
     def _cleanup(self) -> None:
         """The driver calls this at the end of the connection, whoever has ended it."""
         if not self._aborted:
-            self._note_end()
+            self._note_end(self._answered_at)
         super()._cleanup()  # type: ignore[misc]
 
-    def _note_end(self) -> None:
-        """The server has ended it. Its reason for the end of one that idles does not get here, but the time does. One
-        that it ends amid a statement is told from these by the statement's error."""
-        has_idled = time.monotonic() - self._answered_at > _IDLED_SHARE * TOOL_IDLE_SECONDS
+    def _note_end(self, answered_at: float) -> None:
+        """The server has ended it. Its reason for the end of one that idles does not get here, but the time does."""
+        has_idled = time.monotonic() - answered_at > _IDLED_SHARE * TOOL_IDLE_SECONDS
         self.ended = self.ended or ("idled" if has_idled else "lost")
 
     async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Any, Any]:
