@@ -192,6 +192,9 @@ CAT: Any = {**OBJECT, "properties": {"kind": {"type": "string"}, "lives": {"type
 DOG: Any = {**OBJECT, "properties": {"kind": {"type": "string"}, "barks": {"type": "boolean"}}}
 STORED: Any = {**OBJECT, "required": ["id", "n"], "properties": {"id": {"type": "integer", "readOnly": True}, "n": {}}}
 TAKEN: dict[str, tuple[Any, Any, Any]] = {
+    "a required property that refers to a schema to be read only": (
+        {**OBJECT, "required": ["id"], "properties": {"id": to("Key"), "n": {}}}, {"n": 1}, {"id": 5},
+    ),
     "null for a reference that is nullable": (
         {**OBJECT, "properties": {"to": {**to("Cat"), "nullable": True}}}, {"to": None}, {"to": 5},
     ),
@@ -207,7 +210,7 @@ TAKEN: dict[str, tuple[Any, Any, Any]] = {
 @pytest.mark.parametrize("form", TAKEN)
 def test_a_body_that_its_service_takes_fits(form: str) -> None:
     schema, right, wrong = TAKEN[form]
-    found = operation(schema, {"Cat": CAT, "Dog": DOG, "Stored": STORED})
+    found = operation(schema, {"Cat": CAT, "Key": {"type": "string", "readOnly": True}, "Dog": DOG, "Stored": STORED})
     assert (fits(found, right), fits(found, wrong)) == (True, False)
 
 

@@ -315,7 +315,7 @@ class ApiDocument:
             if key == "oneOf" and "discriminator" in schema and "anyOf" not in schema:
                 key = "anyOf"  # that member tells the branches apart, which may overlap without it
             if key == "required" and used.is_sent and isinstance(value, list):
-                read_only = _list_read_only(schema)
+                read_only = self._list_read_only(schema)
                 converted[key] = [each for each in value if each not in read_only]
             elif key in ("enum", "const", "default", "examples", "required"):
                 converted[key] = value
@@ -324,6 +324,12 @@ class ApiDocument:
             else:
                 converted[key] = self._convert(value, used, depth + 1)
         return _as_of_2020(converted, nullable=schema.get("nullable") is True)
+
+    def _list_read_only(self, schema: Mapping[str, Json]) -> list[str]:
+        """The properties that are to be read only, by their own schema or the one that they refer to."""
+        properties = _mapping(schema.get("properties"))
+        parts = {name: (_mapping(each), _mapping(self._resolve(each))) for name, each in properties.items()}
+        return [name for name, two in parts.items() if any(each.get("readOnly") is True for each in two)]
 
     def _name(self, reference: str) -> str:
         """The name of the definition at a place of the document, which no other place has."""
@@ -382,11 +388,6 @@ def _place_in(expression: str) -> str:
     if match is None:
         return ""
     return match["name"] or ".".join(["body", *(part for part in _parts(match["pointer"]) if part)])
-
-
-def _list_read_only(schema: Mapping[str, Json]) -> list[str]:
-    properties = _mapping(schema.get("properties"))
-    return [name for name, each in properties.items() if _mapping(each).get("readOnly") is True]
 
 
 def _place_parameter(place: str, name: str, parameter: Mapping[str, Json]) -> Placed:
