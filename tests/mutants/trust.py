@@ -214,7 +214,7 @@ delegates.bug("a role that the delegate has got excludes nobody").edit(
     "*personal, *_find_personal_holding(people, all_ids(each.to_id))]", "*personal]"
 )
 callers = Room("hai_flow/api/auth/authenticate.py", _DELEGATIONS)
-callers.bug("a role of another key excludes no vote of its person").edit("if held or who.through:", "if who.through:")
+callers.bug("a role of another key excludes no vote of its person").edit("if held or", "if")
 callers.bug("a role of a key of a further id excludes nobody").edit("who.id, *who.aliases))", "who.id))")
 sockets = Room("hai_flow/api/protocols/aui.py", _DELEGATIONS)
 sockets.bug("an open socket keeps the roles that its person had").edit("if now.who != principal.who or not", "if not")
@@ -225,12 +225,15 @@ pages.bug("nobody is behind what a token causes").edit("(holder, *behind)", "beh
 pages.bug("the people of an agent are not behind what its token causes").edit("list_people_of_agent(key)\n", "()\n")
 tickets_of = Room("hai_flow/api/auth/directory/principal_json.py", _BEHIND)
 tickets_of.bug("a ticket forgets for whom an agent acts").edit("    behind: tuple[str, ...] = ()\n", "")
-callers.bug("who holds the key of a token is forgotten").by(_BEHIND).edit("in list_ids_between(who.through)", "in ()")
+callers.bug("who holds the key of a token is forgotten").by(_BEHIND).edit("*list_ids_between(who.through)", "*()")
 _OF_AGENTS: Final = "tests/attacks/test_people_of_agents.py"
 agents = Room("hai_flow/api/auth/keys.py", _OF_AGENTS)
 agents.bug("an agent approves what those have started for whom it acts").edit(", through=behind)", ")")
 callers.bug("an agent acts for one id of a person").by(_OF_AGENTS).edit(
     "for id in principal.people.all_of(each)", "for id in (each,)"
+)
+callers.bug("an agent has a key by which it acts for nobody").by("tests/attacks/test_second_credentials.py").edit(
+    "(*list_ids_between(who.through), *people)", "list_ids_between(who.through)"
 )
 revoked = Room("hai_flow/store/identity/keys.py", "tests/api/test_sessions.py")
 revoked.bug("a link goes on behind the last key of its person").edit("    if is_last:\n", "    if False:\n")

@@ -25,13 +25,13 @@ from hai_flow.api.auth.issuers.jwt import Issuer, Tokens, read_thumbprint
 from hai_flow.api.auth.keys import Keys
 from hai_flow.api.auth.sessions import Limits, Sessions, read_session
 from hai_flow.api.permissions.principals import Principal
-from hai_flow.engine.pendings.selectors import list_ids_between, name_holdings
+from hai_flow.engine.pendings.selectors import AGENT, list_ids_between, name_holdings
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
 from hai_flow.runtime.people.delegates import list_held_by_other_keys
 from hai_flow.runtime.people.ids import NOBODY, Ids
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.store.identity import proofs
+from hai_flow.store.identity import keys, proofs
 from hai_flow.store.identity.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192
@@ -50,6 +50,7 @@ class KnownIdentity:
         self.keys = Keys(runtime, self._people)
         forgotten = ErasedPeople(runtime)
         self._holdings: Book[tuple[str, ...]] = Book(self._find_holdings, HOLDINGS_SECONDS)
+        self._people_of_agents: Book[tuple[str, ...]] = Book(self._find_people_of_agents, HOLDINGS_SECONDS)
         self._frontend = FrontendTokens(self.keys, forgotten, self._people)
         self.issuers = tuple(issuers)
         self.tokens = Tokens(runtime, forgotten, issuers, self._people)
@@ -130,9 +131,12 @@ class KnownIdentity:
                 detail += "makes another key."
                 raise Rejected(401, "auth.expired", detail)
         held = await self._holdings.get("\n".join((str(principal.tenant), who.id, *who.aliases)))
-        if held or who.through:
+        agents = [each for each in (who.id, *who.through) if each.startswith(AGENT)]
+        people = await self._people_of_agents.get("\n".join((str(principal.tenant), *agents))) if agents else ()
+        if held or who.through or people:
             own = name_holdings(who.roles, who.groups)
-            between = (id for each in list_ids_between(who.through) for id in principal.people.all_of(each))
+            ids_between = (*list_ids_between(who.through), *people)
+            between = (id for each in ids_between for id in principal.people.all_of(each))
             through = dict.fromkeys((*between, *(each for each in held if each not in own)))
             principal = dataclasses.replace(principal, who=msgspec.structs.replace(who, through=tuple(through)))
         return principal
@@ -140,6 +144,10 @@ class KnownIdentity:
     async def _find_holdings(self, name: str) -> tuple[str, ...]:
         tenant, *ids = name.split("\n")
         return await list_held_by_other_keys(self._runtime.database.api, UUID(tenant), ids)
+
+    async def _find_people_of_agents(self, name: str) -> tuple[str, ...]:
+        tenant, *agents = name.split("\n")
+        return await keys.list_people_of_agents(self._runtime.database.api, UUID(tenant), agents)
 
     def forget(self, credential: str) -> None:
         """Read the key anew the next time: it was changed by this process."""

@@ -187,6 +187,13 @@ async def list_roles(connection: Connection | Pool, tenant: UUID) -> list[str]:
     return [row[0] for row in await connection.fetch(query, tenant)]
 
 
+async def list_people_of_agents(connection: Connection | Pool, tenant: UUID, agents: Sequence[str]) -> tuple[str, ...]:
+    """The people for whom these agents act by any of their keys that are good, as far as the keys name them."""
+    query = f"SELECT DISTINCT unnest(speaks_for) FROM keys WHERE tenant = $1 AND principal = ANY ($2) AND {IS_GOOD}"
+    rows = await connection.fetch(query, tenant, list(agents))
+    return tuple(sorted(row[0] for row in rows if not row[0].endswith("*")))
+
+
 async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
     """Revoke the tenant's key, and end the delegations that were made by it; with the last one of its principal also
     the sessions that a link began. Twice is harmless. None: the tenant has no key of this id."""
