@@ -6,7 +6,16 @@ from typing import Final
 
 import pytest
 
-from hai_flow.engine.state.instigators import SENDERS_MAX, list_ids, list_new_senders, read_senders, with_senders
+from hai_flow.engine import commands as c
+from hai_flow.engine.state.instigators import (
+    INSTIGATORS_MAX,
+    SENDERS_MAX,
+    list_ids,
+    list_new_senders,
+    read_senders,
+    with_senders,
+)
+from tests.support.runs import FORK, Play
 
 _BY_TWO_AGENTS: Final = [f"agent:{agent} {' '.join(f'user:{agent}{n}' for n in range(100))}" for agent in "ab"]
 
@@ -50,3 +59,13 @@ def test_several_ids_in_one_text_are_several_people() -> None:
 @pytest.mark.parametrize("text", [None, "", " "])
 def test_a_signal_of_nobody_has_no_sender(text: str | None) -> None:
     assert read_senders(text) == ()
+
+
+def test_those_for_whom_a_fork_is_made_stand_before_those_who_caused_the_run() -> None:
+    play = Play("steps:\n  - {id: go, approve: {title: Go?, from: [role:boss]}}\n", start=False)
+    play.start(instigators=tuple(f"user:{n}" for n in range(INSTIGATORS_MAX)))
+    people = tuple(f"user:of-agent-{n}" for n in range(100))
+    nobody = c.Answer(answers=(), by=c.Principal("agent:buyer"))
+    fork = Play(play.plan, run_id=FORK, start=False)
+    fork.do(c.Fork(run_id=FORK, of=play.run_id, events=tuple(play.events), answer=nobody, behind=people))
+    assert {"user:ann", *people} <= set(fork.state.all_instigators)
