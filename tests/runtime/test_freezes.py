@@ -10,8 +10,10 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.steps.held_steps import Mode, Scope
+from hai_flow.errors import Rejected
 from hai_flow.runtime.commit import committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker import thaws
@@ -233,6 +235,28 @@ async def test_a_locked_run_that_is_to_go_on_keeps_no_other_waiting(
             await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))  # type: ignore[misc]
     await other.close()
     await until(lambda: is_now(runtime, locked, "finished"))
+
+
+async def test_a_held_run_that_could_not_be_decided_goes_on_at_a_later_pulse(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    row = await freeze(eye)
+    await until(lambda: bool(runtime.freezes.of(LOCAL_TENANT)))
+    run_id = (await start(runtime, ECHO, input={"value": "1"})).run_id
+    await until(lambda: is_held(runtime, run_id))
+    refused, submit = list[UUID](), runtime.committer.submit
+
+    async def refuse_once(run: UUID, tenant: UUID, command: Any, **more: Any) -> Any:
+        if isinstance(command, c.Continue) and not refused:
+            refused.append(run)
+            raise Rejected(503, "overloaded", "later.")
+        return await submit(run, tenant, command, **more)
+
+    monkeypatch.setattr(runtime.committer, "submit", refuse_once)
+    await thaw(eye, row)
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert refused == [run_id]
 
 
 async def test_a_process_that_starts_under_a_freeze_obeys_it(make: Make, eye: Connection) -> None:
