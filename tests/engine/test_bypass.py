@@ -70,6 +70,14 @@ def test_a_requester_settles_no_doubt_that_decides_what_is_asked(who: c.Principa
     assert play.pending("go")
 
 
+def test_who_stands_for_everybody_settles_each_doubt() -> None:
+    play = Play(_IN_DOUBT, start=False)
+    play.do(c.Start(run_id=play.run_id, thread_id="t-1", requester=c.LOCAL_PRINCIPAL.id, input={}))
+    play.lose("look")
+    play.answer("look", c.LOCAL_PRINCIPAL, decision="happened", result={"n": 1})
+    assert play.pending("go")
+
+
 @pytest.mark.parametrize("decision", ["again", "fail"])
 def test_a_requester_has_a_call_in_doubt_done_again_or_fail(decision: str) -> None:
     _put_in_doubt(_IN_DOUBT).answer("look", _REQUESTER, decision=decision)
