@@ -40,6 +40,9 @@ CLASSES: Final[dict[str, Class]] = {
     "tokens": Class(
         ("test_tokens",), "a token decides only for the people of its key, and opens only its threads and workflows"
     ),
+    "agents": Class(
+        ("test_people_of_agents",), "an agent, and a token of its key, passes no question of those for whom it acts"
+    ),
     "chats": Class(
         ("test_chat",),
         "a platform proves its call; a button decides once, from its own card, as the person of the account",

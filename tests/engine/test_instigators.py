@@ -61,7 +61,7 @@ def test_a_signal_of_nobody_has_no_sender(text: str | None) -> None:
     assert read_senders(text) == ()
 
 
-def test_those_for_whom_a_fork_is_made_stand_before_those_who_caused_the_run() -> None:
+def test_people_of_a_fork_stand_before_those_of_its_run() -> None:
     play = Play("steps:\n  - {id: go, approve: {title: Go?, from: [role:boss]}}\n", start=False)
     play.start(instigators=tuple(f"user:{n}" for n in range(INSTIGATORS_MAX)))
     people = tuple(f"user:of-agent-{n}" for n in range(100))

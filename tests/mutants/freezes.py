@@ -87,7 +87,7 @@ freezes.bug("a freeze of a tenant holds the runs of all").edit("if row.tenant in
 thaws = Room("hai_flow/runtime/worker/thaws.py", _RUNTIME)
 thaws.bug("a held run that could not be decided once stays where it is").edit(
     "if due is None or due.to_release:", "if due is None:"
-).by(f"{_RUNTIME}::test_a_held_run_that_could_not_be_decided_goes_on_at_a_later_pulse")
+).by(f"{_RUNTIME}::test_a_held_run_that_was_refused_once_goes_on_later")
 thaws.bug("a run that can't go on yet keeps the others waiting").edit(
     'self._spawn(self._go_on(run), "a run held by a freeze")', "await self._go_on(run)"
 ).by(f"{_RUNTIME}::test_a_locked_run_that_is_to_go_on_keeps_no_other_waiting")

@@ -45,5 +45,5 @@ picking.bug("two processes do not wait for each other").edit("            await 
 rows = Room("hai_flow/store/commit/projection.py", _RUNTIME)
 rows.bug("all picked people are told again").edit("if person not in event.before and (notify", "if (notify")
 picking.bug("who has an excluded role by another key is picked").edit(
-    "aliases=each.aliases, through=each.through)", "aliases=each.aliases)"
+    "aliases=each.aliases, through=through)", "aliases=each.aliases)"
 ).by(f"{_RUNTIME}::test_a_hundred_questions_in_three_processes_are_shared_evenly")

@@ -220,9 +220,14 @@ sockets = Room("hai_flow/api/protocols/aui.py", _DELEGATIONS)
 sockets.bug("an open socket keeps the roles that its person had").edit("if now.who != principal.who or not", "if not")
 _BEHIND: Final = "tests/attacks/test_tokens.py"
 pages = Room("hai_flow/api/auth/frontend_tokens.py", _BEHIND)
-pages.bug("another token of a key approves what one has caused").edit(", through=behind)", ")")
+pages.bug("another token of a key approves what one has caused").edit('.id}", through=behind)', '.id}")')
+pages.bug("a token of an agent for itself approves what those have started for whom it acts").edit(
+    "elif id == await", "elif not await"
+).by("tests/attacks/test_people_of_agents.py")
 pages.bug("nobody is behind what a token causes").edit("(holder, *behind)", "behind")
-pages.bug("the people of an agent are not behind what its token causes").edit("list_people_of_agent(key)\n", "()\n")
+pages.bug("the people of an agent are not behind what its token causes").edit(
+    "list_people_of_agent(key.principal, key.speaks_for)\n", "()\n"
+)
 tickets_of = Room("hai_flow/api/auth/directory/principal_json.py", _BEHIND)
 tickets_of.bug("a ticket forgets for whom an agent acts").edit("    behind: tuple[str, ...] = ()\n", "")
 callers.bug("who holds the key of a token is forgotten").by(_BEHIND).edit("*list_ids_between(who.through)", "*()")
@@ -249,6 +254,13 @@ forks.bug("people of an agent who forks give way to those behind the run").by("t
 forks.bug("an agent's people are behind a fork before it is judged").edit(
     "    _demand_people_are_heard(draft, plan, command)\n    if command.behind:\n",
     "    _add_instigators(draft, command.behind)\n    _demand_people_are_heard(draft, plan, command)\n    if False:\n",
+)
+forks.bug("who caused a run drives out whom its fork is for").edit(
+    '("", people, state.instigators)', '("", state.instigators, people)'
+).by("tests/engine/test_instigators.py")
+rosters_of_agents = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_undecidable.py")
+rosters_of_agents.bug("an agent that may not decide keeps a question from being stranded").edit(
+    "through = (*between, *self.list_held(one))", "through = self.list_held(one)"
 )
 acting = Room("hai_flow/api/requests/access.py", _BEHIND)
 acting.bug("people are not behind the forks of their agent").edit(
@@ -294,7 +306,7 @@ stranded.bug("people whom it does not ask are named as the reason").edit(
 )
 stranded.bug("the other keys of a delegate are not read").edit("*self.roster.list_held(seat.holder),", "")
 roster = Room("hai_flow/runtime/people/roster.py", "tests/runtime/test_undecidable.py")
-roster.bug("the other keys of a person are not read").edit("through=self.list_held(one)", "through=()")
+roster.bug("the other keys of a person are not read").edit("(*between, *self.list_held(one))", "tuple(between)")
 roster.bug("every file of people is complete").edit("self.by_keys or self.file.complete", "True")
 roster.bug("no file of people is complete").edit("self.by_keys or self.file.complete", "self.by_keys")
 roster.bug("people of the file do not count").edit("(*self.holders, *listed)", "self.holders")

@@ -237,7 +237,7 @@ async def test_a_locked_run_that_is_to_go_on_keeps_no_other_waiting(
     await until(lambda: is_now(runtime, locked, "finished"))
 
 
-async def test_a_held_run_that_could_not_be_decided_goes_on_at_a_later_pulse(
+async def test_a_held_run_that_was_refused_once_goes_on_later(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)

@@ -92,12 +92,12 @@ class World:
         yield made
         await made.stop()
 
-    async def ask(self, notify: str, flow: str = FLOW) -> UUID:
-        """A run of user:req that asks, and tells of that."""
+    async def ask(self, notify: str, flow: str = FLOW, *, requester: str = "user:req") -> UUID:
+        """A run that asks, and tells of that."""
         source = flow.replace("NOTIFY", notify).replace("telling", f"telling_{uuid4().hex[:8]}").encode()
         _, plan = await self.runtime.catalog.publish(LOCAL_TENANT, source)
         run_id = uuid4()
-        command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:req", input={})
+        command = c.Start(run_id=run_id, thread_id=str(run_id), requester=requester, input={})
         await self.runtime.starts.start(LOCAL_TENANT, plan, command)
         return run_id
 

@@ -62,8 +62,14 @@ class Office:
         for name in names:
             self.people.key(f"user:{name}", roles=roles, tenant=self.name)
 
-    async def ask(self, requester: str = "user:req", more: str = "", notify: str = "[]") -> UUID:
-        source = FLOW.replace("MORE", more).replace("NAME", f"p{uuid4().hex[:8]}").replace("NOTIFY", notify).encode()
+    async def ask(self, requester: str = "user:req", more: str = "", notify: str = "[]", of: str = "role:boss") -> UUID:
+        source = (
+            FLOW.replace("role:boss", of)
+            .replace("MORE", more)
+            .replace("NAME", f"p{uuid4().hex[:8]}")
+            .replace("NOTIFY", notify)
+            .encode()
+        )
         _, plan = await self.runtime.catalog.publish(self.tenant, source)
         run_id = uuid4()
         command = c.Start(run_id=run_id, thread_id=str(run_id), requester=requester, input={})
@@ -126,6 +132,15 @@ async def test_picks_go_to_those_with_the_fewest_and_never_to_the_requester(offi
     runs = [await office.ask() for _ in range(6)]
     count = await office.count(runs)
     assert count == {f"user:{name}": 3 for name in ("ann", "bob", "cat", "dan")}
+
+
+async def test_an_agent_is_not_picked_for_a_run_of_those_for_whom_it_acts(office: Office) -> None:
+    office.hire("bob")
+    office.people.key("agent:buyer", roles=[DECIDER], speaks_for=["user:ann"])
+    office.people.key("agent:buyer", roles=[DECIDER])
+    more = ", exclude: [requester]"
+    runs = [await office.ask("user:ann", more, "[]", "[role:boss, 'agent:buyer']") for _ in range(6)]
+    assert "agent:buyer" not in await office.count(runs)
 
 
 async def test_others_of_the_role_see_the_question_and_may_not_decide_it(office: Office) -> None:

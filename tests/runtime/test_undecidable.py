@@ -138,6 +138,16 @@ async def test_each_change_of_an_absence_strands_or_mends_an_open_question(world
         assert found is None if reason is None else reason in str(found), (n, found)
 
 
+async def test_a_question_for_an_agent_of_its_requester_is_stranded(world: World) -> None:
+    people = People(world.runtime.dsn)
+    people.key("agent:buyer", roles=[DECIDER], speaks_for=["user:ann"])
+    of_agent = FLOW.replace("role:boss", "['agent:buyer'], exclude: [requester]")
+    own, others = [await world.ask("[]", of_agent, requester=who) for who in ("user:ann", "user:req")]
+    await look(world)
+    assert "user:ann" in str(await why(world, own))
+    assert await why(world, others) is None
+
+
 async def test_an_excluded_role_of_another_key_strands_a_question(world: World) -> None:
     """As it keeps the person from deciding; also whoever decides for them."""
     people = People(world.runtime.dsn)

@@ -14,12 +14,13 @@ import msgspec
 
 from hai_flow.api.auth.directory.erased_people import ErasedPeople
 from hai_flow.api.auth.directory.people import People
-from hai_flow.api.auth.keys import Keys, ends_at, list_people_of_agent
+from hai_flow.api.auth.keys import Keys, ends_at
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.api.permissions.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.primitives import uuids
+from hai_flow.runtime.people.delegates import list_people_of_agent
 from hai_flow.signing import decode, encode
 from hai_flow.store.identity import keys
 from hai_flow.store.identity.keys import KeyParts
@@ -111,11 +112,13 @@ class FrontendTokens:
         if id != key.principal:
             demand_own_name(id)
         await self._forgotten.refuse(key.tenant, id, _read_time_made(claims))
-        who, behind = c.Principal(id, claims.roles, claims.groups), list_people_of_agent(key)
+        who, behind = c.Principal(id, claims.roles, claims.groups), list_people_of_agent(key.principal, key.speaks_for)
         if not key.can_vouch_for(id):  # whoever it may be, the holder of the key acts
             holder = await self._people.one(key.tenant, key.principal)
             behind = (holder, *behind)
             who = msgspec.structs.replace(who, issuer=f"key:{key.id}", through=behind)
+        elif id == await self._people.one(key.tenant, key.principal):  # an agent, for its people
+            who = msgspec.structs.replace(who, through=behind)
         return Principal(
             who,
             key.tenant,

@@ -9,6 +9,7 @@ from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.permissions.principals import Principal, Unproven, reject_credential
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.selectors import is_agent
+from hai_flow.runtime.people.delegates import list_people_of_agent
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import keys
 from hai_flow.store.identity.keys import Key
@@ -40,7 +41,7 @@ class Keys:
             raise Unproven(401, "auth.expired", "this key has expired; ask for a new one.").of(key.tenant, key.id)
         await self._used.get(key.id)
         id = await self._people.one(key.tenant, key.principal)
-        behind = list_people_of_agent(key)
+        behind = list_people_of_agent(key.principal, key.speaks_for)
         who = c.Principal(id, tuple(key.roles), tuple(key.groups), through=behind)
         return Principal(
             who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id, behind=behind,
@@ -60,12 +61,6 @@ class Keys:
 
     async def _note_use(self, id: str) -> None:
         await keys.note_use(self._runtime.database.api, id)
-
-
-def list_people_of_agent(key: Key) -> tuple[str, ...]:
-    """The people for whom an agent acts by its key, as far as the key names them; none, for a key of somebody else."""
-    is_of_agent = is_agent(c.Principal(key.principal))
-    return tuple(each for each in key.speaks_for or () if is_of_agent and not each.endswith("*"))
 
 
 def ends_at(key: Key) -> int | None:

@@ -13,7 +13,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from hai_flow.engine import commands as c
-from hai_flow.engine.pendings.selectors import name_holdings, voting_person
+from hai_flow.engine.pendings.selectors import is_agent, name_holdings, voting_person
 from hai_flow.store.identity import proofs
 from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.people.delegations import Delegation
@@ -59,6 +59,12 @@ async def list_held_by_other_keys(credentials: Pool, tenant: UUID, ids: Sequence
     """The roles and groups that the keys of the person with these ids stand for, as selectors."""
     people = await proofs.load_holdings_of_people(credentials, tenant, ids)
     return list_selectors_of(people.values())
+
+
+def list_people_of_agent(principal: str, speaks_for: Iterable[str] | None) -> tuple[str, ...]:
+    """The people for whom an agent acts by its key, as far as the key names them; none, for a key of somebody else."""
+    is_of_agent = is_agent(c.Principal(principal))
+    return tuple(each for each in speaks_for or () if is_of_agent and not each.endswith("*"))
 
 
 async def cap_voters(

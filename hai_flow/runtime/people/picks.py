@@ -58,7 +58,8 @@ def list_able(pending: PendingState, roster: Roster, away: Sequence[AbsenceRow],
     for each in roster.list_people(rules.notify):  # by all keys of each person, and the file of channels
         other = merged.get(each.id, each)
         roles, groups = (*other.roles, *each.roles), (*other.groups, *each.groups)
-        merged[each.id] = c.Principal(each.id, roles, groups, aliases=each.aliases, through=each.through)
+        through = tuple(dict.fromkeys((*other.through, *each.through)))
+        merged[each.id] = c.Principal(each.id, roles, groups, aliases=each.aliases, through=through)
     return [id for id, each in merged.items() if id not in absent and ineligible(open_to_all, each, world) is None]
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from hai_flow.engine import commands as c
 from hai_flow.notify.channels import App, Email, NotifyFile, Person, TenantChannels
-from hai_flow.runtime.people.delegates import AllIds, list_selectors_of
+from hai_flow.runtime.people.delegates import AllIds, list_people_of_agent, list_selectors_of
 from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.identity import proofs
@@ -56,7 +56,9 @@ class Roster(msgspec.Struct, frozen=True):
     def name_person(self, holder: c.Principal) -> c.Principal:
         """Whoever holds a key, or stands in the file, by the one id of their person."""
         one, *further = self.all_ids(holder.id)
-        return c.Principal(one, holder.roles, holder.groups, aliases=tuple(further), through=self.list_held(one))
+        between = (id for each in holder.through for id in self.all_ids(each))
+        through = (*between, *self.list_held(one))
+        return c.Principal(one, holder.roles, holder.groups, aliases=tuple(further), through=through)
 
     def list_held(self, id: str) -> tuple[str, ...]:
         """The roles and groups of all keys of the person, as selectors."""
@@ -105,7 +107,10 @@ class Rosters:
     async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
         at_home = connection if self._home is None else self._home.api
         rows = await proofs.list_holders(at_home, tenant, DECIDER)
-        holders = [c.Principal(id, tuple(roles), tuple(groups)) for id, roles, groups in rows]
+        holders = [
+            c.Principal(id, tuple(roles), tuple(groups), through=list_people_of_agent(id, speaks_for))
+            for id, roles, groups, speaks_for in rows
+        ]
         name = await self._tenants.name(tenant) if self._file is not None or self._ids else ""
         file = TenantChannels() if self._file is None else self._file.place(name)
         all_ids = self._ids.get(name, NO_ALIASES).all_of
