@@ -221,9 +221,6 @@ sockets.bug("an open socket keeps the roles that its person had").edit("if now.w
 _BEHIND: Final = "tests/attacks/test_tokens.py"
 pages = Room("hai_flow/api/auth/frontend_tokens.py", _BEHIND)
 pages.bug("another token of a key approves what one has caused").edit('.id}", through=behind)', '.id}")')
-pages.bug("a token of an agent for itself approves what those have started for whom it acts").edit(
-    "elif id == await", "elif not await"
-).by("tests/attacks/test_people_of_agents.py")
 pages.bug("nobody is behind what a token causes").edit("(holder, *behind)", "behind")
 pages.bug("the people of an agent are not behind what its token causes").edit(
     "list_people_of_agent(key.principal, key.speaks_for)\n", "()\n"

@@ -117,8 +117,6 @@ class FrontendTokens:
             holder = await self._people.one(key.tenant, key.principal)
             behind = (holder, *behind)
             who = msgspec.structs.replace(who, issuer=f"key:{key.id}", through=behind)
-        elif id == await self._people.one(key.tenant, key.principal):  # an agent, for its people
-            who = msgspec.structs.replace(who, through=behind)
         return Principal(
             who,
             key.tenant,
