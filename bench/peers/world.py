@@ -103,7 +103,7 @@ class World:
         self.model[place] += 1
         await self._pass(place)
         message = {"role": "assistant", "content": LAST} if self.results else _calling()
-        return _streamed(message) if request.get("stream") else _whole(message)
+        return _streamed(message) if request.get("stream") else _build_completion(message)
 
 
 def _calling() -> Json:
@@ -123,7 +123,7 @@ def _reason(message: Json) -> str:
     return "tool_calls" if "tool_calls" in message else "stop"
 
 
-def _whole(message: Json) -> tuple[str, bytes]:
+def _build_completion(message: Json) -> tuple[str, bytes]:
     choices = [{"index": 0, "message": message, "finish_reason": _reason(message)}]
     completion = {**_HEAD, "object": "chat.completion", "choices": choices, "usage": _USAGE}
     return "application/json", json.dumps(completion).encode()

@@ -278,6 +278,17 @@ async def test_a_statement_in_the_very_moment_of_the_cut_is_lost(database: Datab
         await ask()
 
 
+async def end_long_statement(eye: Connection) -> None:
+    """End the session in which a statement sleeps, once it has for longer than a tool may idle."""
+    asked = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+
+    async def has_slept() -> bool:
+        return bool(await eye.fetchval(f"SELECT count(*) FROM {asked} AND query_start < now() - interval '0.2 s'"))
+
+    await until(has_slept)
+    await eye.execute(f"SELECT pg_terminate_backend(pid) FROM {asked}")
+
+
 @pytest.mark.parametrize("way", ["a statement", "a prepared statement", "a cursor", "a copy"])
 async def test_a_long_statement_of_any_kind_is_no_idling(
     database: Database, eye: Connection, monkeypatch: pytest.MonkeyPatch, way: str
@@ -298,13 +309,7 @@ async def test_a_long_statement_of_any_kind_is_no_idling(
                 await connection.copy_from_query("SELECT pg_sleep(60)", output=io.BytesIO())
 
     sleeping = asyncio.create_task(sleep())
-    asked = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
-
-    async def has_slept() -> bool:
-        return bool(await eye.fetchval(f"SELECT count(*) FROM {asked} AND query_start < now() - interval '0.2 s'"))
-
-    await until(has_slept)
-    await eye.execute(f"SELECT pg_terminate_backend(pid) FROM {asked}")
+    await end_long_statement(eye)
     with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
         await sleeping
 
@@ -327,12 +332,6 @@ async def test_a_tool_that_takes_the_error_of_a_long_statement_did_not_idle(
         await transaction.seal()
 
     sleeping = asyncio.create_task(sleep())
-    asked = "pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
-
-    async def has_slept() -> bool:
-        return bool(await eye.fetchval(f"SELECT count(*) FROM {asked} AND query_start < now() - interval '0.2 s'"))
-
-    await until(has_slept)
-    await eye.execute(f"SELECT pg_terminate_backend(pid) FROM {asked}")
+    await end_long_statement(eye)
     with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
         await sleeping

@@ -226,7 +226,7 @@ class ApiDocument:
             content = _mapping(_mapping(self._resolve(responses.get(status))).get("content"))
             for media_type, media in content.items():
                 if "json" in media_type and "schema" in _mapping(media):
-                    return cast(Mapping[str, Json], self._whole(_mapping(media)["schema"]))
+                    return cast(Mapping[str, Json], self._bundle_schema(_mapping(media)["schema"]))
         return None
 
     def _resolve(self, value: Json) -> Json:
@@ -257,11 +257,11 @@ class ApiDocument:
 
     def _compile_schema(self, schema: Json, *, is_sent: bool = False) -> JsonSchema:
         try:
-            return JsonSchema(self._whole(schema, is_sent=is_sent))
+            return JsonSchema(self._bundle_schema(schema, is_sent=is_sent))
         except ValueError as error:
             raise UnusableDocument(f"its schema can't be used: {str(error).splitlines()[0][:300]}") from None
 
-    def _whole(self, schema: Json, *, is_sent: bool = False) -> Json:
+    def _bundle_schema(self, schema: Json, *, is_sent: bool = False) -> Json:
         """A schema as JSON Schema has it, with all that it refers to. `is_sent`: of a request, in which properties that
         are to be read only are not required."""
         used = _References(set(), is_sent)
