@@ -28,7 +28,7 @@ from hai_flow.api.permissions.principals import Principal
 from hai_flow.engine.pendings.selectors import AGENT, list_ids_between, name_holdings
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
-from hai_flow.runtime.people.delegates import list_held_by_other_keys
+from hai_flow.runtime.people.delegates import list_held_by_other_keys, list_people_of_agent
 from hai_flow.runtime.people.ids import NOBODY, Ids
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import keys, proofs
@@ -147,7 +147,8 @@ class KnownIdentity:
 
     async def _find_people_of_agents(self, name: str) -> tuple[str, ...]:
         tenant, *agents = name.split("\n")
-        return await keys.list_people_of_agents(self._runtime.database.api, UUID(tenant), agents)
+        good_keys = await keys.list_speaks_for(self._runtime.database.api, UUID(tenant), agents)
+        return tuple(sorted({each for agent, names in good_keys for each in list_people_of_agent(agent, names)}))
 
     def forget(self, credential: str) -> None:
         """Read the key anew the next time: it was changed by this process."""

@@ -187,11 +187,15 @@ async def list_roles(connection: Connection | Pool, tenant: UUID) -> list[str]:
     return [row[0] for row in await connection.fetch(query, tenant)]
 
 
-async def list_people_of_agents(connection: Connection | Pool, tenant: UUID, agents: Sequence[str]) -> tuple[str, ...]:
-    """The people for whom these agents act by any of their keys that are good, as far as the keys name them."""
-    query = f"SELECT DISTINCT unnest(speaks_for) FROM keys WHERE tenant = $1 AND principal = ANY ($2) AND {IS_GOOD}"
-    rows = await connection.fetch(query, tenant, list(agents))
-    return tuple(sorted(row[0] for row in rows if not row[0].endswith("*")))
+async def list_speaks_for(
+    connection: Connection | Pool, tenant: UUID, principals: Sequence[str]
+) -> list[tuple[str, list[str]]]:
+    """Whom the good keys of these principals speak for: the principal of each key, and its names and patterns."""
+    query = f"""
+    SELECT principal, speaks_for FROM keys
+    WHERE tenant = $1 AND principal = ANY ($2) AND speaks_for IS NOT NULL AND {IS_GOOD}
+    """
+    return [(row[0], row[1]) for row in await connection.fetch(query, tenant, list(principals))]
 
 
 async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
