@@ -44,6 +44,18 @@ async def test_a_short_campaign_breaks_no_promise(tmp_path: Path) -> None:
     assert not re.search(r"<script|<link|<img|\b(?:src|href)=|url\(|@import", page), "it needs nothing else"
 
 
+def test_an_error_of_a_database_that_is_away_is_no_fault_of_a_process(tmp_path: Path) -> None:
+    rows = (ROOT / "docs" / "production.md").read_text().splitlines()
+    (row,) = [row for row in rows if "the database does not answer, or refuses" in row]
+    source = "".join(path.read_text() for path in (ROOT / "hai_flow").rglob("*.py"))
+    away = [event for event in re.findall(r"`(\w+)`", row.split("|")[1]) if f'log.error("{event}"' in source]
+    assert {"database_unavailable", "store_failed"} <= set(away)
+    log = [json.dumps({"event": event, "level": "error"}) for event in (*away, "task_failed")]
+    (tmp_path / "worker-1.log").write_text("\n".join(log))
+    (fault,) = campaigns._faults_said(tmp_path)
+    assert "task_failed" in fault.message
+
+
 def test_it_breaks_no_database_that_somebody_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HAI_FLOW_DATABASE_URL", "postgresql://somebody@example.com/precious")
     result = CliRunner().invoke(app, ["chaos", "--seed", "1"])

@@ -183,7 +183,7 @@ async def _look(stage: Stage, looked: _Looked) -> list[Broken]:
 
 
 # Of a database that is away or has no room, and of a transaction that is lost with it.
-_OF_THE_DATABASE: Final = frozenset({"store_failed", "cell_away"})
+_OF_THE_DATABASE: Final = frozenset({"store_failed", "cell_away", "database_unavailable"})
 
 
 def said(report: Path, event: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
