@@ -77,7 +77,7 @@ class ToolShelf:
         for each in offered:
             if each.name not in self._names:
                 try:
-                    schema = compile_cached(values.dumps(each.parameters))
+                    schema = compile_cached(values.dumps(each.parameters), binds_formats=each.binds_formats)
                 except Exception as error:  # the library raises several unrelated types here
                     log.warning("agent_tool_left_out", name=each.name, reason=str(error)[:300])
                     continue

@@ -17,13 +17,14 @@ class OfferedFunction(msgspec.Struct, frozen=True):
 
     `name` is as in `call:` and `agent.tools`: `shop.refund`, or `pick` for a tool that is one function. `parameters` is
     the JSON Schema of an object. `effect` is taken from the declaration, else from a trusted source, else it is
-    `write`."""
+    `write`. `binds_formats` as of `JsonSchema`."""
 
     name: str
     description: str
     parameters: Mapping[str, Json]
     result: Mapping[str, Json] | None = None
     effect: Effect = "write"
+    binds_formats: bool = True
 
 
 @runtime_checkable

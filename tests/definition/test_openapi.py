@@ -47,6 +47,12 @@ def fits(found: Operation, body: Any) -> bool:
     return not found.parameters.findings({"body": body})
 
 
+def test_a_format_is_an_annotation_of_a_service() -> None:
+    found = operation({**OBJECT, "properties": {"at": {"type": "string", "format": "date-time"}}})
+    assert fits(found, {"at": "2026-01-02T03:04:05"})
+    assert not fits(found, {"at": 5})
+
+
 @pytest.mark.parametrize("length", [60, 2000])
 def test_a_long_chain_of_references_is_no_deep_schema(length: int) -> None:
     chain: dict[str, Any] = {f"S{n}": {**OBJECT, "properties": {"n": to(f"S{n + 1}")}} for n in range(length)}

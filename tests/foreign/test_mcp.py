@@ -10,16 +10,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import structlog
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.plan import Tool
+from hai_flow.definition.plan import McpTool, Tool
 from hai_flow.definition.schemas.foreign_schemas import compile_schema, read_schema
 from hai_flow.errors import OutcomeLost
+from hai_flow.steps.agent import ToolShelf
 from hai_flow.steps.mcp import http as mcp_http
 from hai_flow.steps.mcp import tolerant_reader as mcp_taps
 from hai_flow.steps.mcp.messages import list_notes
@@ -456,6 +457,31 @@ def test_a_schema_of_another_time_means_what_it_meant(old: Any, fits: Any, does_
     assert schema.findings({"v": fits}) == []
     if does_not is not ...:
         assert schema.findings({"v": does_not}) != []
+
+
+TIMES: Final = {
+    "type": "object",
+    "properties": {
+        "at": {"type": "string", "format": "date-time"},
+        "from": {"type": "string", "format": "time"},
+        "mail": {"anyOf": [{"type": "string", "format": "email"}, {"type": "null"}]},
+    },
+}
+
+
+async def test_a_format_is_an_annotation_of_a_server() -> None:
+    """Python writes times without a zone as they are, and many services an empty text where they have nothing."""
+    given = {"at": "2026-01-02T03:04:05", "from": "03:04:05", "mail": ""}
+    tool = {**GOOD, "name": "t", "inputSchema": TIMES, "outputSchema": TIMES}
+    async with serving(Odd([tool], {"content": [], "structuredContent": given})) as (runner, declared):
+        assert await call(runner, "t", declared, **given) == given
+        assert "not of type" in (await failure(runner, "t", declared, at=5)).message
+        tool = cast(McpTool, step_of("t.t", declared).verb.tool)  # type: ignore[union-attr]
+        shelf = ToolShelf([each for each in await runner.offered("t", tool, from_disk=True) if each.name == "t.t"])
+    assert shelf.schemas()["t_t"].findings(given) == []
+    assert shelf.tools[0].schema["properties"] == TIMES["properties"]
+    large = {**given, "rest": ["x"] * 20_000, "at": 5}
+    assert [each["path"] for each in compile_schema(TIMES).findings(large)] == ["/at"]
 
 
 def test_a_schema_of_today_stays_as_it_is() -> None:

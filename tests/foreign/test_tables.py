@@ -48,6 +48,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "writes `is_error`": f"{_MCP}::test_a_result_that_says_in_any_form_that_it_failed_is_a_failure",
         "has a choice": f"{_SCHEMAS}::test_a_choice_at_the_top_shows_all_properties_and_is_checked_as_it_is",
         "has `format: uri`": f"{_SCHEMAS}::test_a_schema_with_what_strict_lacks_is_sent_without_it",
+        "writes values that do not have": f"{_MCP}::test_a_format_is_an_annotation_of_a_server",
         "declares an output schema that is a list": _ODD_TOOLS,
         "says `isError`": f"{_MCP}::test_a_result_that_says_in_any_form_that_it_failed_is_a_failure",
         "gives a result without `content` and": _ODD_PARTS,

@@ -1,8 +1,9 @@
 """Schemas of others, of servers of the Model Context Protocol and of OpenAPI, read as JSON Schema 2020-12.
 
 Servers write as the library of their language does: draft 4 to 2019-09, the types of that language, references to
-definitions that are not there. Each form has one meaning in 2020-12, or none at all, and then it does not bind. So a
-schema that is read here refuses no value for a reason that the server did not give. Pure."""
+definitions that are not there. Each form has one meaning in 2020-12, or none at all, and then it does not bind; nor
+does a `format`, which is an annotation there. So a schema that is read here refuses no value for a reason that the
+server did not give. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def read_part(raw: Json) -> Json:
 
 def compile_schema(raw: Json) -> JsonSchema:
     """`raw`, a schema of a server, compiled. Raises NotJson, or an error of the library of schemas."""
-    return schemas.compile_cached(values.dumps(values.check(read_schema(raw))))
+    return schemas.compile_cached(values.dumps(values.check(read_schema(raw))), binds_formats=False)
 
 
 def read_form(raw: Any) -> dict[str, Json]:

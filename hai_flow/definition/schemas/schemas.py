@@ -85,15 +85,19 @@ KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS, 
 class JsonSchema:
     """plan.Schema over jsonschema-rs. Build it with `compile_schema`, or directly from a schema known to be sane.
 
+    `binds_formats`: a `format` binds, as in schemas of workflows. JSON Schema has it as an annotation, and services
+    write it of values that do not have it, such as times without a zone.
+
     Raises `TooLarge`, a ValueError, for a schema that would make too much work, and what the library raises for others
     that are none."""
 
-    __slots__ = ("_defaults", "_looking", "_validator", "_work", "raw")
+    __slots__ = ("_defaults", "_looking", "_validator", "_work", "binds_formats", "raw")
 
-    def __init__(self, raw: Json) -> None:
+    def __init__(self, raw: Json, *, binds_formats: bool = True) -> None:
         self.raw = raw
+        self.binds_formats = binds_formats
         self._work = measure(raw)
-        self._validator = _validator(raw)
+        self._validator = _validator(raw, binds_formats=binds_formats)
         for path, reference in self._work.unresolved:
             raise ValueError(f"{pointer_of(*path)}: {reference} leads nowhere in this schema")
         self._defaults = Defaults(raw, self._work) if _has_default(raw) else None
@@ -160,7 +164,7 @@ class JsonSchema:
         if self.is_explainable(value):
             yield from (_fault(error, self.raw) for error in self._validator.iter_errors(value))
         else:
-            yield from _explain_parts(self.raw, self.raw, value, ())
+            yield from _explain_parts(self.raw, self.raw, value, (), binds_formats=self.binds_formats)
 
     def with_defaults(self, value: Json) -> Json:
         """A copy of `value` in which absent properties, at any depth, have their schema's `default`; `value` itself
@@ -178,9 +182,9 @@ class JsonSchema:
 
 
 @lru_cache(maxsize=1024)
-def compile_cached(text: bytes) -> JsonSchema:
+def compile_cached(text: bytes, *, binds_formats: bool = True) -> JsonSchema:
     """The schema that is written in JSON, compiled once for all who ask. Raises what `JsonSchema` raises."""
-    return JsonSchema(values.loads(text))
+    return JsonSchema(values.loads(text), binds_formats=binds_formats)
 
 
 def _compute_rounds(value: Json) -> int:
@@ -214,7 +218,9 @@ def _is_explainable(work: Work, value: Json) -> bool:
     return units <= _EXPLAINED_WORK_MAX and units * characters <= _EXPLAINED_CHARS_MAX
 
 
-def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
+def _explain_parts(
+    schema: Json, root: Json, value: Json, path: tuple[str | int, ...], *, binds_formats: bool
+) -> Iterator[dict[str, Any]]:
     """The faults of a value that is large for its schema: its own, and those of the smallest of its parts."""
     schema = resolve(schema, root)
     explained = False
@@ -231,7 +237,7 @@ def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int,
             if budget < 0:
                 break
             with suppress(Exception):  # it refers to something that only the whole schema has
-                schemas[id(inner)] = JsonSchema(own)
+                schemas[id(inner)] = JsonSchema(own, binds_formats=binds_formats)
         own = schemas[id(inner)]
         if own is None or own.admits(part):
             continue
@@ -243,7 +249,7 @@ def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int,
             for fault in own.findings(part):
                 yield {**fault, "path": pointer_of(*path, name) + fault["path"]}
         else:
-            yield from _explain_parts(inner, root, part, (*path, name))
+            yield from _explain_parts(inner, root, part, (*path, name), binds_formats=binds_formats)
     if not explained:
         message = "it does not fit its schema, and is too large to say in which way; send less at once"
         yield {"path": pointer_of(*path), "message": message, "code": "value.invalid", "params": []}
@@ -501,10 +507,10 @@ _FORMATS: Final = {"file": _is_file}
 _NO_FILE: Final = "expected the id of a file, `file_` and its sha256, as an upload returns it (docs/client.md#files)"
 
 
-def _validator(raw: Json) -> jsonschema_rs.Draft202012Validator:
+def _validator(raw: Json, *, binds_formats: bool = True) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(
         raw,
-        validate_formats=True,
+        validate_formats=binds_formats,
         formats=_FORMATS,
         retriever=_deny,
         pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000),

@@ -257,7 +257,7 @@ class ApiDocument:
 
     def _compile_schema(self, schema: Json, *, is_sent: bool = False) -> JsonSchema:
         try:
-            return JsonSchema(self._bundle_schema(schema, is_sent=is_sent))
+            return JsonSchema(self._bundle_schema(schema, is_sent=is_sent), binds_formats=False)
         except ValueError as error:
             raise UnusableDocument(f"its schema can't be used: {str(error).splitlines()[0][:300]}") from None
 

@@ -54,9 +54,8 @@ def compile_call(context: StepContext, draft: StepDraft, names: Names) -> plan.C
         _check_python(context, tool, function, draft, argument_names, template)
     if isinstance(tool, plan.HttpTool) and tool.service is not None:
         operation = tool.service.find(function)
-        check_arguments(
-            context, f"the operation `{value}`", operation.parameters.raw, "call", draft, argument_names, template
-        )
+        who, raw = f"the operation `{value}`", operation.parameters.raw
+        check_arguments(context, who, raw, "call", draft, argument_names, template, binds_formats=False)
     if isinstance(tool, plan.A2ATool):
         check_arguments(context, f"the agent `{name}`", ARGUMENTS.raw, "call", draft, argument_names, template)
         if isinstance(arguments, Mapping) and not arguments.keys() & {"text", "data"}:
@@ -232,9 +231,11 @@ def check_arguments(
     draft: StepDraft,
     names: Names,
     template: CompiledTemplate | None,
+    *,
+    binds_formats: bool = True,
 ) -> None:
-    """Report the keys and values of `with` that do not fit a JSON Schema, `raw`. `who` names the tool or workflow in
-    messages; `template` is `with` compiled."""
+    """Report the keys and values of `with` that do not fit a JSON Schema, `raw`, whose formats bind or do not. `who`
+    names the tool or workflow in messages; `template` is `with` compiled."""
     report = context.reader.refuse if code == "run" else context.reader.error
     arguments = draft.fields.get("with", {})
     properties = raw.get("properties", {})
@@ -251,7 +252,7 @@ def check_arguments(
     for name, value in arguments.items():
         if name in properties:
             place = (*at, name)
-            _check_argument(context, who, raw, properties[name], value, place, code)
+            _check_argument(context, who, raw, properties[name], value, place, code, binds_formats=binds_formats)
             for path, fault in misfits({name: value}, template, {"properties": properties}, raw, names):
                 message = f"the argument `{name}` never fits {who}: {fault}"
                 context.reader.refuse((*at, *path), f"{code}.argument", message)
@@ -263,11 +264,21 @@ def check_arguments(
             report((*at, name), f"{code}.unknown_argument", f"{who} has no argument `{name}`{hint}", key=True)
 
 
-def _check_argument(context: StepContext, who: str, root: Json, schema: Json, value: Json, at: Path, code: str) -> None:
+def _check_argument(
+    context: StepContext,
+    who: str,
+    root: Json,
+    schema: Json,
+    value: Json,
+    at: Path,
+    code: str,
+    *,
+    binds_formats: bool,
+) -> None:
     if not is_literal(value) or not isinstance(schema, Mapping):
         return
     definitions = {key: part for key, part in root.items() if key in ("$defs", "definitions")}
-    for fault in JsonSchema({**schema, **definitions}).findings(value)[:1]:
+    for fault in JsonSchema({**schema, **definitions}, binds_formats=binds_formats).findings(value)[:1]:
         report = context.reader.refuse if code == "run" else context.reader.error
         place = (*at, *path_inside(value, fault["path"]))
         report(place, f"{code}.argument", f"the argument `{at[-1]}` does not fit {who}: {fault['message']}")

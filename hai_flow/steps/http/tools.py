@@ -66,7 +66,9 @@ class HttpToolRunner(Runner):
                 continue
             effect = tool.effect or operation.effect
             about, parameters = operation.description, strip_marks(operation.parameters.raw)
-            offers.append(OfferedFunction(f"{name}.{id}", about, parameters, operation.result, effect))
+            offers.append(
+                OfferedFunction(f"{name}.{id}", about, parameters, operation.result, effect, binds_formats=False)
+            )
         return offers
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:

@@ -444,6 +444,7 @@ def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> O
         read_schema(offered.input_schema),
         None if result is None else result.raw,
         classify(tool, offered, trusted=trusted),
+        binds_formats=False,
     )
 
 
