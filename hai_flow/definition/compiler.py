@@ -188,9 +188,7 @@ def _plan(
     check_schema(context, fields.get("input"), ("input",))
     for name in context.declared.state:
         check_schema(context, fields["state"][name], ("state", name))
-    lists = (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_)
-    for each in lists:
-        lint(context, each)
+    lint(context)
     check_steps(context)
     check_document_catch(context, drafts.catch, drafts.steps)
     check_secrets(reader, fields)

@@ -24,6 +24,8 @@ def outline(reader: Reader, fields: Mapping[str, Json]) -> Outline:
     result.steps = outliner.steps(fields.get("steps", ()), ("steps",), "", ())
     result.catch = outliner.catch(fields, (), "", (), None)
     result.finally_ = outliner.finally_(fields, (), "", (), None)
+    for draft in result.every:
+        draft.line, _ = reader.document.position(draft.at)
     return result
 
 
@@ -83,8 +85,7 @@ class _Outliner:
     def _add(self, verb: str, fields: dict[str, Json], at: Path, path: str, own_id: str, chain: Chain) -> StepDraft:
         """A step in the outline, the next one in document order."""
         self.order += 1
-        line, _ = self.reader.document.position(at)
-        draft = StepDraft(verb, fields, at, path, own_id, chain, self.order, line)
+        draft = StepDraft(verb, fields, at, path, own_id, chain, self.order, fields.get(verb), (*at, verb))
         self.found.every.append(draft)
         return draft
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -40,6 +41,7 @@ class Enclosure(msgspec.Struct, frozen=True, eq=False):
 
 
 Chain: TypeAlias = tuple[Enclosure, ...]  # the lists around a place, outermost first
+DOCUMENT: Final = Enclosure(None, "", "")  # the list of the document's own steps, which is in no chain
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +49,8 @@ class StepDraft:
     """A step as it stands in the document: its sound fields, where it is, and the lists inside it.
 
     `verb` is "" for a step that is too wrong to be compiled. `order` is the step's number in document order, where a
-    handler comes behind the step that it handles; `body_end` is the first number behind the lists of a block."""
+    handler comes behind the step that it handles; `body_end` is the first number behind the lists of a block. `value`
+    stands under the verb, at `value_at`."""
 
     verb: str
     fields: dict[str, Json]
@@ -56,6 +59,8 @@ class StepDraft:
     id: str
     chain: Chain
     order: int
+    value: Json
+    value_at: Path
     line: int = 0  # in the document
     body_end: int = 0
     next: str | None = None
@@ -69,22 +74,6 @@ class StepDraft:
     conditions: dict[str, Any] = field(default_factory=dict)  # of a `repeat`: `while` and `until`, compiled
     key: Template | None = None  # its `idempotency_key`, compiled
     cases: dict[str, Condition] = field(default_factory=dict)  # of a switch: each `when`, once that is compiled
-
-    @property
-    def value(self) -> Json:
-        return self.fields[self.verb]
-
-    @property
-    def value_at(self) -> Path:
-        return (*self.at, self.verb)
-
-    @property
-    def parent(self) -> str:
-        return self.chain[-1].parent if self.chain else ""
-
-    @property
-    def body(self) -> str:
-        return self.chain[-1].body if self.chain else ""
 
     def lists(self) -> Iterator[list[StepDraft]]:
         """Every list inside this step, handlers and `undo` included, in order."""
@@ -181,6 +170,14 @@ class Outline:
     ids: dict[str, StepDraft] = field(default_factory=dict)
     tolerated: set[str] = field(default_factory=set)
     fail_codes: set[str] = field(default_factory=set)
+
+    def list_unreachable(self) -> list[tuple[StepDraft, StepDraft]]:
+        """The first step of each list that is never reached, behind the one that always ends the list."""
+        lists = [self.steps, *(clause.steps for clause in self.catch), self.finally_]
+        for step in self.every:
+            lists += step.lists()
+        pairs = ((each for each in pairwise(steps) if "if" not in each[0].fields and ends(each[0])) for steps in lists)
+        return [pair for each in pairs for pair in islice(each, 1)]
 
 
 class Lists(Protocol):

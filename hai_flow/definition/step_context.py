@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec.structs import replace
+
 from hai_flow.definition import plan
 from hai_flow.definition.child_interface import Children
 from hai_flow.definition.declarations import Declared
 from hai_flow.definition.fields import Parts
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.visible_steps import Visibility, move_names
+from hai_flow.definition.names.visible_steps import Visibility
 from hai_flow.definition.raw_steps import Chain, Outline, StepDraft
 from hai_flow.definition.schemas.python_modules import Modules
 from hai_flow.definition.yaml.mapping_reader import Reader
@@ -45,7 +47,7 @@ class StepContext(Parts):
 
     def elsewhere(self, names: Names, chain: Chain, order: int, **more: Any) -> Names:
         """The names at another place than the step's own, with the same roots and guards."""
-        return move_names(names, Visibility(self.outline, chain, order, **more))
+        return replace(names, steps=Visibility(self.outline, chain, order, **more))
 
     def add(self, step: plan.Step, order: int) -> None:
         """Add a step to the plan. Steps stand in it by `order`."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.condition_facts import with_facts
 from hai_flow.definition.fields import KNOWN_CODES, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Guards, Names, Types
 from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, NULL, REMEDY
-from hai_flow.definition.names.visible_steps import Visibility, move_names
+from hai_flow.definition.names.visible_steps import Visibility
 from hai_flow.definition.paths import catch
 from hai_flow.definition.people.deadlines import find_outcome
 from hai_flow.definition.people.forms import collect_literal_form
 from hai_flow.definition.people.policies import OPTIONS, approval
-from hai_flow.definition.raw_steps import Clause, StepDraft, ends, is_end_certain
+from hai_flow.definition.raw_steps import DOCUMENT, Clause, StepDraft, ends, is_end_certain
 from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.calls import derive_delivery, result_of_python
 from hai_flow.definition.verbs.http import SENT
@@ -32,7 +32,7 @@ def compile_list(context: StepContext, drafts: Sequence[StepDraft], names: Names
     it."""
     unchanged = context.unchanged if drafts is context.outline.steps else None
     for draft in drafts:
-        here = move_names(names, Visibility(context.outline, draft.chain, draft.order, draft))
+        here = replace(names, steps=Visibility(context.outline, draft.chain, draft.order, draft))
         if unchanged is None:
             denials = _compile_step(context, draft, here)
         else:
@@ -40,7 +40,7 @@ def compile_list(context: StepContext, drafts: Sequence[StepDraft], names: Names
         denials |= _collect_cases_not_taken(draft)
         names = with_facts(names, denials) if denials else names
         if draft.verb == "let":
-            schemas = let_schemas(draft, msgspec.structs.replace(here, guarded=names.guarded))
+            schemas = let_schemas(draft, replace(here, guarded=names.guarded))
             names = names.with_roots(schemas=schemas) if schemas else names
     return names
 
@@ -74,26 +74,28 @@ def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guard
     if draft.finally_:
         compile_list(context, draft.finally_, names)
     undo = _compile_undo(context, draft.undo, names) if draft.undo is not None else None
-    title = context.text(fields, "title", at, names)
-    key = draft.key = context.text(fields, "idempotency_key", at, names)
-    retry = context.retry(fields, at, names)
+    title = context.text(fields, "title", at, names) if "title" in fields else None
+    key = draft.key = context.text(fields, "idempotency_key", at, names) if "idempotency_key" in fields else None
+    retry = context.retry(fields, at, names) if "retry" in fields else None
     timeout = _compile_timeout(context, draft, verb, names)
     denials = condition.denials if condition is not None and not draft.catch and ends(draft) else frozenset()
     if verb is None:
         return denials
+    around = draft.chain[-1] if draft.chain else DOCUMENT
+    delivery = derive_delivery(verb) if isinstance(verb, plan.Call) else "at_least_once"
     step = plan.Step(
         path=draft.path,
         id=draft.id,
         verb=verb,
         next=draft.next,
-        parent=draft.parent,
-        body=draft.body,
+        parent=around.parent,
+        body=around.body,
         title=title,
         condition=condition,
         retry=retry,
         timeout=timeout,
         idempotency_key=key,
-        delivery=fields.get("delivery", derive_delivery(verb)),
+        delivery=fields.get("delivery", delivery),
         approval=gate,
         handlers=handlers,
         undo=undo,
@@ -106,7 +108,7 @@ def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guard
     if isinstance(verb, plan.Agent) and retry is not None:  # it is tried again answer by answer
         answers = [each for each in context.steps.values() if each.path.startswith(f"{verb.iteration}/")]
         for answer in (each for each in answers if isinstance(each.verb, plan.AgentTurn)):
-            context.add(msgspec.structs.replace(answer, retry=retry), 2 * draft.order + 1)
+            context.add(replace(answer, retry=retry), 2 * draft.order + 1)
     return denials
 
 

@@ -268,6 +268,8 @@ def check_declared_deadlines(context: StepContext, fields: Mapping[str, Json]) -
 def check_limits(context: StepContext, steps: Sequence[StepDraft]) -> None:
     """Report a limit on steps or calls that every run reaches before its end."""
     limits = context.declared.limits
+    if limits.steps is None and limits.tool_calls is None:
+        return
     certain = list(_iter_certain_steps(steps))
     calls = sum(step.verb == "call" for step in certain)
     for word, limit, count, noun in (

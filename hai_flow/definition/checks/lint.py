@@ -5,14 +5,13 @@ Everything here reads the outline alone; each rule looks at a list, a block or a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.fields import texts
 from hai_flow.definition.names.visible_steps import END
 from hai_flow.definition.names.wording import article, suggestion
-from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, ends, find_loop_around, is_end_certain
+from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, find_loop_around, is_end_certain
 from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.language import VERBS
@@ -20,9 +19,12 @@ from hai_flow.primitives.json_pointers import unescape
 from hai_flow.values import Json
 
 
-def lint(context: StepContext, steps: Sequence[StepDraft]) -> None:
-    """Check `steps` and all steps inside of them, and report findings to the reader of `context`."""
-    _Linter(context).list(steps)
+def lint(context: StepContext) -> None:
+    """Check all steps, and report findings to the reader of `context`."""
+    linter = _Linter(context)
+    linter.report_unreachable()
+    for step in context.outline.every:
+        linter.check(step)
 
 
 class _Linter:
@@ -33,29 +35,15 @@ class _Linter:
         self.first_end: int | None = None  # not looked for yet
         self.reader = context.reader
 
-    def list(self, steps: Sequence[StepDraft]) -> None:
-        self._unreachable(steps)
-        for step in steps:
-            self._step(step)
-            for inner in step.lists():
-                if inner:
-                    self.list(inner)
+    def report_unreachable(self) -> None:
+        for before, following in self.outline.list_unreachable():
+            message = f"this step can't be reached: `{before.verb}` before it always ends the list; remove one"
+            self.reader.warning(following.at, "step.unreachable", message)
 
-    def _unreachable(self, steps: Sequence[StepDraft]) -> None:
-        for before, following in pairwise(steps):
-            if "if" not in before.fields and ends(before):
-                message = f"this step can't be reached: `{before.verb}` before it always ends the list; remove one"
-                self.reader.warning(following.at, "step.unreachable", message)
-                return
-
-    def _step(self, step: StepDraft) -> None:
-        loop = next((frame.owner for frame in reversed(step.chain) if frame.is_item), None)
-        if step.verb == "return" and loop is not None:
-            message = (
-                f"`return` ends the whole run, not the iteration of `{loop.id}`; `continue` skips the rest of an "
-                f"iteration, `break` leaves the loop"
-            )
-            self.reader.warning((*step.at, "return"), "return.in_for_each", message, key=True)
+    def check(self, step: StepDraft) -> None:
+        """Report what is wrong with one step among those around and inside of it."""
+        if step.verb == "return":
+            self._report_return_in_loop(step)
         if step.verb in LEAVING:
             self._leaving(step)
         if step.verb in ("parallel", "for_each"):
@@ -68,6 +56,15 @@ class _Linter:
             self._report_waiting_cleanup(step)
         self._delivery(step)
         self._decisions(step)
+
+    def _report_return_in_loop(self, step: StepDraft) -> None:
+        loop = next((frame.owner for frame in reversed(step.chain) if frame.is_item), None)
+        if loop is not None:
+            message = (
+                f"`return` ends the whole run, not the iteration of `{loop.id}`; `continue` skips the rest of an "
+                f"iteration, `break` leaves the loop"
+            )
+            self.reader.warning((*step.at, "return"), "return.in_for_each", message, key=True)
 
     def _report_shadowed(self, step: StepDraft) -> None:
         """Report a clause of `catch` that never takes an error: clauses before it take all of its own."""

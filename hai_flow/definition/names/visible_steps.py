@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition.checks.condition_facts import LATER_ROUND, entails
-from hai_flow.definition.names.known_names import Guards, Names
+from hai_flow.definition.names.known_names import Guards
 from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, StepDraft, is_end_certain, leaving
 
@@ -131,11 +131,6 @@ class Visibility(msgspec.Struct, frozen=True, eq=False):
         loop = self.chain[-1].owner if self.at_end and self.chain else None
         yield from _certain(_exit_before(loop, target, verbs=("continue",)))
         yield from _iter_step_reasons(target, member, elsewhere=bool(inside) or self.at_end)
-
-
-def move_names(names: Names, place: Visibility) -> Names:
-    """The names of `place`, with the roots and guards of `names`."""
-    return Names(names.types, names.roots, place, names.guarded)
 
 
 def _count_common(one: Chain, other: Chain) -> int:

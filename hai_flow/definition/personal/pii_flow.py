@@ -217,9 +217,8 @@ def _parameters(verb: plan.Verb) -> Any:
 
 def _result(verb: plan.Verb) -> Any:
     """The schema of a step's output."""
-    callback = plan.callback_of(verb)
-    if callback is not None:
-        return None if callback.schema is None else callback.schema.raw
+    if isinstance(verb, plan.Http | plan.Call) and verb.callback is not None:
+        return None if verb.callback.schema is None else verb.callback.schema.raw
     if isinstance(verb, plan.Call) and isinstance(verb.tool, plan.FrontendTool):
         return None if verb.tool.result is None else verb.tool.result.raw
     if isinstance(verb, plan.Llm | plan.Agent | plan.AgentTurn):

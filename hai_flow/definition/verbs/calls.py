@@ -109,14 +109,13 @@ def _callback(
     return plan.Callback(deadline, schema or (described.schema if described is not None else None))
 
 
-def derive_delivery(verb: plan.Verb) -> Literal["at_least_once", "asked", "resumed"]:
-    """How an effect is delivered whose document does not say it. A server of MCP can't recognise a repetition, so a
+def derive_delivery(call: plan.Call) -> Literal["at_least_once", "asked", "resumed"]:
+    """How a call is delivered whose document does not say it. A server of MCP can't recognise a repetition, so a
     call that may have changed something is not repeated without asking. An agent that speaks A2A is asked what it has
     begun."""
-    if isinstance(verb, plan.Call) and isinstance(verb.tool, plan.A2ATool):
+    if isinstance(call.tool, plan.A2ATool):
         return "resumed"
-    writes = isinstance(verb, plan.Call) and isinstance(verb.tool, plan.McpTool) and verb.tool.effect != "read"
-    return "asked" if writes else "at_least_once"
+    return "asked" if isinstance(call.tool, plan.McpTool) and call.tool.effect != "read" else "at_least_once"
 
 
 def _compile_into(context: StepContext, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:

@@ -87,7 +87,8 @@ def _compile_reading(context: StepContext, fields: Mapping[str, Json], at: Path,
     if not isinstance(fields.get("call"), str):
         return None
     parts = {key: fields[key] for key in ("call", "with") if key in fields}
-    call = compile_call(context, StepDraft("call", parts, at, "", "", (), 0), names)
+    draft = StepDraft("call", parts, at, "", "", (), 0, parts["call"], (*at, "call"))
+    call = compile_call(context, draft, names)
     if call is None:
         return None
     name = call.tool.name
