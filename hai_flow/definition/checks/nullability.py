@@ -186,6 +186,7 @@ class Doubts:
         divisor = call.parts[-1]
         if isinstance(divisor, Call) and divisor.function == "double" and id(call) not in self._compared:
             divisor = divisor.parts[0]
+        self._doubt_zero(call, divisor, known)
         if not isinstance(divisor, Call) or divisor.function != "size":
             return
         over = divisor.parts[0]
@@ -194,6 +195,28 @@ class Doubts:
             text = "x" if chain is None else spell(chain.path)
             subject = "the list" if chain is None else f"`{text}`"
             message = f"{subject} may be empty, and this divides by zero then; test `size({text}) > 0` before"
+            self.doubts.append(ExpressionFault(call.offset, "expression.unguarded", message))
+
+    def _doubt_zero(self, call: Call, divisor: Tree, known: Guards) -> None:
+        """Doubt a division by a value whose schema names 0 as one that it may have, and that nothing was tested of. One
+        that only does not exclude 0 is believed: most numbers are declared so, also those that never are 0."""
+        chain = self.chains.get(id(divisor))
+        schema = self.names.types.look_to_judge(chain.path).schema if chain is not None else {}
+        if chain is None or chain.path[0] == "state" or not isinstance(schema, Mapping):
+            return
+        choices = schema.get("enum")
+        is_meant = 0 in (schema.get("minimum"), schema.get("default")) or (isinstance(choices, list) and 0 in choices)
+        if not is_meant or schema.get("exclusiveMinimum") == 0 or schema.get("type") not in ("integer", "number"):
+            return
+        text = spell(chain.path)
+        facts = (each for each in known | self.names.guarded if each[0] is None and len(each) > 2)
+        is_tested = any(text in str(each[2]) for each in facts)
+        is_compared = id(call) in self._compared and self._find_kind(divisor, {}) != "int"
+        if not is_tested and not is_compared:
+            message = (
+                f"`{text}` may be 0, as its schema says, and this divides by it then; test `{text} != 0` before, or "
+                "let the schema exclude 0"
+            )
             self.doubts.append(ExpressionFault(call.offset, "expression.unguarded", message))
 
     def _find_least_size(self, tree: Tree, known: Guards) -> float:
