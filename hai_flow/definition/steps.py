@@ -221,6 +221,8 @@ def collect_types(context: StepContext) -> Types:
         outputs[name] = _derive_output_type(context, draft)
         if not outputs[name] and (result := result_of_python(context, draft)) is not None:
             results[name] = dict(result)
+        if draft.verb and (judge := VERBS[draft.verb].judges) is not None:
+            results[name] = judge(context, draft)
         if draft.verb not in ("llm", "agent"):
             mindless.add(name)
         gate = draft.fields.get("approve" if draft.verb == "approve" else "approval")

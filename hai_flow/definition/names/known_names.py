@@ -96,8 +96,9 @@ class Types:
     mindless: Container[str] = ()  # ids of steps that ask no model: they have no `usage`
     silent: Container[str] = ()  # ids of steps that a deadline approves: they may have no `votes`
     results: Mapping[str, Json] = field(default_factory=dict)
-    """id -> schema of steps.ID.output of steps that call Python. Where a document is published the functions are not
-    looked at, so these judge expressions and never bind them: a document means the same everywhere."""
+    """id -> schema of steps.ID.output of steps that call Python, or that have results. Where a document is published
+    the functions are not looked at, so these judge expressions and never bind them: a document means the same
+    everywhere."""
     _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
     sound: dict[str, SoundPath] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Sound holes that are paths, by their source: most documents name few things often."""
@@ -161,7 +162,7 @@ class Types:
 
     def kind_where_there(self, path: Sequence[Segment]) -> Kind:
         """The CEL type of the value at `path` where it is not absent; as it is bound then, a number is a double."""
-        look = self.look(path) if str(path[0]) not in self.roots else self.look_to_judge(path)
+        look = self.look_to_judge(path)
         if not look.optional and look.schema == self.look(path).schema:
             return self.kind(path)
         kind = _kind(look.schema)

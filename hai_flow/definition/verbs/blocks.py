@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.condition_facts import FACTS_MAX
 from hai_flow.definition.checks.type_mismatches import misfits
-from hai_flow.definition.checks.value_types import find_element
+from hai_flow.definition.checks.value_types import drop_constant, find_element
 from hai_flow.definition.expressions.constants import evaluate_constant
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expressions import CompiledExpression, infer_type, is_never_first
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_names import ROOTS, Guards, Names, as_inferred
+from hai_flow.definition.names.known_names import ROOTS, Guards, Names, Types, as_inferred
 from hai_flow.definition.names.known_types import NULL, REMEDY, record
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import kind_of, shorten
@@ -147,7 +148,10 @@ def _build_names_at_end(
     return here.with_roots_of(behind)
 
 
-def _build_switch_record(context: StepContext, draft: StepDraft) -> Json:
+_Derive: TypeAlias = Callable[[Json], Json]
+
+
+def _build_switch_record(context: StepContext, draft: StepDraft, derive: _Derive | None = None) -> Json:
     cases = [(raw, draft.blocks.get(str(number), [])) for number, raw in enumerate(draft.fields.get("switch", ()))]
     mappings = [raw for raw, _ in cases if isinstance(raw, Mapping)]
     if not any("result" in raw for raw in mappings):
@@ -156,12 +160,12 @@ def _build_switch_record(context: StepContext, draft: StepDraft) -> Json:
     covers = covers and all(
         "result" in raw or is_end_certain(steps) for raw, steps in cases if isinstance(raw, Mapping)
     )
-    return _with_result(record(case={}), [raw["result"] for raw in mappings if "result" in raw], covers=covers)
+    kinds = [(derive or _derive_literal_type)(raw["result"]) for raw in mappings if "result" in raw]
+    return _with_result(record(case={}), kinds, covers=covers)
 
 
-def _with_result(output: dict[str, Json], results: Sequence[Json], *, covers: bool) -> Json:
+def _with_result(output: dict[str, Json], kinds: Sequence[Json], *, covers: bool) -> Json:
     """The type of an output that has a `result`: the type of all results, or those of each, where they differ."""
-    kinds = [_derive_literal_type(each) for each in results]
     schema = kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else _list_types(kinds)
     required = [*output["required"], "result"] if covers else output["required"]
     return {**output, "properties": {**output["properties"], "result": schema}, "required": required}
@@ -171,6 +175,17 @@ def _list_types(kinds: Sequence[Json]) -> Json:
     if {} in kinds:
         return {"anyOf": [{}, NULL]} if NULL in kinds else {}
     return {"anyOf": list(kinds)}
+
+
+def _infer_type_anywhere(value: Json) -> Json:
+    """As `_derive_literal_type`, with texts that an expression gives, as instants and lengths of time are outside of
+    it. Nothing but a judgement of other expressions may use that."""
+    schema = infer_type(value, _NOWHERE).schema
+    is_text = isinstance(schema, Mapping) and schema.get("type") == "string"
+    return drop_constant(schema) if is_text else _derive_literal_type(value)
+
+
+_NOWHERE: Final = Names(Types({}, {}))
 
 
 def _derive_literal_type(value: Json) -> Json:
@@ -421,7 +436,7 @@ def _compile_parallel(context: StepContext, draft: StepDraft, names: Names) -> p
     return plan.Parallel(branches, _join(context, draft), results)
 
 
-def _winners(context: StepContext, draft: StepDraft) -> Json:
+def _winners(context: StepContext, draft: StepDraft, derive: _Derive | None = None) -> Json:
     join = draft.fields.get("join", "all")
     named = type(join) is int
     output = record(winners={"type": "array", "items": {"type": "string"}}) if named else record(winner={})
@@ -429,7 +444,8 @@ def _winners(context: StepContext, draft: StepDraft) -> Json:
     valued = {name: raw["result"] for name, raw in branches.items() if isinstance(raw, Mapping) and "result" in raw}
     if not valued:
         return output
-    results = record(**{name: _derive_literal_type(each) for name, each in valued.items()})
+    kinds = {name: (derive or _derive_literal_type)(each) for name, each in valued.items()}
+    results = record(**kinds)
     if join != "all":
         results = {**results, "required": []}
     output = {
@@ -437,7 +453,7 @@ def _winners(context: StepContext, draft: StepDraft) -> Json:
         "properties": {**output["properties"], "results": results},
         "required": [*output["required"], "results"],
     }
-    return _with_result(output, list(valued.values()), covers=len(valued) == len(branches)) if join == "any" else output
+    return _with_result(output, list(kinds.values()), covers=len(valued) == len(branches)) if join == "any" else output
 
 
 def _try(context: StepContext, draft: StepDraft, names: Names) -> plan.Try:
@@ -458,6 +474,7 @@ VERBS: Final = (
         shapes=(CASE,),
         lists=_cases,
         gives=_build_switch_record,
+        judges=partial(_build_switch_record, derive=_infer_type_anywhere),
         aka=("branch", "case", "else", "choose"),
     ),
     VerbRules(
@@ -503,6 +520,7 @@ VERBS: Final = (
         read=map_of(ANY, "id", 2, 64),
         lists=_branches,
         gives=_winners,
+        judges=partial(_winners, derive=_infer_type_anywhere),
     ),
     VerbRules(
         "try",

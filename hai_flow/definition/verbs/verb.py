@@ -23,10 +23,11 @@ class VerbRules(msgspec.Struct, frozen=True):
     if`), `fails` the codes that it raises.
 
     `compile`: its node of the plan; None after a finding. `kind`: how a picture shows it. `shapes`: the mappings that
-    belong to it. `gives`: the JSON Schema of its output, `{}` where nothing is known. `read`: the type that the reader
-    takes, where the compiler has a better sentence for some values that are not of `type`. `lists`: reads the steps
-    inside of a block. `timeout`: of an attempt, in milliseconds, unless the document has one. `cleans`: whether it may
-    stand in `undo` and `finally`, which have to end. `aka`: its names in other languages."""
+    belong to it. `gives`: the JSON Schema of its output, `{}` where nothing is known; `judges`: the same
+    with what is known of its expressions, which judges others and binds none. `read`: the type that the reader takes,
+    where the compiler has a better sentence for some values that are not of `type`. `lists`: reads the steps inside of
+    a block. `timeout`: of an attempt, in milliseconds, unless the document has one. `cleans`: whether it may stand in
+    `undo` and `finally`, which have to end. `aka`: its names in other languages."""
 
     name: str
     type: Type
@@ -39,6 +40,7 @@ class VerbRules(msgspec.Struct, frozen=True):
     fails: str = ""
     shapes: tuple[Shape, ...] = ()
     gives: Json | Callable[[StepContext, StepDraft], Json] = None
+    judges: Callable[[StepContext, StepDraft], Json] | None = None
     read: Type | None = None
     lists: Callable[[Lists, StepDraft], None] | None = None
     timeout: int | None = None
