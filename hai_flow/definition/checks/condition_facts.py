@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hai_flow.definition.checks.constant_conditions import DENIED, TURNED
-from hai_flow.definition.checks.value_types import is_filter
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import ROOTS, Guards, Names
-from hai_flow.definition.names.known_types import INFERRED
 
 LATER_ROUND: Final = (None, "later round")
 """The guard that a round of the loop around has ended already."""
@@ -84,25 +82,61 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
         case Call(function="_&&_" | "_||_", arguments=(left, right)):
             one, other = _collect_paths(left, chains, outcome), _collect_paths(right, chains, outcome)
             return one | other if outcome == (tree.function == "_&&_") else one & other
-        case Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
-            return _collect_status_guards(left, right, chains) or _collect_status_guards(right, left, chains)
-        case Comprehension(step=Call(function="_&&_", arguments=(_, condition))) if outcome:  # `all`
-            guards = collect_guards(condition, chains, True)
-            list_spelling = spell_tree(tree.range)
-            return frozenset((None, "all", list_spelling, *path[1:]) for path in guards if path[0] == tree.variable)
+        case Call(function="_==_" | "_!=_", arguments=(Const() as left, right)) if not isinstance(right, Const):
+            return _collect_paths(Call(tree.offset, tree.function, None, (right, left)), chains, outcome)
+        case Call(function="@in", arguments=(read, Listing(elements=values))) if values:
+            pairs = [Call(tree.offset, "_==_", None, (read, value)) for value in values]
+            guards = [_collect_paths(pair, chains, outcome) for pair in pairs]
+            return frozenset.intersection(*guards) if outcome else frozenset().union(*guards)
+        case Call(function="_==_" | "_!=_", arguments=(left, Const(value=str() as word))):
+            return _collect_status_guards(_find_path(left, chains), word, outcome == (tree.function == "_==_"))
+        case Comprehension(step=Call(function="_&&_" | "_||_", arguments=(_, condition))):  # `all` and `exists`
+            is_all = tree.step.function == "_&&_"
+            return _collect_of_each(tree, condition, chains, is_all) if outcome == is_all else frozenset()
         case Call(function="_==_" | "_!=_", arguments=(left, Const(value=None))):
-            chain = chains.get(id(left))
-            return (
-                frozenset([chain.path]) if chain is not None and outcome == (tree.function == "_!=_") else frozenset()
-            )
+            path, is_null = _find_path(left, chains), outcome == (tree.function == "_==_")
+            other = _BESIDE.get(str(path[-1])) if path else None
+            path = path if not is_null else (*path[:-1], other) if other else ()
+            return frozenset([path] if path else [])
         case _:
             return frozenset()
+
+
+def _find_path(tree: Tree, chains: Mapping[int, Chain]) -> tuple[Segment, ...]:
+    """The path that the tree is, into the data or into an item of a loop; () if it is none."""
+    chain, path = chains.get(id(tree)), parse_static_path(tree)
+    return chain.path if chain is not None else () if path is None else (path[0].name, *path[1])
+
+
+def _collect_of_each(loop: Comprehension, condition: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    """The guards of each item of the loop's list, where `condition` has this outcome for each."""
+    guards, spelling = collect_guards(condition, chains, outcome), spell_tree(loop.range)
+    return frozenset((None, "all", spelling, *path[1:]) for path in guards if path[0] == loop.variable)
+
+
+def _collect_of_none(filtered: Tree, chains: Mapping[int, Chain]) -> Guards:
+    """The guards of each item of a list where none is left by a filter."""
+    match filtered:
+        case Comprehension(step=Call(arguments=(condition, *_))) if is_filter(filtered):
+            return _collect_of_each(filtered, condition, chains, False)
+    return frozenset()
 
 
 def _show_member(tree: Tree, member: Segment, outcome: bool) -> Guards:
     """The member as a guard, by a test for it, where the tree is a path inside of an item of a loop; else nothing."""
     path = parse_static_path(tree) if outcome else None
     return frozenset() if path is None else frozenset([(path[0].name, *path[1], member)])
+
+
+def is_filter(loop: Comprehension) -> bool:
+    """Whether the loop gives some of the items of its range: `filter`, but no `map`."""
+    match loop.step:
+        case Call(
+            function="_?_:_", arguments=(_, Call(function="_+_", arguments=(_, Listing(elements=(Name() as kept,)))), _)
+        ):
+            return kept.name == loop.variable
+        case _:
+            return False
 
 
 def collect_kept(over: Tree, variable: str, chains: Mapping[int, Chain]) -> Guards:
@@ -133,13 +167,16 @@ def _collect_items(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
         case Comprehension(result=Call(function="_==_"), range=over) if outcome:  # `exists_one`
             return list_items(over, chains, 1)
         case Call(function="_==_" | "_!=_", arguments=(over, Listing(elements=()))):
-            return list_items(over, chains, 1) if outcome == (tree.function == "_!=_") else frozenset()
+            has_items = outcome == (tree.function == "_!=_")
+            return list_items(over, chains, 1) if has_items else _collect_of_none(over, chains)
         case Call(function=relation, arguments=(Const(), Call(function="size"))) if relation in TURNED:
             one, other = tree.arguments
             return _collect_items(Call(tree.offset, TURNED[relation], None, (other, one)), chains, outcome)
         case Call(function=relation, arguments=(Call(function="size", parts=(over,)), Const(value=int() as number))):
-            least = _find_least(relation if outcome else DENIED.get(relation, ""), number)
-            return list_items(over, chains, least)
+            relation = relation if outcome else DENIED.get(relation, "")
+            if (relation, number) in (("_==_", 0), ("_<=_", 0), ("_<_", 1)):
+                return _collect_of_none(over, chains)
+            return list_items(over, chains, _find_least(relation, number))
     return frozenset()
 
 
@@ -179,15 +216,20 @@ def spell_tree(tree: Tree, items: tuple[str, ...] = ()) -> str:
 
 _ITEMS_MAX: Final = 20  # of one list, that a condition shows
 _SHOWN_BY_STATUS: Final = {"finished": ("output", "usage", "parts"), "failed": ("error",)}
+_BESIDE: Final = {"output": "error", "error": "output"}
+"""Of an item that a `for_each` gives one is null where the other is not."""
 
 
-def _collect_status_guards(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
-    chain = chains.get(id(one))
-    if chain is None or not isinstance(other, Const) or not isinstance(other.value, str):
+def _collect_status_guards(path: tuple[Segment, ...], word: str, is_equal: bool) -> Guards:
+    """The members that are there where the status of a step, or of an item that a `for_each` gives, is this word, or
+    another."""
+    if path[-1:] != ("status",) or (path[0] == "steps" and len(path) == 3 and not is_equal):
         return frozenset()
-    if chain.path[0] != "steps" or chain.path[2:] != ("status",):
-        return frozenset()
-    return frozenset((*chain.path[:2], member) for member in _SHOWN_BY_STATUS.get(other.value, ()))
+    members = _SHOWN_BY_STATUS.get(word, ()) if is_equal else _SHOWN_BY_OTHER_STATUS.get(word, ())
+    return frozenset((*path[:-1], member) for member in members)
+
+
+_SHOWN_BY_OTHER_STATUS: Final = {"finished": ("error",), "failed": ("output",)}
 
 
 def sufficient(tree: Tree, outcome: bool) -> Guards | None:
@@ -216,8 +258,7 @@ def _is_excluded(wanted: tuple[object, ...], known: Guards) -> bool:
 
 def lasting(names: Names, guards: Guards) -> Guards:
     """The guards that still hold behind further steps: not those of the state, which these may change."""
-    lets = {root for root, schema in names.types.roots.items() if INFERRED in str(schema)}
-    roots = lets | {None, "input", "steps"}
+    roots = {*names.types.roots, None, "input", "steps"}
     return frozenset(each for each in guards - {LATER_ROUND} if each[0] in roots)
 
 

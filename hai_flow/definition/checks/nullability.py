@@ -14,11 +14,12 @@ from hai_flow.definition.checks.condition_facts import (
     collect_kept,
     collect_shown,
     fact,
+    is_filter,
     is_form_known,
     list_items,
     spell_tree,
 )
-from hai_flow.definition.checks.value_types import ValueTypes, find_element, find_mapped, is_filter
+from hai_flow.definition.checks.value_types import ValueTypes, find_element, find_mapped
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, walk
 from hai_flow.definition.expressions.ast_paths import (
     Chain,
@@ -31,7 +32,7 @@ from hai_flow.definition.expressions.ast_paths import (
 from hai_flow.definition.expressions.cel_macros import GROUPED, SORTED
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
 from hai_flow.definition.expressions.expression_error import ExpressionFault
-from hai_flow.definition.names.known_names import Guards, Names
+from hai_flow.definition.names.known_names import Guards, Names, describe_null, may_be_null
 from hai_flow.definition.names.known_types import INFERRED
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, look_inside
@@ -97,17 +98,51 @@ class Doubts:
                     self._doubt_divisor(tree, known)
                 if isinstance(tree, Call) and tree.function in _ORDERED:
                     self._doubt_alternatives(tree)
+                if isinstance(tree, Call) and tree.function in ("_?._", "_[?_]"):
+                    self._doubt_null_holder(tree.parts[0], known, items)
                 if isinstance(tree, Call) and tree.function in _NEVER_OF_NULL:
-                    self._check_nulls(tree.parts[-1:] if tree.function == "@in" else tree.parts[:2], known)
+                    self._check_nulls(tree.parts[-1:] if tree.function == "@in" else tree.parts[:2], known, items)
                 for child in tree.parts:
                     self._visit(child, known, items)
 
-    def _check_nulls(self, operands: Sequence[Tree], known: Guards) -> None:
+    def _check_nulls(self, operands: Sequence[Tree], known: Guards, items: Mapping[str, Look]) -> None:
         """Doubt operands that may be null, of what fails for null."""
         for operand in operands:
             chain = self.chains.get(id(operand))
             doubt = None if chain is None else self.names.doubt_null(chain, known, whole=True)
             self.doubts += [doubt] if doubt else []
+            path = parse_static_path(operand) if chain is None else None
+            if path is not None and path[0].name in items:
+                item_path = (path[0].name, *path[1])
+                along = [*[{}] * len(path[1]), self.types.look(operand, items).schema]
+                self._doubt_null_item(item_path, along, path[0].offset, known)
+
+    def _doubt_null_holder(self, holder: Tree, known: Guards, items: Mapping[str, Look]) -> None:
+        """Doubt `x.?a.?b` where `x.a` may be null: `.?` expects an object, or nothing at all."""
+        path = self._find_optional_path(holder)
+        schema = self.types.look(holder, items).schema
+        if path and may_be_null(schema) and path[0] not in self._computed and not self.names.is_known(path, known):
+            self.doubts.append(ExpressionFault(holder.offset, "expression.unguarded", describe_null(path, schema)))
+
+    def _find_optional_path(self, tree: Tree) -> tuple[Segment, ...]:
+        """The path of `x.?a.?b`; () of anything else."""
+        match tree:
+            case Call(function="_?._", parts=(of, Const(value=str() as name))):
+                chain, path = self.chains.get(id(of)), parse_static_path(of)
+                before = chain.path if chain else (path[0].name, *path[1]) if path else self._find_optional_path(of)
+                return (*before, name) if before else ()
+            case _:
+                return ()
+
+    def _doubt_null_item(self, path: tuple[Segment, ...], along: Sequence[Json], offset: int, known: Guards) -> None:
+        """Doubt a path into an item of a loop, of which a beginning may be null by its type, as `along` has them."""
+        for length, schema in enumerate(along, 1):
+            if path[0] in self._computed or self.names.is_known(path[:length], known):
+                continue
+            if may_be_null(schema):
+                message = describe_null(path[:length], schema)
+                self.doubts.append(ExpressionFault(offset, "expression.unguarded", message))
+                return
 
     def _loop(self, loop: Comprehension, known: Guards, items: Mapping[str, Look]) -> None:
         inner = self.types.with_item(loop, items)
@@ -115,7 +150,7 @@ class Doubts:
             self._computed.add(loop.variable)
         else:
             self._computed.discard(loop.variable)
-        self._check_nulls((loop.range,), known)
+        self._check_nulls((loop.range,), known, items)
         self._visit(loop.range, known, items)
         self._visit(loop.start, known, items)
         guards = known | collect_kept(loop.range, loop.variable, self.chains)
@@ -198,7 +233,7 @@ class Doubts:
             self.doubts.append(ExpressionFault(call.offset, "expression.unguarded", message))
 
     def _doubt_zero(self, call: Call, divisor: Tree, known: Guards) -> None:
-        """Doubt a division by a value whose schema names 0 as one that it may have, and that nothing was tested of. One
+        """Doubt a division by a value whose schema names 0 as one that it may have, which no condition excludes. One
         that only does not exclude 0 is believed: most numbers are declared so, also those that never are 0."""
         chain = self.chains.get(id(divisor))
         schema = self.names.types.look_to_judge(chain.path).schema if chain is not None else {}
@@ -337,6 +372,7 @@ class Doubts:
                 self.faults.append(ExpressionFault(offset, "expression.unknown_property", wrong[1]))
         if look.barren is not None:
             self.doubts.append(ExpressionFault(path[0].offset, "expression.no_object", look.barren[1]))
+        self._doubt_null_item(item_path, look.along[: len(item_path) - 1], path[0].offset, known)
         if path[0].name not in self._computed:
             tested = len(item_path) if last else 0
             for length in look.optional:

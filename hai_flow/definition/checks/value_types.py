@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final
 
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree
-from hai_flow.definition.expressions.ast_paths import Chain, parse_static_path
+from hai_flow.definition.checks.condition_facts import collect_guards, is_filter
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree
+from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import Names
-from hai_flow.definition.names.known_types import FILTERED, NULL
+from hai_flow.definition.names.known_types import FILTERED, GIVEN, NULL
 from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, look_inside, resolve
 from hai_flow.values import Json
 
@@ -59,10 +60,12 @@ class ValueTypes:
                 return Look({**kind, "const": value} if kind and value is not None else kind)
             case Listing(elements=elements):
                 return self._find_list([self.look(each, items) for each in elements])
-            case Comprehension() if is_filter(tree):
+            case Comprehension(step=Call(arguments=(condition, *_))) if is_filter(tree):
                 over = self.look(tree.range, items)
                 is_list = isinstance(over.schema, Mapping) and over.schema.get("type") == "array"
-                return Look({**over.schema, FILTERED: True}, root=over.root) if is_list else over
+                guards = collect_guards(condition, self.chains, True)
+                schema = _mark_given(over.schema, {path[1:] for path in guards if path[0] == tree.variable})
+                return Look({**schema, FILTERED: True}, root=over.root) if is_list else over
             case Comprehension() if (element := find_mapped(tree)) is not None:
                 return self._find_list([self.look(element, self.with_item(tree, items))])
             case Call(function=function, target=Comprehension() as pairs) if function == SORTED:
@@ -166,6 +169,22 @@ def find_common(looks: list[Look]) -> Look:
     return Look(common)
 
 
+def _mark_given(over: Mapping[str, Json], paths: Set[tuple[Segment, ...]]) -> Mapping[str, Json]:
+    """The type of a list in whose items these `paths` are there: the items, or members of theirs, are not null."""
+    items = over.get("items")
+    if not isinstance(items, Mapping) or not paths:
+        return over
+    items = {**items, GIVEN: True} if () in paths else items
+    properties = items.get("properties")
+    if isinstance(properties, Mapping):
+        marked = {
+            name: {**each, GIVEN: True} if (name,) in paths and isinstance(each, Mapping) else each
+            for name, each in properties.items()
+        }
+        items = {**items, "properties": marked}
+    return {**over, "items": items}
+
+
 def _find_word(schema: Json) -> str | None:
     """The one type of a schema, if it has one."""
     word = schema.get("type") if isinstance(schema, Mapping) else None
@@ -191,14 +210,3 @@ def find_mapped(loop: Comprehension) -> Tree | None:
             return element
         case _:
             return None
-
-
-def is_filter(loop: Comprehension) -> bool:
-    """Whether the loop gives some of the items of its range: `filter`, but no `map`."""
-    match loop.step:
-        case Call(
-            function="_?_:_", arguments=(_, Call(function="_+_", arguments=(_, Listing(elements=(Name() as kept,)))), _)
-        ):
-            return kept.name == loop.variable
-        case _:
-            return False

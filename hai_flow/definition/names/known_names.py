@@ -30,6 +30,7 @@ from hai_flow.definition.names.known_types import (
     FIXED,
     GIVEN,
     INFERRED,
+    NULL_UNLESS,
     PARTS,
     STATUS,
     USAGE,
@@ -316,7 +317,7 @@ class Names(msgspec.Struct, frozen=True):
         look = self.types.look_to_judge(chain.path)
         types = look.schema.get("type") if isinstance(look.schema, Mapping) else None
         nullable = isinstance(types, list) and "null" in types
-        nullable = nullable or (chain.path[0] != "state" and _may_be_null(look.schema))
+        nullable = nullable or (chain.path[0] != "state" and may_be_null(look.schema))
         return spell(chain.path) if nullable or look.last_optional else None
 
     def remedy_for_null(self, value: Json) -> str:
@@ -403,7 +404,8 @@ class Names(msgspec.Struct, frozen=True):
                     return ExpressionFault(chain.start, "expression.unguarded", message)
                 remedy = f"guard it with {' or '.join(spell_guards(path[:length]))}"
                 return ExpressionFault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
-        return self.doubt_item(chain, known) or self.doubt_null(chain, known, whole=False)
+        doubt = self.doubt_item(chain, known) or self.doubt_null(chain, known, whole=False)
+        return doubt or (None if chain.field is None else self.doubt_null(chain, known, whole=True))
 
     def _explain_absence(self, path: tuple[Segment, ...], known: Guards) -> str | None:
         if self.is_known(path[:3], known) or self._is_approved(path, known):
@@ -466,9 +468,8 @@ class Names(msgspec.Struct, frozen=True):
         schemas = [self.types.look_to_judge(chain.path).schema] if whole else beginnings
         for length, schema in enumerate(schemas, len(chain.path) if whole else 1):
             path = chain.path[:length]
-            if _may_be_null(schema) and not self.is_known(path, known):
-                message = f"`{spell(path)}` may be null; test `{spell(path)} != null` before"
-                return ExpressionFault(chain.start, "expression.unguarded", message)
+            if may_be_null(schema) and not self.is_known(path, known):
+                return ExpressionFault(chain.start, "expression.unguarded", describe_null(path, schema))
         return None
 
     def _is_inferred(self, root: Segment) -> bool:
@@ -555,7 +556,7 @@ def _explain_absence(name: str) -> str:
     return ELSEWHERE.get(name) or f"there is no name `{name}`"
 
 
-def _may_be_null(schema: Json) -> bool:
+def may_be_null(schema: Json) -> bool:
     """Whether a schema has null beside another type, and a reader has to expect it."""
     if not isinstance(schema, Mapping) or GIVEN in schema:
         return False
@@ -564,6 +565,13 @@ def _may_be_null(schema: Json) -> bool:
     return ("null" in words and len(words) > 1 if isinstance(words, list) else False) or (
         isinstance(several, list) and {"type": "null"} in several
     )
+
+
+def describe_null(path: Sequence[Segment], schema: Json) -> str:
+    """The doubt about a path of this type, which may be null."""
+    test = schema.get(NULL_UNLESS) if isinstance(schema, Mapping) else None
+    condition = f"{spell(path[:-1])}.{test}" if test and len(path) > 1 else f"{spell(path)} != null"
+    return f"`{spell(path)}` may be null; test `{condition}` before"
 
 
 def _kind(schema: Json) -> Kind:

@@ -69,6 +69,9 @@ FILLED: Final = "x-filled"
 NULL_INSTEAD: Final = "x-null-instead"
 """In the schema of an output: null stands for it where no event came."""
 
+NULL_UNLESS: Final = "x-null-unless"
+"""In the schema of a member that may be null: the condition over the members beside it that shows that it is not."""
+
 GIVEN: Final = "x-given"
 """In the schema of what may be null: it is there wherever it is read after an ordinary answer."""
 

@@ -17,7 +17,7 @@ from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Guards, Names, Types, as_inferred
-from hai_flow.definition.names.known_types import NULL, REMEDY, record
+from hai_flow.definition.names.known_types import NULL, NULL_UNLESS, REMEDY, record
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
@@ -79,11 +79,9 @@ _VALUED: Final = {
     word: Shape("case", "A case of `switch`", tuple(key for key in CASE.of(word).keys if key.name != "steps"))
     for word in ("when", "default")
 }
-_ITEM: Final = record(key={"type": "string"}, status={"type": "string"}, output={}, error={})
-_ITEM_WITHOUT_OUTPUT: Final = record(
-    key={"type": "string"}, status={"type": "string"}, output={**NULL, REMEDY: "; give the `for_each` an `output`"},
-    error={},
-)  # fmt: skip
+_ERROR: Final[Json] = {"anyOf": [{}, NULL], NULL_UNLESS: 'status == "failed"'}
+_PERHAPS: Final[Json] = {"anyOf": [{}, NULL], NULL_UNLESS: 'status == "finished"'}
+_NO_OUTPUT: Final[Json] = {**NULL, REMEDY: "; give the `for_each` an `output`"}
 _SAME_FOR_ALL: Final = frozenset(("input", "run", "thread"))
 _LIST: Final[Json] = {"type": "array"}
 _KEYS_MAX: Final = 500  # literal items whose keys are compared
@@ -253,7 +251,9 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
 
 def _build_output_of_items(context: StepContext, draft: StepDraft) -> Json:
     items = draft.params.get("items")
-    item = _ITEM if "output" in draft.params else _ITEM_WITHOUT_OUTPUT
+    is_certain = draft.params.get("on_failure") != "isolate" and not any(leaving(draft))
+    output = _NO_OUTPUT if "output" not in draft.params else {} if is_certain else _PERHAPS
+    item = record(key={"type": "string"}, status={"type": "string"}, output=output, error=_ERROR)
     return {"type": "array", "items": item, "minItems": len(items) if isinstance(items, list) else 0}
 
 
