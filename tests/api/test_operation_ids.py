@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from docs.rights_page import application
+from hai_flow.api.base.id_patterns import EXPECTED
 
 PINNED = Path(__file__).with_name("operation_ids.txt")
 
@@ -33,3 +36,19 @@ def test_a_renamed_function_keeps_the_operation_id_of_its_route() -> None:
 
 if __name__ == "__main__":
     PINNED.write_text("".join(f"{name} {id}\n" for name, id in sorted(operation_ids().items())))
+
+
+@pytest.mark.slow
+def test_every_pattern_of_a_request_has_words_for_its_refusal() -> None:
+    document = application().openapi()
+    assert set(list_patterns(document)) - EXPECTED.keys() == set()
+
+
+def list_patterns(schema: Any) -> Iterator[str]:
+    """The patterns anywhere in a document."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str):
+            yield schema["pattern"]
+        schema = list(schema.values())
+    for each in schema if isinstance(schema, list) else ():
+        yield from list_patterns(each)

@@ -20,11 +20,25 @@ SPAN: Final = r"^[1-9][0-9]{0,3}[mhdw]$"
 VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
 ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"
 QUEUE: Final = rf"^{WORKFLOW}$"
+PERSON: Final = r"^user:\S{1,200}$"
+SELECTOR: Final = r"^(user|role|group):\S{1,200}$"
+DIGEST: Final = r"^[0-9a-f]{64}$"
+PRINTABLE_ASCII: Final = r"^[\x21-\x7e]+$"
+WORDS: Final = r"\S"
 EXPECTED: Final[Mapping[str, str]] = {
     NO_CONTROL_CHARACTERS: "expected no control characters",
     SPAN: "expected a number of minutes, hours, days or weeks, such as 12h or 30d",
     VERSION: "expected a version, such as 2 or 2+3f2a9c11",
+    ERROR_CODE: "expected the code of an error, such as tool.failed",
+    QUEUE: "expected the name of a queue: a lower-case letter, then letters, digits, _ and -, such as gpu",
+    PERSON: "expected user: and a name without spaces, such as user:ann",
+    SELECTOR: "expected user:, role: or group:, and a name without spaces, such as role:finance",
+    DIGEST: "expected a digest of 64 hexadecimal digits in lower case",
+    PRINTABLE_ASCII: "expected printable ASCII characters without spaces",
+    WORDS: "expected text, found only spaces",
     keys.PRINCIPAL.pattern: "expected user:, service: or agent:, and a name without spaces, such as user:ann",
+    keys.PATTERN.pattern: "expected user:, service: or agent:, and a name or its beginning with *, such as user:shop-*",
+    keys.NAMED: "expected a name without spaces and control characters",
 }
 """The patterns in words, for refusals."""
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from fastapi import Query, Response
 
 from hai_flow import values
+from hai_flow.api.base.id_patterns import WORDS
 from hai_flow.api.http.problems import WITH_BODY
 from hai_flow.api.permissions.principals import reject_missing_right
 from hai_flow.api.permissions.rights import Right
@@ -52,7 +53,7 @@ async def publish_workflow(
         Query(
             min_length=1,
             max_length=500,
-            pattern=r"\S",
+            pattern=WORDS,
             description="why it is published without a rehearsal that the deployment demands; takes the right "
             "`manage_keys`, too, and is recorded",
         ),

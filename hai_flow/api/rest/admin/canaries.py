@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from pydantic import Field
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, PrincipalId, Visible
 from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
@@ -51,9 +51,7 @@ class CanaryBody(Body):
     summary: str | None = Field(
         default=None, min_length=1, max_length=200, description="of a workflow whose summary is filled in from the run"
     )
-    requester: Annotated[str, Field(pattern=r"^(user|service|agent):\S{1,200}$"), Visible] | None = Field(
-        default=None, description="who seems to ask; else who asked last"
-    )
+    requester: PrincipalId | None = Field(default=None, description="who seems to ask; else who asked last")
     reason: Annotated[str, Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTERS), Visible] = Field(
         description="why it has to be refused, which is told when it is over"
     )

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, Strict
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Visible, read_uuid
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, PERSON, Visible, read_uuid
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -18,7 +18,6 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_id_cursor, encode_cursor
 from hai_flow.api.requests.views import render_absence
-from hai_flow.api.rest.people.decide_pendings import PERSON
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.zones import check_zone
 from hai_flow.errors import Rejected

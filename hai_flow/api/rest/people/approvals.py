@@ -15,6 +15,7 @@ from fastapi import Query, Response
 from pydantic import Field
 
 from hai_flow import addresses
+from hai_flow.api.base.id_patterns import DIGEST, PRINTABLE_ASCII
 from hai_flow.api.http.bodies import Body, hash_content, read_duration
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -41,14 +42,13 @@ router = Routes(prefix="/v1/approvals", tags=["approvals"])
 
 WAIT_SECONDS_MAX: Final = 60
 _WEBHOOK_ID: Final = "approvals/webhook"  # no client of A2A can give one a slash
-_HEX: Final = r"^[0-9a-f]{64}$"
 
 
 class OutcomeWebhook(Body):
     """Where the outcome is told. `secret` signs the call (Standard Webhooks)."""
 
     url: str = Field(max_length=URL_CHARS_MAX, description="an address that this server reaches: https://...")
-    secret: str = Field(min_length=16, max_length=TOKEN_CHARS_MAX, pattern=r"^[\x21-\x7e]+$")
+    secret: str = Field(min_length=16, max_length=TOKEN_CHARS_MAX, pattern=PRINTABLE_ASCII)
 
 
 class ApprovalBody(Body):
@@ -75,7 +75,7 @@ class ApprovalBody(Body):
 class ConsumeBody(Body):
     """The action that is about to be taken: its `digest`, or its `arguments`, of which the server makes the digest."""
 
-    digest: str | None = Field(default=None, pattern=_HEX)
+    digest: str | None = Field(default=None, pattern=DIGEST)
     action: str | None = Field(default=None, min_length=1, max_length=200)
     arguments: dict[str, Any] | None = None
 

@@ -9,7 +9,7 @@ import msgspec
 from pydantic import Field
 
 from hai_flow import values
-from hai_flow.api.base.id_patterns import Visible
+from hai_flow.api.base.id_patterns import PERSON, Visible
 from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -26,7 +26,6 @@ from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.store.people.canaries import find_canary
 from hai_flow.store.postgres.error_classes import FAILURES
 
-PERSON: Final = r"^user:\S{1,200}$"
 _RECORDED: Final = (
     "your answer is recorded, but what it has led to can't be read now: send the same answer again to see it; it "
     "counts once."

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pydantic import Field
 
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, read_uuid
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, PERSON, Instant, Visible, read_uuid
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -18,7 +18,6 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_id_cursor, encode_cursor
 from hai_flow.api.requests.views import render_delegation
-from hai_flow.api.rest.people.decide_pendings import PERSON
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.primitives.uuids import derive_uuid

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from hai_flow import values
-from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, SELECTOR, Instant, Visible, is_run_id
 from hai_flow.api.http.bodies import Body, hash_content
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
@@ -45,7 +45,6 @@ router = Routes(prefix="/v1/rules", tags=["rules"])
 
 USES_SHOWN: Final = 100
 _TEXT: Final = Field(max_length=500, pattern=NO_CONTROL_CHARACTERS)
-_SELECTOR: Final = r"^(user|role|group):\S{1,200}$"
 _Instant: TypeAlias = Annotated[Instant, Field(strict=False)]  # JSON has no times, only texts
 
 
@@ -62,7 +61,7 @@ class ProposalBody(Body):
     uses: int | None = Field(default=None, ge=1, le=1_000_000, description="how often it may be used")
     every: str | None = Field(default=None, max_length=40, description="`uses` is counted anew after so long: `1d`")
     reason: Annotated[str, Field(min_length=1), _TEXT, Visible]
-    from_: list[Annotated[str, Field(pattern=_SELECTOR), Visible]] | None = Field(
+    from_: list[Annotated[str, Field(pattern=SELECTOR), Visible]] | None = Field(
         default=None, alias="from", min_length=1, max_length=50, description="who approves it; else those of the gate"
     )
     quorum: int | None = Field(default=None, ge=1, le=50, description="how many of them; else as many as at the gate")
