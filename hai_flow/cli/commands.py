@@ -376,22 +376,22 @@ def _reader(described: Any) -> Callable[[Any], Any] | None:
         return str
     if kind in (Path, list[Path]) and not (info.exists or info.resolve_path or info.readable is False):
         return Path
-    if kind is int and not info.clamp:
-        return lambda text: _parse_integer(text, info.min, info.max)
+    if kind in (int, float) and not info.clamp:
+        return lambda text: _parse_number(text, kind, info.min, info.max)
     if get_origin(kind) is Literal:
         return lambda text: _parse_choice(text, get_args(kind))
     return None
 
 
-def _parse_integer(text: str | int, low: int | None, high: int | None) -> int:
+def _parse_number(text: str | float, kind: type[float], low: float | None, high: float | None) -> float:
     bounds = "" if low is None else f" from {low} up" if high is None else f" from {low} to {high}"
     try:
-        number = int(text)
+        number = kind(text)
         if (low is None or low <= number) and (high is None or number <= high):
             return number
     except ValueError:
         pass
-    raise ValueError(f"expected a whole number{bounds}, found {text!r}.")
+    raise ValueError(f"expected a {'whole ' if kind is int else ''}number{bounds}, found {text!r}.")
 
 
 def _parse_choice(text: str, choices: tuple[str, ...]) -> str:

@@ -78,7 +78,7 @@ def explain(error: HaiFlowError) -> None:
             console, str(error), error.body.get("findings") or (), error.body.get("winner"), error.name_options
         )
         if error.code == "auth.missing":
-            console.print("  The command line takes it from HAI_FLOW_KEY; `hai-flow keys create` makes one.")
+            console.print(f"  The command line takes it from HAI_FLOW_KEY; `{program()} keys create` makes one.")
         if error.advice:
             console.print(clean(f"  {error.advice}"))
         if error.page:
@@ -100,7 +100,7 @@ def _explain_problem(
     for finding in findings:
         place = finding.get("path") or _place(finding)
         line = f"{place or 'the value'}: {finding.get('message', '')}"
-        if line not in detail:
+        if line not in detail and finding.get("message") != detail:
             console.print(clean(f"  {line}"))
     if winner is not None:
         console.print("  As it is now:")

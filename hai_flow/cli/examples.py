@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 RUN: Final = "01a20326"  # the beginning of a run's id
-PENDING: Final = "call_agragj"
+PENDING: Final = "call_agragj..."
 
 EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "dev": ("dev", "dev --demo --workflows flows"),
@@ -93,9 +93,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "schedules pause": ("schedules pause 7f3c", "schedules pause 7f3c --json"),
     "schedules resume": ("schedules resume 7f3c", "schedules resume 7f3c --json"),
     "schedules run": ("schedules run 7f3c", "schedules run 7f3c --json"),
-    "files": ("files put invoice.pdf", "files get file_7f3c -o invoice.pdf"),
+    "files": ("files put invoice.pdf", "files get file_7f3c... -o invoice.pdf"),
     "files put": ("files put invoice.pdf", "files put notes --type text/plain"),
-    "files get": ("files get file_7f3c", "files get file_7f3c -o invoice.pdf"),
+    "files get": ("files get file_7f3c...", "files get file_7f3c... -o invoice.pdf"),
     "freeze": ("freeze --all --reason 'a wrong price list'", "freeze --tool payments --read-only --reason drill"),
     "thaw": ("thaw 7f3c", "thaw 7f3c --server http://127.0.0.1:8000"),
     "freezes": ("freezes", "freezes --all"),
@@ -114,7 +114,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "oversight": ("oversight --since 30d", "oversight --by tool --under 5"),
     "forget": ("forget user:ann", "forget user:ann --yes"),
-    "verify": ("verify", f"verify {RUN}"),
+    "verify": ("verify", "verify --tenant shop"),
     "chaos": ("chaos --seed 7", "chaos --minutes 10 --servers 2 --workers 3"),
     "prune": ("prune --dry-run", "prune --retention retention.yaml"),
     "archive": ("archive --dry-run", "archive --retention retention.yaml"),
@@ -131,6 +131,6 @@ EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
     "tenants set": ("tenants set shop --open-runs 1000", "tenants set shop --runs-per-minute 60"),
     "tenants list": ("tenants list", "tenants list --json"),
     "completion": ("completion bash", "completion zsh"),
-    "conformance": ("conformance http://127.0.0.1:8000", "conformance http://127.0.0.1:8000 --protocol hai"),
+    "conformance": ("conformance http://127.0.0.1:8000/awp", "conformance http://127.0.0.1:8000/ag-ui --protocol agui"),
     "version": ("version", "version --json"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import hai_flow.cli
 from hai_flow.cli import app
 from hai_flow.cli.author.sources import list_workflow_files
 from hai_flow.cli.client.rest import server_url
@@ -52,6 +54,44 @@ def test_the_examples_of_a_command_are_such_as_it_takes(name: str) -> None:
             inner = f"{name} {rest[0]}"
             command, rest = COMMANDS[inner], rest[1:]
         command.make_context(name, rest)  # raises for an option or a value that it does not take
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_usage_names_each_argument_once(name: str) -> None:
+    with COMMANDS[name].make_context(f"hai-flow {name}", [], resilient_parsing=True) as context:
+        usage = COMMANDS[name].get_usage(context)
+    assert not re.search(r"\[\[|\.{4}|\.\.\.\]\.", usage), usage
+
+
+GROUPS = [name for name, command in COMMANDS.items() if hasattr(command, "list_commands")]
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_group_without_a_command_lists_things_or_shows_its_help(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.invoke_without_command or command.no_args_is_help
+
+
+def test_number_outside_its_bounds_is_refused_in_words() -> None:
+    result = CliRunner().invoke(app, ["replay", "01a20326", "--speed", "0"])
+    assert (result.exit_code, "expected a number from 0.001 up, found '0'." in result.stderr) == (2, True)
+
+
+def test_answer_without_a_question_says_that_both_are_expected() -> None:
+    result = CliRunner().invoke(app, ["decide", "approve"])
+    assert "expected a question and its answer, found 'approve' alone" in result.stderr
+
+
+def test_commands_to_type_begin_with_the_name_of_the_program() -> None:
+    """In a checkout that is `python3 cli.py`: a text of the command line never spells `hai-flow COMMAND` itself."""
+    pattern = re.compile(rf"hai-flow ({'|'.join(name for name in COMMANDS if ' ' not in name)})\b")
+    spelt = []
+    for path in Path(hai_flow.cli.__file__).parent.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        docstrings = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}
+        texts = [each for each in nodes if isinstance(each, ast.Constant) and id(each) not in docstrings]
+        spelt += [(path.name, each.value) for each in texts if pattern.search(str(each.value))]
+    assert spelt == []
 
 
 def test_help_shows_what_the_option_shows() -> None:

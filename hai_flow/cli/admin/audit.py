@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = app_of(name="audit", help="Who did what, and the proof that nobody changed it.")
+app = app_of(name="audit", no_args_is_help=True, help="Who did what, and the proof that nobody changed it.")
 
 TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant. Default: all.")]
 _READ_AT_ONCE: Final = 1000

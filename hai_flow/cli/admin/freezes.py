@@ -15,7 +15,7 @@ from hai_flow.cli.admin.each_cell import CellDatabase, CellOption, Visit, tell_f
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import moment, print_items, print_json, print_result, say
+from hai_flow.cli.terminal import moment, print_items, print_json, print_result, program, say
 from hai_flow.engine.steps.held_steps import NO_WRITES
 from hai_flow.errors import HaiFlowError
 from hai_flow.store.postgres.connections import Connection
@@ -71,7 +71,7 @@ def freeze(
         print_json(view)
         return
     say(f"Frozen ({view['id']}): {_words(view)}.", "yellow")
-    say(f"To go on: hai-flow thaw {view['id']}")
+    say(f"To go on: {program()} thaw {view['id']}")
 
 
 def _freeze(data_dir: Any, tenant: str | None, mode: str, scope: str, name: str, reason: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def thaw(
             return row
 
         visits = visit(data_dir, None, work)
-        _demand_all(visits, f"the others go on; say it again: hai-flow thaw {id}")
+        _demand_all(visits, f"the others go on; say it again: {program()} thaw {id}")
         view = _view(next(each.result for each in visits if each.result is not None), None)
     print_result(view, as_json, f"Thawed: {_words(view)}. The runs that it held go on.", "green")
 
@@ -155,7 +155,7 @@ def _find(items: Sequence[dict[str, Any]], text: str) -> str:
     ids = [each["id"] for each in items if each["id"].startswith(text.lower())]
     if len(ids) != 1:
         reason = "several freezes begin so" if ids else "no freeze that is in force has this id"
-        raise HaiFlowError(f"{reason}: {text[:60]!r}; see them with hai-flow freezes.")
+        raise HaiFlowError(f"{reason}: {text[:60]!r}; see them with `{program()} freezes`.")
     return str(ids[0])
 
 

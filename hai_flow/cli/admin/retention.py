@@ -71,7 +71,7 @@ def prune(
 
 def restore(
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARCHIVE]...", help="Archives, as listed. Default: list them.")
+        list[str] | None, typer.Argument(metavar="ARCHIVE", help="Archives, as listed. Default: list them.")
     ] = None,
     dry_run: DryRunOption = False,
     retention: PolicyOption = None,

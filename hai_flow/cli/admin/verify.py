@@ -24,7 +24,7 @@ NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
 
 
 def verify(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run, by its id. Default: all.")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="The whole id of one run. Default: all.")] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only runs of this tenant.")] = None,
     late: Annotated[
         str | None, typer.Option("--late", metavar="SECONDS", help="Report runs that wait longer for a worker.")

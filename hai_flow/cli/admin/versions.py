@@ -15,7 +15,7 @@ from hai_flow.cli.author.sources import list_workflow_files, read_whole
 from hai_flow.cli.client.rest import ActingOptions, RemoteOptions, Server, ask
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import FAILED, Problem, UsageError, explain, print_definition_error
-from hai_flow.cli.terminal import compact, moment, out, plural, print_items, print_json, say
+from hai_flow.cli.terminal import compact, moment, out, plural, print_items, print_json, program, say
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.primitives.versions import reference
 from hai_flow.values import Json
@@ -33,7 +33,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow.
 
 
 def publish(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files, or folders of them.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Workflow files, or folders of them.")],
     remote: RemoteOptions,
     unrehearsed: Annotated[
         str | None,
@@ -140,7 +140,7 @@ def unretire(version: RetiredArgument, remote: ActingOptions) -> None:
 
 def _retire(version: str, act: str, done: str, remote: ActingOptions) -> None:
     if "@" not in version:
-        raise UsageError(f"expected NAME@VERSION, found {version!r}: `hai-flow versions {version}` lists them.")
+        raise UsageError(f"expected NAME@VERSION, found {version!r}: `{program()} versions {version}` lists them.")
     path = f"/v1/workflows/{version}/{act}"
     remote.ask_and_say(lambda api: api.post(path, None), lambda answer: f"{_reference(answer)} {done}.", "green")
 

@@ -34,7 +34,8 @@ _STYLES: Final = {"plain": "", "dim": "dim", "bold": "bold", "good": "green", "b
 
 def play(
     paths: Annotated[
-        list[str] | None, typer.Argument(help="Test files (*.test.yaml), or folders of them. Default: this folder.")
+        list[str] | None,
+        typer.Argument(metavar="PATH", help="Test files (*.test.yaml), or folders of them. Default: this folder."),
     ] = None,
     keyword: Annotated[
         str | None, typer.Option("-k", metavar="NAME", help="Only cases whose file or name contains this text.")

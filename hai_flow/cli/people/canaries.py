@@ -9,7 +9,7 @@ import typer
 from hai_flow.cli.client.rest import ActingOptions
 from hai_flow.cli.commands import app_of
 from hai_flow.cli.options import parse_json
-from hai_flow.cli.terminal import moment, print_items
+from hai_flow.cli.terminal import moment, print_items, program
 from hai_flow.values import Json
 
 app = app_of(name="canary", lists="Seeded questions that have to be refused; without a command, the list of them.")
@@ -70,6 +70,6 @@ def seed(
         lambda api: api.post("/v1/canaries", body),
         lambda canary: (
             f"Seeded {canary['run_id']}: it looks like the question of {workflow} {path}. Its result: "
-            "hai-flow canary list."
+            f"{program()} canary list."
         ),
     )

@@ -103,7 +103,10 @@ def decide(
         if text is not None:
             body[name] = parse_json(text, f"--{name}")
     if not body.keys() - {"reason", "edits", "on_behalf_of"}:
-        raise UsageError("expected an answer: a decision (approve, reject), --values, --result or --error.")
+        raise UsageError(
+            f"expected a question and its answer, found {pending!r} alone: a decision (approve, reject), --values, "
+            f"--result or --error. `{program()} pendings` lists the questions."
+        )
 
     async def work(api: Server) -> Json:
         if "values" in body:

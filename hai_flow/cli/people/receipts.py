@@ -15,7 +15,7 @@ from hai_flow.cli.terminal import note, print_json, say
 
 _BYTES_MAX: Final = 16 * 1024 * 1024
 
-app = app_of(name="receipt", help="Signed receipts of decisions.")
+app = app_of(name="receipt", no_args_is_help=True, help="Signed receipts of decisions.")
 
 
 @app.command()

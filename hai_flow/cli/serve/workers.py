@@ -6,7 +6,7 @@ from typing import Final
 
 from hai_flow.cli.client.rest import ask
 from hai_flow.cli.console import Cell, Styled
-from hai_flow.cli.terminal import moment, out, print_json, say
+from hai_flow.cli.terminal import moment, out, print_json, program, say
 from hai_flow.values import Json
 
 _STYLES: Final = {"alive": "green", "draining": "yellow", "dead": "red"}
@@ -19,7 +19,7 @@ def show_workers(server: str | None, *, as_json: bool) -> None:
         print_json({"items": items})
         return
     if not items:
-        say("No worker gives signs of life, and none has lately. Start one: hai-flow worker", "yellow")
+        say(f"No worker gives signs of life, and none has lately. Start one: {program()} worker", "yellow")
         return
     several = len({each["cell"] for each in items}) > 1
     heads = ["worker", "state", "queues", "holds", "attempts", "release", "since", "last sign of life"]

@@ -185,8 +185,8 @@ def _role(facts: Facts, place: DoctorFacts) -> Iterator[Check]:
 
 
 def _clock(facts: Facts) -> Check:
-    finding = f"this machine is {facts.ahead_ms:+.0f} ms from the database (give or take {facts.within_ms:.0f})"
-    params = (f"{facts.ahead_ms:+.0f}", f"{facts.within_ms:.0f}")
+    params = (f"{round(facts.ahead_ms):+d}", f"{facts.within_ms:.0f}")
+    finding = f"this machine is {params[0]} ms from the database (give or take {params[1]})"
     if abs(facts.ahead_ms) - facts.within_ms > CLOCK_MS_MAX:
         remedy = "synchronise both clocks: deadlines, keys, sessions and tokens end by the database's"
         return Check("clock", "doubtful", finding, remedy, params=params)
