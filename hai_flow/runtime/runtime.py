@@ -260,6 +260,7 @@ class Runtime(Service):
         self.committer = Committer(
             self.database,
             find_plan=self.catalog.plan,
+            recall_plan=self.catalog.recall_plan,
             wants_ends=watched.wants,
             lanes=settings.lanes,
             entries_max=settings.batch_entries_max,

@@ -306,6 +306,9 @@ committer.bug("what a caller was told to send again is done all the same, behind
 committer.bug("who was not answered at a stop waits for ever").edit(
     "if not answer.done():\n                answer.set_exception(", "if False:\n                answer.set_exception("
 ).by("tests/runtime/test_promises.py::test_who_can_not_be_answered_before_a_stop_ends_is_told_so")
+committer.bug("a run that somebody holds is decided on as it was read").edit("or row.worker is not None ", "").by(
+    "tests/runtime/test_freshness.py::test_a_run_that_somebody_holds_is_loaded_whoever_has_read_it"
+)
 decider = Room("hai_flow/runtime/commit/decider.py", _COMMITTER)
 decider.bug("who asked is answered before the commit").edit(
     "entry.row = row = self._row(entry)\n", "entry.row = row = self._row(entry)\n                entry.settle()\n"

@@ -12,13 +12,17 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state.snapshot import encode_state
 from hai_flow.errors import Rejected
+from hai_flow.runtime.commit import states
+from hai_flow.runtime.commit.cached_run import STATE_OVERHEAD_BYTES
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import BatchResult
 from hai_flow.store.ops import retention
+from hai_flow.store.runs import logs
 from tests.runtime.conftest import (
     ASKING,
+    GATED,
     LISTENING,
     TOOLS,
     Connection,
@@ -90,6 +94,83 @@ async def test_a_run_that_is_retried_has_its_thread_for_itself_again(make: Make)
     with pytest.raises(Rejected) as refused:
         await start(runtime, ASKING, thread="t")
     assert refused.value.code == "thread_busy"
+
+
+# --- a run that was read, and a command behind that -------------------------------------------------------------------
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """The runs that committers have loaded since."""
+    loaded: list[UUID] = []
+    real = logs.load_runs
+
+    async def load(connection: Any, run_ids: Any, *more: Any) -> Any:
+        loaded.extend(run_ids)
+        return await real(connection, run_ids, *more)
+
+    monkeypatch.setattr(logs, "load_runs", load)
+    return loaded
+
+
+async def test_a_run_that_was_read_for_a_command_is_not_loaded_for_it(make: Make, loads: list[UUID]) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, ASKING)).run_id
+    await b.catalog.plan(LOCAL_TENANT, bytes.fromhex((await state_of(b, run_id)).sha256))
+    assert (await submit(b, run_id, answer(await open_pending(b, run_id)))).status == "finished"
+    assert loads == []
+    assert encode_state(await state_of(b, run_id)) == encode_state(await state_of(await make(), run_id))
+
+
+@pytest.mark.parametrize("command", [c.Pause(by="user:local"), c.Resume(by="user:local")])
+async def test_a_run_that_has_moved_since_it_was_read_is_decided_as_it_is(
+    make: Make, loads: list[UUID], command: c.Command
+) -> None:
+    """By the reading, one would lose and the other be refused."""
+    a, b = await make(), await make()
+    run_id = (await start(a, ASKING)).run_id
+    await b.catalog.plan(LOCAL_TENANT, bytes.fromhex((await state_of(b, run_id)).sha256))
+    await state_of(b, run_id)
+    await submit(a, run_id, c.Pause(by="user:local"))
+    outcome = await submit(b, run_id, command)
+    assert (outcome.already, outcome.status) == (
+        (True, "paused") if isinstance(command, c.Pause) else (False, "waiting")
+    )
+    assert loads == [run_id]
+
+
+async def test_a_run_that_somebody_holds_is_loaded_whoever_has_read_it(make: Make, loads: list[UUID]) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, GATED)).run_id
+    await b.catalog.plan(LOCAL_TENANT, bytes.fromhex((await state_of(b, run_id)).sha256))
+    await state_of(b, run_id)
+    assert (await submit(b, run_id, c.Pause(by="user:local"))).status == "paused"
+    assert loads == [run_id]
+
+
+async def test_a_run_of_another_tenant_is_unknown_though_it_was_read(make: Make) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, ASKING)).run_id
+    await b.catalog.plan(LOCAL_TENANT, bytes.fromhex((await state_of(b, run_id)).sha256))
+    await state_of(b, run_id)
+    with pytest.raises(Rejected) as refused:
+        await b.committer.submit(run_id, uuid4(), c.Pause(by="user:op"))
+    assert refused.value.code == "run_unknown"
+
+
+async def test_readings_are_kept_within_bounds(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = await make(), await make()
+    ids = [(await start(a, ASKING)).run_id for _ in range(3)]
+    await b.catalog.plan(LOCAL_TENANT, bytes.fromhex((await state_of(b, ids[0])).sha256))
+    monkeypatch.setattr(states, "RECENT_BYTES_MAX", 3 * STATE_OVERHEAD_BYTES)  # two of them, with their short logs
+    for each in ids:
+        await state_of(b, each)
+    reads = b.committer._reads
+    assert [reads.take(each) is not None for each in ids] == [False, True, True]
+    assert reads._bytes == 0
+    await state_of(b, ids[0])
+    monkeypatch.setattr(states, "RECENT_SECONDS", 0.0)
+    assert reads.take(ids[0]) is None
 
 
 # --- a run that was removed, and another that began with its id -------------------------------------------------------

@@ -115,6 +115,10 @@ class Catalog:
             raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
         return await self.plan_of(tenant, stored)
 
+    def recall_plan(self, tenant: UUID, digest: bytes) -> Plan | None:
+        """As `plan`, if it is in memory."""
+        return self._plans.get((tenant, digest))
+
     async def find_title(self, tenant: UUID, digest: bytes) -> str | None:
         """The title of the workflow that a run is pinned to, whether or not this release can read it; None: it has
         none."""

@@ -41,7 +41,7 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.base.trace_parent import ASKER
 from hai_flow.runtime.commit.batch_recovery import BatchRecovery
 from hai_flow.runtime.commit.cached_run import CachedRun
-from hai_flow.runtime.commit.context import Clock, CommitContext, FindPlan, WantsEnds
+from hai_flow.runtime.commit.context import Clock, CommitContext, FindPlan, RecallPlan, WantsEnds
 from hai_flow.runtime.commit.decider import Decider
 from hai_flow.runtime.commit.freeze_cache import Freezes
 from hai_flow.runtime.commit.hints import Carrier, Hints, Notify
@@ -50,10 +50,12 @@ from hai_flow.runtime.commit.lanes import CommitPipeline
 from hai_flow.runtime.commit.loader import Loader, Snapshots
 from hai_flow.runtime.commit.ownership import RunOwnership
 from hai_flow.runtime.commit.queues import Cache, Queues
+from hai_flow.runtime.commit.states import RecentReads
 from hai_flow.runtime.commit.submission import CommitCarrier, Outcome, RunCreation, Streamed, Submission
 from hai_flow.store.ops.pulse import DueWork
 from hai_flow.store.postgres import database
 from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs.logs import Loaded
 
 log = structlog.get_logger(__name__)
 
@@ -67,9 +69,9 @@ CLOCK_OFF_SECONDS: Final = 10.0  # by which this machine's may differ from it be
 class Committer(Service):
     """Takes commands and answers them after their commit.
 
-    `find_plan` gives the plan that a run is pinned to. `wants_ends` tells whether the ends of a workflow's runs start
-    others, which then hear of them. Services that must hear of commits are among the `listeners`; other processes hear
-    of them by the `carrier` (None: NOTIFY)."""
+    `find_plan` gives the plan that a run is pinned to, `recall_plan` if it is in memory. `wants_ends` tells whether the
+    ends of a workflow's runs start others, which then hear of them. Services that must hear of commits are among the
+    `listeners`; other processes hear of them by the `carrier` (None: NOTIFY)."""
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Committer(Service):
         cache_bytes_max: int = 64 * 1024 * 1024,
         limits: Bounds = DEFAULT_BOUNDS,
         find_plan: FindPlan,
+        recall_plan: RecallPlan = lambda tenant, digest: None,
         wants_ends: WantsEnds = lambda tenant, workflow: False,
         carrier: Carrier | None = None,
         freezes: Freezes | None = None,
@@ -93,6 +96,8 @@ class Committer(Service):
         self.listeners = Listeners()
         self.claims = RunOwnership(self.listeners)
         self.cache = Cache(cache_bytes_max)
+        self._recall_plan = recall_plan
+        self._reads = RecentReads()
         self.queues = Queues(self.cache, lanes)
         self.hints = Hints(carrier or Notify(database))
         self.freezes = freezes or Freezes(database)
@@ -162,6 +167,8 @@ class Committer(Service):
             carrier=carrier,
         )
         run = self.cache.get(run_id)
+        if run is None and birth is None and (run := self._reads.take(run_id)) is not None:
+            self.cache.add(run)
         if run is not None:
             self.cache.hits += 1
         else:
@@ -251,6 +258,23 @@ class Committer(Service):
         """The run as this process knows it, however old that is."""
         return self.cache.get(run_id)
 
+    def note_read(self, row: Loaded, state: RunState, began: float) -> None:
+        """A reading of a run that began then has found this row and, by its whole log, this state: a command that comes
+        now need not load it. (Not where somebody holds the run: what that means, a load has to find out. Nor of one
+        that has ended, as the cache keeps none.)"""
+        is_whole = row.from_seq == 0 and state.seq == row.seq and state.sha256 == row.workflow.hex()
+        if not is_whole or state.ended or row.worker is not None or self.cache.get(row.run_id) is not None:
+            return
+        plan = self._recall_plan(row.tenant, row.workflow)
+        if plan is not None:
+            run, log_bytes = CachedRun(row.run_id, row.tenant), sum(len(each.events) for each in row.rows)
+            run.enqueue()
+            run.take()
+            snapshot_bytes = len(row.state or b"")
+            run.load(row, plan, state, began, owned=False, log_bytes=log_bytes, snapshot_bytes=snapshot_bytes)
+            run.leave()
+            self._reads.add(run)
+
     def talk(self, run: CachedRun, plan: Plan, state: RunState, answer: str) -> Talk:
         """See `CachedRun.talk`. The conversation counts in the cache from now on."""
         conversation = run.talk(plan, state, answer)
@@ -320,6 +344,7 @@ class Committer(Service):
             for submission in run.drop_work():
                 submission.leave()
         self.cache.clear()
+        self._reads.clear()
         self.queues.clear()
         self.hints.clear()
 

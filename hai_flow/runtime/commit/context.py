@@ -21,6 +21,8 @@ from hai_flow.store.postgres.database import Database
 
 FindPlan: TypeAlias = Callable[[UUID, bytes], Awaitable[Plan]]
 """The plan of a tenant's workflow with this digest. Raises Unreadable where this release can't perform it."""
+RecallPlan: TypeAlias = Callable[[UUID, bytes], Plan | None]
+"""The same, if it is in memory."""
 WantsEnds: TypeAlias = Callable[[UUID, str], bool]
 """Whether ends of runs of this workflow, by its name, start other runs, so that they have to be sent."""
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any], str], object]

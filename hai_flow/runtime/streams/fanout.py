@@ -310,7 +310,9 @@ class Fanout(Service):
         self._feeds: dict[UUID, _Feed] = {}
         # Many come back at once where a server has restarted: for each of them, the state and the log are the same.
         self._states: Together[tuple[Pool, UUID, UUID, int], RunState | None] = Together(
-            lambda key: state_at(database, key[1], key[2], key[3], key[0], known=committer.peek(key[2]))
+            lambda key: state_at(
+                database, key[1], key[2], key[3], key[0], known=committer.peek(key[2]), note=committer.note_read
+            )
         )
         self._pages: Together[tuple[UUID, int], _LogPage] = Together(lambda key: self._read_page(*key))
         self._hinted: set[UUID] = set()
