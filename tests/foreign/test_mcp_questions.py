@@ -7,11 +7,14 @@ import json
 from typing import Any, Final
 
 import pytest
+from mcp.server.mcpserver import Context
 
 from hai_flow.errors import AsksPerson
 from hai_flow.steps.mcp import elicitation as mcp_asking
+from hai_flow.steps.runner import Answer, Attempt
 from tests.foreign.test_mcp import OK, Odd, serving
-from tests.steps.test_mcp import call, failure
+from tests.steps.test_mcp import Heard, call, failure, runner_of, step_of
+from tests.support.mcp_server import HttpServer, Sure, server
 from tests.support.service import Received, Reply
 
 TOOL: Final = {"name": "t", "description": "Pays", "inputSchema": {"type": "object"}}
@@ -120,3 +123,106 @@ async def test_a_result_with_an_empty_member_for_questions_is_a_result(requests:
     modern = Modern({"resultType": "complete", "inputRequests": requests, **OK})
     async with serving(modern) as (runner, declared):
         assert await call(runner, "t", declared) == "ok"
+
+
+_NO_CHANNEL: Final = (
+    "Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests."
+)
+_FAST: Final = "elicitation via server-initiated requests is unavailable on 2026-07-28 connections."
+_TYPESCRIPT: Final = (
+    "Server-to-client requests are not available on protocol revision 2026-07-28: 'elicitation/create' cannot be sent "
+    "while serving a request on this era."
+)
+
+
+class AsksInSession(Modern):
+    """A server whose function `t` asks within a session: by 2026-07-28 it fails there, by these words. `alone`: it
+    speaks no older protocol."""
+
+    def __init__(self, words: str, *, as_error: bool = False, alone: bool = False) -> None:
+        said = {"content": [{"type": "text", "text": words}], "isError": True}
+        super().__init__(said)
+        self._error = {"code": -32600, "message": words} if as_error else None
+        self._alone = alone
+
+    def __call__(self, received: Received) -> Reply:
+        asked = json.loads(received.body) if received.body else {}
+        is_modern = "io.modelcontextprotocol/protocolVersion" in (asked.get("params") or {}).get("_meta", {})
+        method = asked.get("method")
+        if method == "initialize" and self._alone:
+            error = {"code": -32601, "message": "Method not found"}
+            return Reply(body=json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+        if method == "tools/call":
+            self.calls.append(f"{asked['params']['name']} {'now' if is_modern else 'before'}")
+            if asked["params"]["name"] == "t" and is_modern:
+                if self._error is None:
+                    return self._reply(asked["id"], self._results[0])
+                return Reply(body=json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": self._error}).encode())
+            return self._reply(asked["id"], OK)
+        return super().__call__(received)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        _NO_CHANNEL,
+        _FAST,
+        _TYPESCRIPT,
+        f"Error executing tool t: {_NO_CHANNEL}",
+        f"Error calling tool 't': {_NO_CHANNEL}",
+    ],
+)
+@pytest.mark.parametrize("as_error", [True, False])
+async def test_a_function_that_asks_within_a_session_is_called_in_one(words: str, *, as_error: bool) -> None:
+    asking = AsksInSession(words, as_error=as_error)
+    async with serving(asking) as (runner, declared):
+        assert await call(runner, "t", declared) == "ok"
+        assert await call(runner, "t", declared) == "ok"
+        assert await call(runner, "ok", declared) == "ok"
+        (connection,) = runner._connections.values()
+    assert asking.calls == ["t now", "t before", "t before", "ok now"]
+    assert connection._older is not None
+    assert connection._older.has_ended
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"Paid 5. Warning: {_NO_CHANNEL}",
+        _NO_CHANNEL.replace("elicitation/create", "sampling/createMessage"),
+        "Elicitation is not supported by this client",
+    ],
+)
+async def test_a_function_that_fails_in_other_words_is_not_called_again(words: str) -> None:
+    asking = AsksInSession(words)
+    async with serving(asking) as (runner, declared):
+        assert words in (await failure(runner, "t", declared)).message
+    assert asking.calls == ["t now"]
+
+
+async def test_a_function_that_asks_within_a_session_of_no_protocol_fails() -> None:
+    asking = AsksInSession(_FAST, alone=True)
+    async with serving(asking) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+        assert await call(runner, "ok", declared) == "ok"
+    assert (fault.code, fault.retriable) == ("mcp.unavailable", True)
+    assert asking.calls == ["t now", "ok now"]
+
+
+async def test_an_official_server_that_asks_within_a_session_gets_the_answer() -> None:
+    made = server()
+
+    @made.tool(structured_output=False)
+    async def pay(ctx: Context) -> str:
+        given = await ctx.elicit("How much?", Sure)
+        return f"{given.action} {getattr(given, 'data', None)}"
+
+    async with HttpServer(made, stateless=False) as http, runner_of(hosts=("127.0.0.1",)) as runner:
+        declared = f"mcp: '{http.url}'"
+        with pytest.raises(AsksPerson, match="How much") as asked:
+            await call(runner, "pay", declared)
+        question = asked.value
+        answer = Answer("accept", {"amount": 5}, question.state, question.keys)
+        attempt = Attempt("run", "s", 2, "{}", step_of("t.pay", declared), from_disk=True, answer=answer)
+        assert await runner.perform(attempt, Heard()) == "accept amount=5"
+        assert await call(runner, "add", declared, a=2, b=3) == {"sum": 5}

@@ -62,7 +62,7 @@ connections.bug("a long call is cut off as idle").edit(
     "if not self._calls and time.monotonic()", "if time.monotonic()"
 ).by(f"{_OF_SERVERS}::test_a_call_longer_than_a_connection_may_be_idle_is_not_cut_off")
 connections.bug("a connection that has ended keeps its list of functions").edit(
-    "self._tools = self._client = None\n                self._on_end()\n", "pass\n"
+    "self._tools = self._client = None\n                self._leave_older()\n                self._on_end()\n", "pass\n"
 ).by("tests/steps/test_mcp_connections.py::test_a_connection_that_was_idle_too_long_leaves_nothing_behind")
 connections.bug("a connection in the middle of a call is closed to make room").edit(
     "return None if self._calls or opening", "return None if opening"

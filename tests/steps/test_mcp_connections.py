@@ -35,7 +35,7 @@ class Servers:
 
     def at(self, *_: Any, **__: Any) -> Any:
         @asynccontextmanager
-        async def opened(over: asyncio.Event, changed: Any, asked: Any) -> Any:
+        async def opened(over: asyncio.Event, changed: Any, asked: Any, mode: Any) -> Any:
             async def list_tools(params: Any) -> Any:
                 tools = [SimpleNamespace(name=each["name"]) for each in self.tools]
                 return SimpleNamespace(tools=tools, next_cursor=None, meta={RAW: self.tools})

@@ -22,12 +22,12 @@ from typing import Any, Final, TypeAlias, cast
 import mcp_types as types
 import msgspec
 import structlog
-from mcp.client.client import Client
+from mcp.client.client import Client, ConnectMode
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import SUPPORTED_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, SUPPORTED_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from hai_flow.errors import OutcomeLost, StepError
@@ -49,7 +49,7 @@ for _name in ("client", "mcp.client", "mcp.shared"):  # the SDK's: they quote an
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 Asked = Callable[[Any], Awaitable[types.ElicitResult | types.ErrorData]]
-Open = Callable[[asyncio.Event, Callable[[], None], Asked], AbstractAsyncContextManager[Client]]
+Open = Callable[[asyncio.Event, Callable[[], None], Asked, ConnectMode], AbstractAsyncContextManager[Client]]
 """Opens a session. The event is set when it is over; the functions are called when the server's functions change, and
 when it asks within the session."""
 
@@ -90,14 +90,29 @@ _SESSION_GONE: Final = re.compile(
 """An error of JSON-RPC, with whatever status, that says no more than that the server does not know the session."""
 
 
+_ASKS_IN_SESSION: Final = re.compile(
+    r"(?:Error (?:executing|calling) tool \S+: )?"
+    r"(?:Cannot send 'elicitation/create': this transport context has no back-channel\b.*"  # the SDK of Python
+    r"|elicitation via server-initiated requests is unavailable\b.*"  # FastMCP
+    r"|Server-to-client requests are not available on protocol revision \S+: 'elicitation/create'.*)",  # TypeScript
+    re.DOTALL,
+)
+"""An error of a function that asks within a session, in a protocol that has none: the words of servers' libraries."""
+
+
 class _SessionGone(Exception):
     """The server does not know the session any more: what was asked in it has not been done."""
+
+
+class _AsksInSession(Exception):
+    """The function asks within a session, which the protocol of this one has not: it has ended there."""
 
 
 class Connection:
     """The connection to one server. `name` is the server's name in errors; `on_end` is called when it has ended;
     `version_min` is the lowest version of the protocol that it may speak; `is_screened`: a function whose description
-    reads like instructions to a model is left out."""
+    reads like instructions to a model is left out; `mode`: whether it opens sessions of protocols before 2026-07-28
+    only."""
 
     def __init__(
         self,
@@ -107,6 +122,7 @@ class Connection:
         version_min: str = "",
         *,
         is_screened: bool = False,
+        mode: ConnectMode = "auto",
     ) -> None:
         self.name = name
         self._version_min = version_min
@@ -119,6 +135,9 @@ class Connection:
         self._tools: _Listed | None = None
         self._is_empty_cursor_asked = True  # until the server fails at one
         self._told: frozenset[str] = frozenset()  # functions whose leaving out is in the log
+        self._mode: ConnectMode = mode
+        self._askers: set[str] = set()  # functions that ask within a session, which this one's protocol has not
+        self._older: Connection | None = None  # for these
         self._under_way: Counter[int] = Counter()  # calls, by the id of their client
         self._retired: dict[int, tuple[asyncio.Event, asyncio.Task[None] | None]] = {}
         self._listed = 0.0
@@ -173,16 +192,19 @@ class Connection:
         Raises StepError: `mcp.unavailable` where nothing has happened (or it is `repeatable`), `tool.failed` where the
         server refuses it, `tool.invalid_result` for an answer that can't be read; OutcomeLost where it is unknown
         whether the call was performed. Raises AsksPerson where it asks within the session."""
-        send = partial(
-            self._call,
-            function=function,
-            arguments=arguments,
-            progress=progress,
-            repeatable=repeatable,
-            responses=responses,
-            state=state,
-            sitting=sitting,
-        )
+        more = {"progress": progress, "repeatable": repeatable}
+        if function not in self._askers:
+            with contextlib.suppress(_AsksInSession):
+                answer = {"responses": responses, "state": state, "sitting": sitting}
+                return await self._call_once(session, function, arguments=arguments, **more, **answer)
+            self._askers.add(function)
+        return await self._call_in_older(session, function, arguments=arguments, **more, sitting=sitting.anew())
+
+    async def _call_once(
+        self, session: Session, function: str, **more: Any
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """The answer to a call, made again where its session is gone: then it was not performed."""
+        send = partial(self._call, function=function, **more)
         try:
             return await send(session.client)
         except _SessionGone:
@@ -195,6 +217,30 @@ class Connection:
         except _SessionGone as error:
             self._retire(again.client)
             raise self._unavailable(f"forgets each session at once: {error}") from None
+
+    async def _call_in_older(
+        self, session: Session, function: str, **more: Any
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """The answer to a call of a function that asks within a session, by a connection of an older protocol."""
+        if self._older is None:
+            self._older = Connection(
+                self.name, self._open, version_min=self._version_min, is_screened=self._is_screened, mode="legacy"
+            )
+        self._calls += 1
+        try:
+            older = await self._older.session()
+            if older.tools.get(function) != session.tools[function]:
+                raise self._unavailable(f"describes {function} otherwise in the older protocol in which it asks")
+            return await self._older.call(older, function, **more)
+        finally:
+            self._calls -= 1
+            self._used = time.monotonic()
+            self._leave_older()
+
+    def _leave_older(self) -> None:
+        """The connection of the older protocol ends with this one, behind its last call."""
+        if self._older is not None and not self._calls and not self._lives:
+            self._older.drop()
 
     async def _call(
         self,
@@ -220,8 +266,12 @@ class Connection:
         self._sittings.append(sitting)
         try:
             sending = client.session.send_request(request, _RESULT, progress_callback=progress)
-            return self._judge(await self._raise_if_asked(sending, sitting, repeatable), repeatable)
+            result = self._judge(await self._raise_if_asked(sending, sitting, repeatable), repeatable)
+            if isinstance(result, types.CallToolResult) and result.is_error:
+                _raise_if_asks_in_session(client, text_of(result.content))
+            return result
         except MCPError as error:
+            _raise_if_asks_in_session(client, error.error.message)
             if _is_gone(error):
                 said = error.error.message[:SAID_CHARS_MAX]
                 if sitting.receipt.is_begun and not repeatable:
@@ -365,6 +415,8 @@ class Connection:
     async def close(self) -> None:
         """End the connection, and the server's program if it has one."""
         self.drop()
+        if self._older is not None:
+            await self._older.close()
         for unwanted, _ in self._retired.values():
             unwanted.set()
         owners = [each for each in (self._owner, *(owner for _, owner in self._retired.values())) if each is not None]
@@ -425,7 +477,8 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(START_SECONDS):
-                    client = await stack.enter_async_context(self._open(over, self.forget_tools, self._answer_question))
+                    opening = self._open(over, self.forget_tools, self._answer_question, self._mode)
+                    client = await stack.enter_async_context(opening)
                 self._demand_version(client.session.protocol_version or "")
                 if not opened.done():
                     opened.set_result(client)
@@ -444,6 +497,7 @@ class Connection:
             unwanted.set()
             if self._client is opened:  # else another one was opened meanwhile
                 self._tools = self._client = None
+                self._leave_older()
                 self._on_end()
 
     async def _wait_unused(self, over: asyncio.Event, unwanted: asyncio.Event) -> None:
@@ -549,8 +603,10 @@ class Connection:
 def connect_over_stdio(command: tuple[str, ...], env: Mapping[str, str], bytes_max: int) -> Open:
     """A server that is a program."""
 
-    def open(over: asyncio.Event, changed: Callable[[], None], asked: Asked) -> AbstractAsyncContextManager[Client]:
-        return _client(program(command, env, bytes_max, over), changed, asked)
+    def open(
+        over: asyncio.Event, changed: Callable[[], None], asked: Asked, mode: ConnectMode
+    ) -> AbstractAsyncContextManager[Client]:
+        return _client(program(command, env, bytes_max, over), changed, asked, mode)
 
     return open
 
@@ -561,16 +617,16 @@ def over_http(
     """A server at an address. `auth` makes the object that adds a token to its requests."""
 
     @asynccontextmanager
-    async def open(over: asyncio.Event, changed: Callable[[], None], asked: Asked) -> Any:
+    async def open(over: asyncio.Event, changed: Callable[[], None], asked: Asked, mode: ConnectMode) -> Any:
         async with make_client(guard, config, headers, None if auth is None else auth()) as http:
             streams = streamable_http_client(url, http_client=http, max_sse_event_size=config.bytes_max)
-            async with _client(streams, changed, asked) as client:
+            async with _client(streams, changed, asked, mode) as client:
                 yield client
 
     return open
 
 
-def _client(streams: Any, changed: Callable[[], None], asked: Asked) -> Client:
+def _client(streams: Any, changed: Callable[[], None], asked: Asked, mode: ConnectMode) -> Client:
     async def answered(context: ClientRequestContext, params: Any) -> types.ElicitResult | types.ErrorData:
         return await asked(params)
 
@@ -578,7 +634,7 @@ def _client(streams: Any, changed: Callable[[], None], asked: Asked) -> Client:
         if isinstance(message, types.ToolListChangedNotification):
             changed()
 
-    return Client(tap(streams), cache=None, message_handler=heard, elicitation_callback=answered)
+    return Client(tap(streams), cache=None, mode=mode, message_handler=heard, elicitation_callback=answered)
 
 
 @dataclass(slots=True)
@@ -633,6 +689,12 @@ def _is_gone(error: Exception) -> bool:
     if isinstance(fault, dict):
         return fault["code"] == SESSION_GONE
     return _SESSION_GONE.fullmatch(error.message.strip()) is not None
+
+
+def _raise_if_asks_in_session(client: Client, text: str) -> None:
+    is_modern = client.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+    if is_modern and _ASKS_IN_SESSION.fullmatch(text.strip()):
+        raise _AsksInSession(text)
 
 
 def _is_ours(error: MCPError) -> bool:

@@ -80,6 +80,10 @@ class Sitting:
         self.ended = asyncio.Event()  # the server has answered the call
         self.result: Mapping[str, Any] | None = None
 
+    def anew(self) -> Sitting:
+        """The same for the call made in another session."""
+        return Sitting(self._settled, self.receipt)
+
     def hear(self, result: Mapping[str, Any] | None) -> None:
         """The server has answered the call; None: by an error."""
         self.result = result
