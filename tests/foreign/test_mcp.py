@@ -413,6 +413,28 @@ async def test_a_left_out_tool_is_named_at_publication_in_the_log_and_to_callers
         assert "two functions of this name" in (await failure(runner, "twice", declared)).message
 
 
+async def test_a_function_that_is_newer_than_the_listing_is_called() -> None:
+    odd = Odd()
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        odd.tools = [GOOD, {**GOOD, "name": "newer"}]
+        assert await call(runner, "newer", declared) == "ok"
+        assert "no function `never`" in (await failure(runner, "never", declared)).message
+
+
+async def test_a_publication_remembers_the_functions_as_the_server_has_them_now() -> None:
+    source = "hai: flow/v1\nname: s\nversion: 1\ntools: {{t: {{{}}}}}\nsteps: [{{call: t.ok}}, {{call: t.newer}}]\n"
+    odd = Odd()
+    async with serving(odd) as (runner, declared):
+        plan = compile_workflow(source.format(declared).encode())
+        before = await runner.look(plan)
+        odd.tools = [{**GOOD, "description": "Says ok, loudly"}, {**GOOD, "name": "newer"}]
+        now = await runner.look(plan)
+    assert len(before.doubts) == 1
+    assert now.doubts == []
+    assert now.pins["t.ok"] != before.pins["t.ok"]
+
+
 async def test_a_function_that_is_listed_twice_in_the_same_words_is_one() -> None:
     async with serving(Odd([GOOD])) as (runner, declared):
         assert await call(runner, "ok", declared) == "ok"

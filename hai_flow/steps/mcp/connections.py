@@ -146,20 +146,24 @@ class Connection:
         self._sittings: list[Sitting] = []
         self._used = 0.0
 
-    async def session(self) -> Session:
-        """The session with the server, and the functions that it offers there. Raises StepError `mcp.unavailable`."""
+    async def session(self, function: str = "") -> Session:
+        """The session with the server, and the functions that it offers there: listed anew where an earlier listing has
+        not the `function` that is wanted. Raises StepError `mcp.unavailable`."""
+        since = time.monotonic()
         try:
-            return await self._list_tools(await self.client())
+            return await self._list_tools(await self.client(), function, since)
         except _SessionGone:
             pass  # it is opened anew, once
         try:
-            return await self._list_tools(await self.client())
+            return await self._list_tools(await self.client(), function, since)
         except _SessionGone:
             raise self._unavailable("forgets each session at once") from None
 
-    async def _list_tools(self, client: Client) -> Session:
+    async def _list_tools(self, client: Client, function: str, since: float) -> Session:
         async with self._listing:
-            if self._tools is None or time.monotonic() - self._listed > _RELOOK_SECONDS:
+            age = time.monotonic() - self._listed
+            is_missing = function and self._tools is not None and not self._tools.has(function)
+            if self._tools is None or age > _RELOOK_SECONDS or (is_missing and self._listed < since):
                 try:
                     async with asyncio.timeout(START_SECONDS):
                         self._tools = await self._list(client)

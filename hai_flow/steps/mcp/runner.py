@@ -100,7 +100,7 @@ class McpRunner(Runner):
         reached = self._server_of(tool, from_disk=attempt.from_disk)
         of = attempt.tenant, attempt.workflow
         connection = await self._connection(reached, of, from_disk=attempt.from_disk)
-        session = await connection.session()
+        session = await connection.session(function)
         offered = _demand_allowed(session.tools, tool, function, session.left_out)
         await demand_known(tool, {function: offered}, attempt.pins)
         from hai_flow.steps.mcp.elicitation import answer_to, complete
@@ -198,11 +198,13 @@ class McpRunner(Runner):
         return [_offer(name, tool, each, trusted=reached.trusted) for each in allowed.values()]
 
     async def _functions(
-        self, tool: McpTool, reached: Reached, of: tuple[str, str], *, from_disk: bool
+        self, tool: McpTool, reached: Reached, of: tuple[str, str], *, from_disk: bool, anew: bool = False
     ) -> tuple[dict[str, types.Tool], dict[str, str]]:
         """The functions that the server has and the declaration allows, by their names; and those that are left out
-        because they can't be used: why."""
+        because they can't be used: why. `anew`: as it lists them now; a listing may be minutes old."""
         connection = await self._connection(reached, of, from_disk=from_disk)
+        if anew:
+            connection.forget_tools()
         session = await connection.session()
         allowed = session.tools if tool.allow is None else [each for each in tool.allow if each in session.tools]
         left_out = [each for each in session.left_out if tool.allow is None or each in tool.allow]
@@ -217,7 +219,7 @@ class McpRunner(Runner):
                 async with asyncio.timeout(LOOK_SECONDS):
                     reached = self._server_of(tool, from_disk=plan.from_disk)
                     of = tenant, plan.name
-                    functions, left_out = await self._functions(tool, reached, of, from_disk=plan.from_disk)
+                    functions, left_out = await self._functions(tool, reached, of, from_disk=plan.from_disk, anew=True)
             except TimeoutError:
                 doubts.append((steps[0].path, f"the server of `{tool.name}` said nothing for {LOOK_SECONDS:g} s"))
                 continue
