@@ -44,6 +44,15 @@ def differences(expected: Json, actual: Json, at: tuple[str | int, ...] = ()) ->
         yield ValueDifference(at, expected, actual)
 
 
+def find_hollow(expected: Json, actual: Json, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The places of `{}` where a map is that has members: nothing of it is compared."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if not expected and actual:
+            yield at
+        for key, value in expected.items():
+            yield from find_hollow(value, actual.get(key, ABSENT), (*at, key))
+
+
 def _same(expected: Json, actual: Json) -> bool:
     if isinstance(expected, bool) or isinstance(actual, bool):
         return expected is actual

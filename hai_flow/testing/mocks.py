@@ -6,7 +6,7 @@ out, nor invent an answer."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import asdict, replace
@@ -65,6 +65,12 @@ class Mocks:
         if is_request(name):
             return sum(any(means_request(name, each) for each in names) for names in self._calls)
         return sum(name in names for names in self._calls)
+
+    def list_unused(self, mocks: Iterable[Mock]) -> Iterator[tuple[Mock, int]]:
+        """Those of `mocks` that are lists of which calls have not taken everything, with the number of calls."""
+        for mock in mocks:
+            if mock.successive and self._used[mock.at] < len(mock.behaviours):
+                yield mock, self._used[mock.at]
 
     def calls_made(self, name: str) -> list[Json]:
         """The arguments of each call of an effect of that name, in order."""

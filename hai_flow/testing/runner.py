@@ -17,7 +17,7 @@ from hai_flow.primitives import instants
 from hai_flow.testing.cassettes import Cassette, Tape
 from hai_flow.testing.coverage import Coverage
 from hai_flow.testing.documents.triggering import REQUESTER, Triggered, trigger_run
-from hai_flow.testing.failures import CaseFailed, Failure, differences
+from hai_flow.testing.failures import CaseFailed, Failure, differences, find_hollow
 from hai_flow.testing.instances import means, paths_meant
 from hai_flow.testing.mocks import Mocks
 from hai_flow.testing.sequences import ANY_NUMBER, is_sequence
@@ -27,13 +27,15 @@ from hai_flow.values import Json
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The result of a case. `run` is a line about where its run stood at the end."""
+    """The result of a case. `run` is a line about where its run stood at the end, `notes` are the parts of a case that
+    passed without having checked anything."""
 
     suite: Suite
     case: Case
     failures: tuple[Failure, ...]
     run: str
     seconds: float
+    notes: tuple[Failure, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -53,6 +55,7 @@ class Result(msgspec.Struct, frozen=True):
             "outcome": "passed" if self.passed else "failed",
             "seconds": round(self.seconds, 6),
             "failures": [_failure_dict(self.suite.file, failure) for failure in self.failures],
+            "notes": [_failure_dict(self.suite.file, note) for note in self.notes],
         }
 
 
@@ -77,7 +80,8 @@ def run_case(
         coverage.add(playing.run.log, paths_by_question)
     if cassette is not None and tape is not None and cassette.performer is not None and not failures:
         cassette.keep(tape)
-    return Result(suite, case, failures, playing.summary(), time.perf_counter() - began)
+    notes = () if failures else tuple(playing.list_notes())
+    return Result(suite, case, failures, playing.summary(), time.perf_counter() - began, notes)
 
 
 def _with_state(plan: Plan, state: Mapping[str, Json]) -> Plan:
@@ -96,6 +100,7 @@ class _Playing:
         self.suite = suite
         self.case = case
         self.triggered: Triggered | None = None
+        self.hollow: list[Path] = []  # the places of expectations to which anything would have been as expected
         self.run = VirtualRun(plan, Mocks(plan, case.mock, suite.mock, tape=tape), suite.now, suite.calendars)
 
     # --- the script -----------------------------------------------------------------------------------------------
@@ -262,6 +267,7 @@ class _Playing:
         return None if self.triggered is None else self.triggered.dedupe
 
     def _different(self, at: Path, what: str, expected: Json, found: Json) -> Iterator[Failure]:
+        self.hollow += [(*at, *place) for place in find_hollow(expected, found)]
         for difference in differences(expected, found):
             label = ".".join(map(str, (what, *difference.at)))
             yield self._failure((*at, *difference.at), label, difference.expected, difference.actual)
@@ -285,6 +291,15 @@ class _Playing:
             raise CaseFailed(
                 f"{self.summary()}; the case expects nothing: write `expect: {{status: failed}}` if that is meant"
             )
+
+    def list_notes(self) -> Iterator[Failure]:
+        """Mocks of the case of which a part was not called, and expectations that compare nothing."""
+        for mock, used in self.run.mocks.list_unused(self.case.mock.values()):
+            count = len(mock.behaviours)
+            message = f"the mock `{mock.name}` answers {count} call{'s' if count > 1 else ''}, and {used} came"
+            yield self._failure(mock.at, f"{message}; remove the rest of its list, or let the case go on")
+        for at in self.hollow:
+            yield self._failure(at, "`{}` fits every map, so nothing is compared here; name members that it must have")
 
     def _failure(self, at: Path, message: str, expected: Json = ABSENT, found: Json = ABSENT) -> Failure:
         line, column = self.suite.document.position(at, key=True)

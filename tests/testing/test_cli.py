@@ -77,6 +77,19 @@ def test_a_failure_is_shown_with_its_place_and_ends_with_1(folder: Path) -> None
     ]
 
 
+def test_a_note_on_a_case_that_passed_is_printed_and_changes_no_exit_code(folder: Path) -> None:
+    path = folder / "hollow.test.yaml"
+    path.write_text(HEAD + "cases:\n  - {name: a, mock: {erp.book: [{output: 1}]}, input: {amount: 1}}\n")
+    result = call(path)
+    assert result.exit_code == 0
+    assert without_time(result.output).splitlines() == [
+        f"{path} .",
+        f"{path}:7:22: a: note: the mock `erp.book` answers 1 call, and 0 came; "
+        "remove the rest of its list, or let the case go on",
+        "1 passed in TIME",
+    ]
+
+
 def test_findings_have_a_caret_and_end_with_2_and_other_files_are_played(folder: Path) -> None:
     path = folder / "wrong.test.yaml"
     path.write_text(HEAD + WRONG)

@@ -360,3 +360,23 @@ def test_a_function_that_nothing_calls_is_a_finding(tmp_path: Path) -> None:
     case = "{name: a, mock: {book: {output: 1}}, expect: {not_called: [erp.order.crate]}}"
     (finding,) = loaded(tmp_path, f"{TESTS}cases: [{case}]\n", SERVER).findings
     assert "did you mean `erp.order.create`?" in finding.message
+
+
+def test_mocks_without_a_call_and_expectations_of_nothing_are_noted(tmp_path: Path) -> None:
+    cases = """
+cases:
+  - name: asks twice
+    mock: {ping: [{error: {code: http.connection}}, {output: {json: {a: 1}}}, {output: {status: 500}}]}
+    expect: {status: finished, output: {json: {}, headers: {}}}
+  - name: uses everything
+    mock: {ping: [{error: {code: http.connection}}, {output: {json: {}}}]}
+    expect: {status: finished, output: {json: {}}}
+"""
+    first, second = played(tmp_path, TESTS + cases, HTTP)
+    assert first.passed
+    assert second.passed
+    assert second.notes == ()
+    assert [(note.line, note.column, note.message.partition(";")[0]) for note in first.notes] == [
+        (6, 12, "the mock `ping` answers 3 calls, and 2 came"),
+        (7, 41, "`{}` fits every map, so nothing is compared here"),
+    ]

@@ -311,6 +311,10 @@ class _TestSession:
             say(_format_title_line(" short test summary ", "="))
         for result in failed:
             say(f"FAILED {first_words(result)}", "red")
+        for result in self.results:
+            for note in result.notes:
+                place = f"{result.suite.file}:{note.line}:{note.column}"
+                say(f"{place}: {result.case.name}: note: {note.message}", "yellow")
         if self.covered is not None:
             say(_format_title_line(" coverage ", "="))
             for text, style in self.covered.lines():
