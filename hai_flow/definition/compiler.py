@@ -34,7 +34,7 @@ from hai_flow.definition.names.visible_steps import END, Visibility
 from hai_flow.definition.outline import outline
 from hai_flow.definition.people.notify import notify
 from hai_flow.definition.personal.pii_checks import refuse_disclosures
-from hai_flow.definition.raw_steps import Outline, is_end_certain
+from hai_flow.definition.raw_steps import Outline
 from hai_flow.definition.schemas.python_modules import Modules, unread
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.step_context import StepContext
@@ -180,9 +180,7 @@ def _plan(
     compile_list(context, drafts.finally_, top)
     output = None
     if "output" in fields:
-        end = Names(types, steps=Visibility(drafts, (), END))
-        if all(is_end_certain(clause.steps) for clause in drafts.catch):  # else it may have skipped what gives names
-            end = end.with_roots_of(behind)
+        end = Names(types, steps=Visibility(drafts, (), END)).behind(behind)  # there is no output behind a `catch`
         output = context.template(fields["output"], ("output",), end)
     summary = _summary(context, fields, top)
     check_schema(context, fields.get("input"), ("input",))

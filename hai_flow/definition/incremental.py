@@ -93,7 +93,7 @@ class UnchangedSteps:
             context.add(here, 2 * draft.order + behind)
         for one, other in zip(_with_inside(draft), _with_inside(earlier.draft), strict=True):
             one.condition, one.conditions = other.condition, other.conditions
-            one.key, one.cases = other.key, other.cases
+            one.key, one.cases, one.facts = other.key, other.cases, other.facts
         self.compiled[draft.path] = earlier
 
     def _compile(

@@ -72,6 +72,7 @@ class StepDraft:
     undo: StepDraft | None = None
     condition: Condition | None = None  # its `if`, once that is compiled
     conditions: dict[str, Any] = field(default_factory=dict)  # of a `repeat`: `while` and `until`, compiled
+    facts: dict[str, Any] = field(default_factory=dict)  # body -> what holds behind its steps
     key: Template | None = None  # its `idempotency_key`, compiled
     cases: dict[str, Condition] = field(default_factory=dict)  # of a switch: each `when`, once that is compiled
 

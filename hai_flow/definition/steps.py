@@ -12,12 +12,12 @@ from hai_flow.definition.checks.condition_facts import with_facts
 from hai_flow.definition.fields import KNOWN_CODES, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Guards, Names, Types
 from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, NULL, REMEDY
-from hai_flow.definition.names.visible_steps import Visibility
+from hai_flow.definition.names.visible_steps import Visibility, is_caught
 from hai_flow.definition.paths import catch
 from hai_flow.definition.people.deadlines import find_outcome
 from hai_flow.definition.people.forms import collect_literal_form
 from hai_flow.definition.people.policies import OPTIONS, approval
-from hai_flow.definition.raw_steps import DOCUMENT, Clause, StepDraft, ends, is_end_certain
+from hai_flow.definition.raw_steps import DOCUMENT, Clause, StepDraft, ends, is_end_certain, leaving
 from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.verbs.calls import derive_delivery, result_of_python
 from hai_flow.definition.verbs.http import SENT
@@ -37,16 +37,19 @@ def compile_list(context: StepContext, drafts: Sequence[StepDraft], names: Names
             denials = _compile_step(context, draft, here)
         else:
             denials = unchanged.compile(context, _compile_step, draft, here)
-        denials |= _collect_cases_not_taken(draft)
+        denials |= _collect_cases_not_taken(draft) | _collect_end_of_block(draft)
         names = with_facts(names, denials) if denials else names
         if draft.verb == "let":
             schemas = let_schemas(draft, replace(here, guarded=names.guarded))
             names = names.with_roots(schemas=schemas) if schemas else names
+    block = drafts[0].chain[-1] if drafts and drafts[0].chain else None
+    if block is not None and block.owner is not None and block.owner.blocks.get(block.body) is drafts:
+        block.owner.facts[block.body] = names.guarded
     return names
 
 
 def _collect_cases_not_taken(draft: StepDraft) -> Guards:
-    """What holds behind a `switch` of which some cases always end the list."""
+    """The facts behind a `switch` of which some cases always end the list."""
     if draft.verb != "switch" or "if" in draft.fields or draft.catch:
         return frozenset()
     denied: Guards = frozenset()
@@ -55,6 +58,19 @@ def _collect_cases_not_taken(draft: StepDraft) -> Guards:
             break  # this one may have been taken, whatever the conditions behind it say
         denied |= draft.cases[body].denials if body in draft.cases else frozenset()
     return denied
+
+
+def _collect_end_of_block(draft: StepDraft) -> Guards:
+    """The facts behind a block whose lists all run to their end: those that their steps have shown, and the condition
+    that ends a `repeat`."""
+    if "if" in draft.fields or is_caught(draft) or draft.verb not in ("try", "parallel", "repeat"):
+        return frozenset()
+    exits = {step.verb for step in leaving(draft)} if draft.verb == "repeat" else set[str]()
+    until = draft.conditions.get("until")
+    ended: Guards = until.guards if until is not None and "break" not in exits else frozenset()
+    if not exits and "while" not in draft.params and draft.fields.get("join", "all") == "all":
+        ended = ended.union(*draft.facts.values())
+    return ended
 
 
 def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guards:

@@ -264,7 +264,7 @@ def lasting(names: Names, guards: Guards) -> Guards:
 
 def with_facts(names: Names, guards: Guards) -> Names:
     """The same place, where `guards` hold as well; beyond a number of them it stays as it is."""
-    more = lasting(names, guards)
+    more = lasting(names, guards) - names.guarded
     if not more or len(names.guarded) + len(more) > FACTS_MAX:
         return names
     return names.knowing(more)

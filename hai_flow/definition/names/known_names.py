@@ -275,11 +275,11 @@ class Names(msgspec.Struct, frozen=True):
                 return {"type": "array"}
         return {}
 
-    def with_roots_of(self, other: Names) -> Names:
-        """The same place, with the roots that `other` has: the names that its steps give."""
-        return msgspec.structs.replace(
-            self, types=dataclasses.replace(self.types, roots=other.types.roots), roots=other.roots
-        )
+    def behind(self, last: Names) -> Names:
+        """The same place, behind a list whose last step has the names `last` behind it: the names that its steps give,
+        and the facts that their ends have shown."""
+        types = dataclasses.replace(self.types, roots=last.types.roots)
+        return msgspec.structs.replace(self, types=types, roots=last.roots, guarded=last.guarded)
 
     def type_of(self, value: Json) -> str | None:
         """The JSON type of `value`, where it is one hole with only a path to something of one known type."""

@@ -80,7 +80,8 @@ INFERRED: Final = "x-inferred"
 judges other expressions and never binds a value: numbers of such names are doubles."""
 
 SOURCE: Final = "x-source"
-"""In the schema of a name that a `let` gives to a truth or a number: the expression, if what it reads never changes."""
+"""In the schema of a name that a `let` gives to a truth, a number or a filtered list: the expression, if what it reads
+never changes."""
 
 FILTERED: Final = "x-filtered"
 """In the schema of a list that an expression gives: of another list it has some of the items, or none."""

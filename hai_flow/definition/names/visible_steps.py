@@ -129,7 +129,8 @@ class Visibility(msgspec.Struct, frozen=True, eq=False):
             is_behind = is_behind and not frame.is_loop
             yield from _certain(_exit_before(frame.owner, target))
         loop = self.chain[-1].owner if self.at_end and self.chain else None
-        yield from _certain(_exit_before(loop, target, verbs=("continue",)))
+        if loop is not None and loop.verb == "repeat":  # a `for_each` has no output for an item that is left so
+            yield from _certain(_exit_before(loop, target, verbs=("continue",)))
         yield from _iter_step_reasons(target, member, elsewhere=bool(inside) or self.at_end)
 
 
@@ -217,7 +218,7 @@ def _iter_frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -
         yield _Reason(f"the loop `{owner.id}` may not run at all", has_run)
     if "if" in owner.fields:
         yield _Reason(f"`{owner.id}` around it has an `if`", lambda guards: has_run(guards) or _is_true(owner, guards))
-    if _is_caught(owner):
+    if is_caught(owner):
         yield _Reason(f"`{owner.id}` around it has a `catch`")
 
 
@@ -225,7 +226,7 @@ def _are_others_ended(frame: Enclosure) -> bool:
     """Whether nothing but this case, or branch, of a block is left where the flow goes on behind it: every other one
     ends in `return`, `fail`, `break` or `continue`."""
     block = frame.owner
-    if block is None or frame.is_handler or "if" in block.fields or _is_caught(block):
+    if block is None or frame.is_handler or "if" in block.fields or is_caught(block):
         return False
     if block.verb == "switch":
         is_one_of_two = any(number not in block.cases for number in block.blocks)  # there is a default
@@ -305,7 +306,7 @@ def _is_not_taken(outline: Outline, switch: StepDraft, body: str, guards: Guards
 
 def _has_won(block: StepDraft, branch: str, guards: Guards) -> bool:
     """Whether the branch of a `join: any` has won: it is named as the winner, or no other one is."""
-    if block.fields.get("join") != "any" or "if" in block.fields or _is_caught(block):
+    if block.fields.get("join") != "any" or "if" in block.fields or is_caught(block):
         return False
     read = f"steps.{block.id}.output.winner"
     if (None, "equal", read, repr(branch), True) in guards:
@@ -343,14 +344,25 @@ def _iter_step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> It
         if isinstance(gate, Mapping) and "when" in gate:
             yield _Reason("its approval has a `when`")
         return
-    if target.verb not in ("approve", "for_each") and _is_caught(target):
+    if target.verb not in ("approve", "for_each") and is_caught(target):
         yield _Reason("the step has a `catch`", lambda guards: _has_not_failed(target, guards))
     custom = [option for option in target.handlers if option not in ("approve", "reject")]
     if elsewhere and target.verb != "approve" and not all(is_end_certain(target.handlers[option]) for option in custom):
-        yield _Reason(f"the effect is not performed when the decision is `{custom[0]}`")
+        yield _Reason(
+            f"the effect is not performed when the decision is `{custom[0]}`",
+            lambda guards: _is_approved(target, custom, guards),
+        )
 
 
-def _is_caught(draft: StepDraft) -> bool:
+def _is_approved(target: StepDraft, custom: Sequence[str], guards: Guards) -> bool:
+    """Whether the effect behind a gate is known to be performed: by the decision, or because no other one is left."""
+    read = f"steps.{target.id}.approval.decision"
+    others = [option for option in custom if not is_end_certain(target.handlers[option])]
+    is_left = any((None, "equal", read, repr(option), False) not in guards for option in others)
+    return (None, "equal", read, repr("approve"), True) in guards or not is_left
+
+
+def is_caught(draft: StepDraft) -> bool:
     """Whether the flow may go on behind a failure of the step."""
     ignored = draft.fields.get("continue_on_error") is True
     return ignored or any(not is_end_certain(clause.steps) for clause in draft.catch)

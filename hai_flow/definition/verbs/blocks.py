@@ -143,7 +143,7 @@ def _build_names_at_end(
     if not steps:
         return names
     here = context.elsewhere(names, steps[0].chain, draft.body_end, at_end=True)
-    return here.with_roots_of(behind)
+    return here.behind(behind)
 
 
 _Derive: TypeAlias = Callable[[Json], Json]
@@ -233,8 +233,7 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
     if "output" in params:
         frame = _frame(draft)
         here = context.elsewhere(inside, (*draft.chain, frame), draft.body_end, at_end=True)
-        here = here if any(leaving(draft)) else here.with_roots_of(behind)
-        output = context.template(params["output"], (*at, "output"), here)
+        output = context.template(params["output"], (*at, "output"), here.behind(behind))
     iteration = _compile_iteration(context, draft, output)
     if items is None or iteration is None:
         return None
@@ -325,7 +324,7 @@ def _repeat(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb |
     done = None
     if "until" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True)
-        here = here if any(leaving(draft)) else here.with_roots_of(behind)
+        here = here if any(leaving(draft)) else here.behind(behind)
         done = draft.conditions["until"] = context.condition(params["until"], (*at, "until"), here)
     iteration = _compile_iteration(context, draft, None)
     if "max" not in params or iteration is None:

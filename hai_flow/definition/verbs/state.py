@@ -13,7 +13,7 @@ from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import DATA, is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import ROOTS, Names, as_inferred
-from hai_flow.definition.names.known_types import INFERRED, SOURCE
+from hai_flow.definition.names.known_types import FILTERED, INFERRED, SOURCE
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft
@@ -328,7 +328,9 @@ def _with_source(schema: Json, value: Json) -> Json:
     """The type of a name, with the expression that conditions over the name stand for."""
     inferred = schema.get(INFERRED) if isinstance(schema, Mapping) else None
     hole = find_only_hole(value) if isinstance(value, str) else None
-    if hole is None or not isinstance(inferred, Mapping) or inferred.get("type") not in ("boolean", "integer"):
+    if hole is None or not isinstance(inferred, Mapping):
+        return schema
+    if inferred.get("type") not in ("boolean", "integer") and FILTERED not in inferred:
         return schema
     return schema if _CHANGING.search(hole.source) else {INFERRED: inferred, SOURCE: hole.source.strip()}
 
