@@ -36,9 +36,7 @@ def generated() -> dict[Path, str]:
     log = (PACKAGE / "engine" / "events.py").read_text()
     awaiting = (CLIENT / "awaiting.py").read_text()
     told = events(log)
-    answers = models(
-        (PACKAGE / "api" / "requests" / "schemas.py").read_text(), _NOTE.format(source="api/requests/schemas.py")
-    )
+    answers = models(_NOTE.format(source="api/requests/schemas.py"))
     files = {
         CLIENT / "events.py": told,
         CLIENT / "models.py": answers,

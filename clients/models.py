@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import keyword
 import re
 import textwrap
-from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal, get_args, get_origin
 
 from clients.docstrings import retold
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.shape_models import ShapeField, list_fields
 
 RECORDS: Final = {
     "Version": "Version",
@@ -244,30 +246,20 @@ class Page(msgspec.Struct, Generic[Item], frozen=True):
 _WORDS: Final = {"Any": "Json", "Time": "datetime"}
 
 
-def models(shapes: str, note: str) -> str:
-    """`client/models.py` from the text of `api/requests/schemas.py`. Raises AssertionError for a record without a
-    shape."""
-    tree = ast.parse(shapes)
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    words = {
-        ast.unparse(node.targets[0]): ast.unparse(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("Literal[")
-    }
-    assert set(RECORDS) <= set(classes), f"no shapes: {sorted(set(RECORDS) - set(classes))}"
-    written = [_record(classes, words, shape, name) for shape, name in RECORDS.items()]
+def models(note: str) -> str:
+    """The text of `hai_flow_client/models.py`."""
+    written = [_record(getattr(schemas, shape), name) for shape, name in RECORDS.items()]
     return _HEAD.replace("@@NOTE@@", note) + "\n\n".join(written) + _TAIL
 
 
-def _record(classes: dict[str, ast.ClassDef], words: dict[str, str], shape: str, name: str) -> str:
+def _record(shape: type, name: str) -> str:
     base = _BASES.get(name)
-    inherited = {field for field, _ in _fields(classes, _shape_of(base))} if base else set()
-    fields = {field: each for field, each in _fields(classes, shape) if field not in inherited}
-    said = {field: _said(each, words) for field, each in fields.items()}
+    inherited = {field.name for field in list_fields(_shape_of(base))} if base else set()
+    said = {field.name: _said(field) for field in list_fields(shape) if field.name not in inherited}
     closed = {field: listed for field, text in said.items() if (listed := _closed(text))}
-    about = _ABOUT.get(name, ast.get_docstring(classes[shape]) or "").replace("null", "None")
+    about = _ABOUT.get(name, inspect.cleandoc(shape.__doc__ or "")).replace("null", "None")
     about = retold(textwrap.dedent("    " + about), closed)
-    lines = [_field(name, field, each, said[field]) for field, each in fields.items()]
+    lines = [_field(name, field, text) for field, text in said.items()]
     body = "\n".join([*([f'"""{about}"""', ""] if about else []), *lines, *_BODIES.get(name, "").splitlines()])
     return f"class {name}({base or 'msgspec.Struct'}, frozen=True, kw_only=True):\n{textwrap.indent(body, '    ')}\n"
 
@@ -279,29 +271,20 @@ def _closed(text: str) -> list[str]:
     return words if len(words) > 1 and all(isinstance(each, str) for each in words) else []
 
 
-def _shape_of(name: str) -> str:
-    return next(shape for shape, record in RECORDS.items() if record == name)
+def _shape_of(name: str) -> type:
+    return next(getattr(schemas, shape) for shape, record in RECORDS.items() if record == name)
 
 
-def _fields(classes: dict[str, ast.ClassDef], shape: str) -> Iterator[tuple[str, ast.AnnAssign]]:
-    """The fields by the name that the wire has for them, those of the base first."""
-    for base in map(ast.unparse, classes[shape].bases):
-        if base in classes:
-            yield from _fields(classes, base)
-    for each in classes[shape].body:
-        if isinstance(each, ast.AnnAssign):
-            alias = re.search(r"alias='(\w+)'", ast.unparse(each.value)) if each.value is not None else None
-            yield (alias[1] if alias else ast.unparse(each.target)), each
-
-
-def _said(field: ast.AnnAssign, words: dict[str, str]) -> str:
-    text = ast.unparse(field.annotation)
-    for name, meant in words.items():
-        text = re.sub(rf"\b{name}\b", meant, text)
+def _said(field: ShapeField) -> str:
+    """The annotation, in which words for a closed list stand for its members."""
+    text = re.sub(r"^Annotated\[(.*), Field\(.*\)\]$", r"\1", ast.unparse(ast.parse(field.annotation)))
+    for name, value in vars(schemas).items():
+        if get_origin(value) is Literal and value is not schemas.Clause:
+            text = re.sub(rf"\b{name}\b", f"Literal{list(get_args(value))}", text)
     return text
 
 
-def _field(record: str, name: str, field: ast.AnnAssign, said: str) -> str:
+def _field(record: str, name: str, said: str) -> str:
     """The field as a line of the record."""
     text = re.sub(r"Literal\['up', .*?\]", "str | int", said)
     text = re.sub(r"Literal\[[^\]]*\]|\bClause\b", "str", text).replace("str | str", "str")

@@ -17,7 +17,6 @@ from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.dependencies import refuse_unknown_parameters
-from hai_flow.api.requests.schemas import Shape
 from hai_flow.api.requests.shape_models import model_of
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -48,7 +47,7 @@ class RouteOptions(TypedDict, total=False):
     include_in_schema: bool
 
 
-_shapes: Final[set[type[Shape]]] = set()
+_shapes: Final[set[type]] = set()
 _SCHEMA: Final = "#/components/schemas/{model}"
 
 
@@ -64,9 +63,7 @@ def refer_to_shape(response: dict[str, Any]) -> dict[str, Any]:
     return described | {"content": {**response.get("content", {}), JSONResponse.media_type: reference}}
 
 
-def answers_of(
-    shape: type[Shape], again: str, made: str, shape_again: type[Shape] | None = None
-) -> dict[int | str, dict[str, Any]]:
+def answers_of(shape: type, again: str, made: str, shape_again: type | None = None) -> dict[int | str, dict[str, Any]]:
     """The `responses` of an operation that makes something (201, `made`), or finds that it is there (200, `again`)."""
     return {200: {"model": shape_again or shape, "description": again}, 201: {"model": shape, "description": made}}
 

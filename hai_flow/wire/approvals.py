@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import rfc8785
 
@@ -13,6 +13,7 @@ from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.values import Json
 
+ApprovalStatus: TypeAlias = Literal["pending", "approved", "consumed", "rejected", "expired", "cancelled", "failed"]
 CONSUME: Final = "consume"  # the frontend tool that a workflow of approvals calls
 
 
@@ -36,19 +37,19 @@ def _order(pending: PendingState) -> tuple[int, str]:
     return pending.opened.at, pending.opened.id
 
 
-def status_of(state: RunState) -> str:
+def status_of(state: RunState) -> ApprovalStatus:
     """The status of an approval, as REST shows it."""
     call, gate = call_of(state), find_gate(state)
     if call is not None and call.status in ("open", "answered"):
         over = call.status == "open" and state.ended
-        return "cancelled" if over else {"open": "approved", "answered": "consumed"}[call.status]
+        return "cancelled" if over else "approved" if call.status == "open" else "consumed"
     if call is not None:
         return "expired" if call.status == "expired" else "cancelled"
     if gate is not None and gate.status in ("expired", "reject"):
         return "expired" if gate.status == "expired" else "rejected"
     if not state.ended:
         return "pending"
-    return {"stopped": "cancelled", "finished": "rejected"}.get(state.status, "failed")
+    return "cancelled" if state.status == "stopped" else "rejected" if state.status == "finished" else "failed"
 
 
 def approved_call(state: RunState) -> tuple[str, Json]:

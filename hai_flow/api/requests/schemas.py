@@ -1,18 +1,23 @@
-"""The shapes of REST's answers, for OpenAPI and for `views.render`, which takes the fields of an answer from them. They
-check nothing. The records of the Python client are generated from this text (clients/models.py)."""
+"""The shapes of REST's answers. A function of REST says which one it returns, so that the type checker holds the answer
+against it. `views.render`, OpenAPI (`shape_models`) and the records of the Python client (clients/models.py) take their
+fields from here. Nothing checks an answer when it is sent."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NotRequired, TypeAlias, TypeVar
 
 from pydantic import Field
 
 from hai_flow.schedule import Clause
+from hai_flow.wire.approvals import ApprovalStatus
+
+Item = TypeVar("Item")
 
 RunStatus = Literal[
     "queued", "running", "waiting", "paused", "stopping", "needs_attention", "finished", "failed", "stopped"
 ]
 
+RunOutcome = Literal["done", "already", "refused", "would"]
 Rating = Literal["up", "down", 1, 2, 3, 4, 5]
 Time: TypeAlias = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """An instant as in RFC 3339, in UTC."""
@@ -20,9 +25,31 @@ Error: TypeAlias = dict[str, Any]
 """Why a step or a run failed, as the log has it."""
 
 
-class Shape:
-    """An object with these fields and no others. A plain class, because every process that serves makes all of them and
-    hardly one is asked for /openapi.json: that makes models of them (`shape_models`)."""
+class PlainShape:
+    """An object with these fields and no others. For the type checker a shape is a TypedDict; it is made as a plain
+    class, of which all take a process that serves 1 ms of its start and TypedDicts 8. `Shape(name, fields)` makes one
+    with fields that are named as words of Python."""
+
+    def __new__(cls, name: str, fields: dict[str, str]) -> Any:
+        return type(name, (cls,), {"__annotations__": fields})
+
+
+if TYPE_CHECKING:
+    from typing import TypedDict as Shape
+else:
+    Shape = PlainShape
+
+# The beginnings of shapes with a field that is named as a word of Python.
+_Delegation = Shape("_Delegation", {"id": "str", "from": "str"})
+_StepWait = Shape("_StepWait", {"for": 'Literal["people", "time", "signal", "retry", "child"]'})
+_GraphLine = Shape("_GraphLine", {"from": "str | None"})
+_StepChange = Shape("_StepChange", {"from": "StepView | None"})
+_PendingChange = Shape("_PendingChange", {"from": "Asked | None"})
+_Difference = Shape("_Difference", {"from": "AMoment"})
+_ChangedPart = Shape("_ChangedPart", {"key": "str", "from": "Any"})
+_Diff = Shape("_Diff", {"from": "Version"})
+_Migration = Shape("_Migration", {"from": "Version"})
+_BacktestQuestion = Shape("_BacktestQuestion", {"step": "str", "from": "list[str]"})
 
 
 class Version(Shape):
@@ -104,9 +131,9 @@ class Run(Shape):
     unreadable: str | None
     queue: str
     frozen: bool
-    queued_for: QueuedFor | None = None
-    paused: Pause | None = None
-    held_by: Holder | None = None
+    queued_for: NotRequired[QueuedFor | None]
+    paused: NotRequired[Pause | None]
+    held_by: NotRequired[Holder | None]
 
 
 class File(Shape):
@@ -123,7 +150,7 @@ class File(Shape):
 class ControlledRun(Run):
     """A run after a command. `in_flight`: the number of attempts that were asked to cancel."""
 
-    in_flight: int = 0
+    in_flight: NotRequired[Annotated[int, Field(default=0)]]
 
 
 class JumpedRun(Run):
@@ -140,6 +167,13 @@ class Listed(Shape):
     """A list over all cells of a tenant. `missing`: the cells that are away; their items are not in the list."""
 
     missing: list[str]
+
+
+class PageOf(Listed, Generic[Item]):
+    """A page of such a list, whatever its items are: as `RunPage` and the others."""
+
+    items: list[Item]
+    next_cursor: str | None
 
 
 class RunCounts(Listed):
@@ -164,7 +198,7 @@ class CursorReset(Shape):
 class EventsPage(Shape):
     items: list[dict[str, Any]]
     next_cursor: str | None
-    cursor_reset: CursorReset | None = None
+    cursor_reset: NotRequired[CursorReset | None]
 
 
 class OpenedPending(Shape):
@@ -176,7 +210,7 @@ class OpenedPending(Shape):
     id: str
     run_id: str
     workflow: str
-    workflow_title: str | None = None
+    workflow_title: NotRequired[str | None]
     started_by: str
     status: str
     opened_at: Time
@@ -185,15 +219,15 @@ class OpenedPending(Shape):
     title: str | None
     message: str | None
     tool: str | None
-    effect: Literal["read", "reversible", "external", "irreversible", "write"] | None = None
+    effect: NotRequired[Literal["read", "reversible", "external", "irreversible", "write"] | None]
     args: Any
     evidence: Any
-    schema_: Any = Field(alias="schema")
+    schema: Any
     options: list[str]
     policy: Any
     deadline: Time | None
     digest: str
-    nobody_decides: str | None = None
+    nobody_decides: NotRequired[str | None]
 
 
 class Canary(Shape):
@@ -207,7 +241,7 @@ class Canary(Shape):
     path: str
     tool: str | None
     started_by: str
-    reason: str = Field(description="why it has to be refused")
+    reason: Annotated[str, Field(description="why it has to be refused")]
     seeded_by: str
     at: Time
     status: Literal["open", "caught", "missed", "expired", "withdrawn", "spoilt"]
@@ -221,11 +255,11 @@ class Pending(OpenedPending):
     needed: dict[str, Any] | None
     edits: dict[str, Any] | None
     decided_by: str | None
-    on_behalf_of: str | None = Field(description="in whose name they decided, if not in their own")
+    on_behalf_of: Annotated[str | None, Field(description="in whose name they decided, if not in their own")]
     decided_at: Time | None
     value: Any
     reason: str | None
-    canary: dict[str, Any] | None = None
+    canary: NotRequired[dict[str, Any] | None]
 
 
 class DecidedPending(Pending):
@@ -242,7 +276,7 @@ class Approval(Shape):
     they may; of an approved one, until when it may be consumed."""
 
     id: str
-    status: Literal["pending", "approved", "consumed", "rejected", "expired", "cancelled", "failed"]
+    status: ApprovalStatus
     action: str
     arguments: Any
     edited: bool
@@ -404,12 +438,10 @@ class DecidedPage(Listed):
     next_cursor: str | None
 
 
-class Delegation(Shape):
+class Delegation(_Delegation):
     """`to` may answer the questions that ask `from`, from `since` until `until`. `ends_with`: the proof of identity by
     which `from` made it, with which it ends before that, if the proof does; null: it is not known."""
 
-    id: str
-    from_: str = Field(alias="from")
     to: str
     since: Time
     until: Time
@@ -521,8 +553,8 @@ class Turn(Shape):
 class StepView(Shape):
     status: str
     attempt: int
-    output: Any = None
-    error: Error | None = None
+    output: NotRequired[Any]
+    error: NotRequired[Error | None]
 
 
 class StepAttempt(Shape):
@@ -535,10 +567,9 @@ class StepAttempt(Shape):
     error: Error | None
 
 
-class StepWait(Shape):
+class StepWait(_StepWait):
     """A time in which a step waited. `due`: when it ends by itself; `pending_id`: the question, of one for people."""
 
-    for_: Literal["people", "time", "signal", "retry", "child"] = Field(alias="for")
     since: Time
     until: Time | None
     due: Time | None
@@ -592,15 +623,17 @@ class GraphText(Shape):
     anchor: Literal["start", "middle"]
 
 
-class GraphLine(Shape):
-    """From the step `from` to the step `to`; "" is where a run begins or ends. `dashed` lines lead to handlers."""
-
+class GraphStroke(Shape):
     shape: Literal["line"]
     style: Literal["flow", "dashed"]
     step: str | None
     points: list[list[float]]
     arrow: bool
-    from_: str | None = Field(alias="from")
+
+
+class GraphLine(_GraphLine, GraphStroke):
+    """From the step `from` to the step `to`; "" is where a run begins or ends. `dashed` lines lead to handlers."""
+
     to: str | None
 
 
@@ -638,7 +671,7 @@ class RunStep(Shape):
     children: list[str]
     notes: list[str]
     usage: dict[str, float]
-    passages: dict[str, int] | None = None
+    passages: NotRequired[dict[str, int] | None]
 
 
 class StepPage(Shape):
@@ -724,7 +757,7 @@ class BulkRun(Shape):
 
     id: str
     status: str
-    outcome: Literal["done", "already", "refused", "would"]
+    outcome: RunOutcome
     problem: MarkObstacle | None
 
 
@@ -747,10 +780,9 @@ class AMoment(Shape):
     status: Literal["new"] | RunStatus
 
 
-class StepChange(Shape):
+class StepChange(_StepChange):
     """`from` and `to` as in a snapshot; null: it had not begun."""
 
-    from_: StepView | None = Field(alias="from")
     to: StepView | None
 
 
@@ -762,17 +794,15 @@ class Asked(Shape):
     votes: list[dict[str, Any]]
 
 
-class PendingChange(Shape):
+class PendingChange(_PendingChange):
     """A question as it stood at each of the moments; null: it had not been asked."""
 
-    from_: Asked | None = Field(alias="from")
     to: Asked | None
 
 
-class Difference(Shape):
+class Difference(_Difference):
     """The differences between two moments of a run: `state` is a JSON Patch (RFC 6902) of the variables."""
 
-    from_: AMoment = Field(alias="from")
     to: AMoment
     state: list[dict[str, Any]]
     steps: dict[str, StepChange]
@@ -974,11 +1004,9 @@ class WorkflowPage(Shape):
     next_cursor: str | None
 
 
-class ChangedPart(Shape):
+class ChangedPart(_ChangedPart):
     """One key with another value. null: the key is missing."""
 
-    key: str
-    from_: Any = Field(alias="from")
     to: Any
 
 
@@ -988,14 +1016,13 @@ class Change(Shape):
     kind: Literal["added", "removed", "moved", "changed"]
     path: str
     verb: str
-    was: str | None = None
+    was: NotRequired[str | None]
     parts: list[ChangedPart]
 
 
-class Diff(Shape):
+class Diff(_Diff):
     """`document`: keys outside of the steps. `steps`: in the order of the new version, then the removed ones."""
 
-    from_: Version = Field(alias="from")
     to: Version
     document: list[ChangedPart]
     steps: list[Change]
@@ -1017,23 +1044,20 @@ class MigratedRun(Shape):
     obstacles: list[Obstacle]
 
 
-class Migration(Shape):
+class Migration(_Migration):
     """Which runs moved, or would. `more`: there are runs that this request did not look at; send it again."""
 
-    from_: Version = Field(alias="from")
     to: Version
     dry_run: bool
     runs: list[MigratedRun]
     more: bool
 
 
-class BacktestQuestion(Shape):
+class BacktestQuestion(_BacktestQuestion):
     """People that would be asked besides, or no more. `runs`: in how many runs."""
 
-    step: str
-    from_: list[str] = Field(alias="from")
     quorum: str
-    runs: int = 1
+    runs: NotRequired[Annotated[int, Field(default=1)]]
 
 
 class BacktestExample(Shape):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from functools import cache, partial
+from keyword import iskeyword
 from typing import Any
 from uuid import UUID
 
@@ -58,21 +59,22 @@ def time_of(moment: datetime | int | None) -> str | None:
     return instants.rfc3339(moment if isinstance(moment, int) else instants.milliseconds(moment))
 
 
-def render(shape: type[schemas.Shape], record: object, **others: Json) -> dict[str, Json]:
+def render(shape: type, record: object, **others: Json) -> dict[str, Json]:
     """A record as its shape in JSON: each field that the shape requires is that of `others`, else the attribute of the
     record with its name. Records in it are rendered as the shapes of their fields, times are in RFC 3339, ids are
     texts, digests in hex. What else `others` has comes last."""
     view: dict[str, Json] = {}
-    for name, key, convert in _list_required_fields(shape):
-        view[key] = others.pop(name) if name in others else convert(getattr(record, name))
+    for name, attribute, convert in _list_required_fields(shape):
+        view[name] = others.pop(name) if name in others else convert(getattr(record, attribute))
     view |= others
     return view
 
 
 @cache
-def _list_required_fields(shape: type[schemas.Shape]) -> tuple[tuple[str, str, Callable[[Any], Json]], ...]:
-    """The names of the fields, as the shape has them and as JSON has them, and what makes JSON of their values."""
-    return tuple((each.name, each.key, _choose_conversion(each)) for each in list_fields(shape) if each.required)
+def _list_required_fields(shape: type) -> tuple[tuple[str, str, Callable[[Any], Json]], ...]:
+    """The names of the fields, the attributes that records have for them, and what makes JSON of their values."""
+    fields = [each for each in list_fields(shape) if each.required]
+    return tuple((each.name, each.name + "_" * iskeyword(each.name), _choose_conversion(each)) for each in fields)
 
 
 def _choose_conversion(field: ShapeField) -> Callable[[Any], Json]:
@@ -81,11 +83,11 @@ def _choose_conversion(field: ShapeField) -> Callable[[Any], Json]:
     return time_of if field.annotation in ("Time", "Time | None") else _convert_value
 
 
-def _render_one(shape: type[schemas.Shape], record: object) -> Json:
+def _render_one(shape: type, record: object) -> Json:
     return None if record is None else render(shape, record)
 
 
-def _render_all(shape: type[schemas.Shape], records: Iterable[object]) -> Json:
+def _render_all(shape: type, records: Iterable[object]) -> Json:
     return [render(shape, each) for each in records]
 
 
@@ -247,7 +249,7 @@ def render_decision(decided: Decided) -> dict[str, Json]:
 
 def render_delegation(delegation: Delegation) -> dict[str, Json]:
     """A delegation: the person that lends, the delegate, and the time for which it holds."""
-    return render(schemas.Delegation, delegation, from_=delegation.from_id, to=delegation.to_id)
+    return render(schemas.Delegation, delegation, **{"from": delegation.from_id}, to=delegation.to_id)
 
 
 def render_absence(absence: AbsenceRow, seat: Seat | None) -> dict[str, Json]:
