@@ -179,19 +179,20 @@ def build_common_routes() -> tuple[BaseRoute, ...]:
 operations = Routes(tags=["operations"])
 
 
-@operations.get("/healthz", answer=schemas.Health, dependencies=[open_to_everybody()])
-async def healthz(access: OpenAccess) -> dict[str, Any]:
+@operations.get("/healthz", dependencies=[open_to_everybody()])
+async def healthz(access: OpenAccess) -> schemas.Health:
     """The process answers."""
+    identity = access.settings.identity
     return {
         "status": "ok",
         "version": hai_flow.__version__,
         "streams": access.admission.streams,
-        "identity": {None: "none", KEYS: "keys"}.get(access.settings.identity, "file"),
+        "identity": "none" if identity is None else "keys" if identity == KEYS else "file",
     }
 
 
-@operations.get("/readyz", answer=schemas.Readiness, dependencies=[open_to_everybody()])
-async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
+@operations.get("/readyz", dependencies=[open_to_everybody()])
+async def readyz(access: OpenAccess, request: Request) -> schemas.Readiness:
     """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise.
 
     `workers` is 0 while no process performs runs. The process is ready all the same: runs wait until a worker comes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypedDict, TypeVar, Unpack, get_args
 
 from fastapi import APIRouter, Depends
 from fastapi.params import Depends as Dependency
@@ -17,7 +17,7 @@ from hai_flow.api.http.problems import WITH_BODY, list_refusal_responses
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.dependencies import refuse_unknown_parameters
-from hai_flow.api.requests.shape_models import model_of
+from hai_flow.api.requests.shape_models import is_shape, model_of
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ OF_EVERY_ROUTE: Final[dict[str, Any]] = {
 class RouteOptions(TypedDict, total=False):
     """What an operation may say beside its path and its rights."""
 
-    answer: Any  # the shape of the answer, or OpenAPI's description of a response that is not JSON
+    answer: Any  # OpenAPI's description of the response; its shape is what the function returns
     refusals: Sequence[int]  # statuses beside `ALWAYS`; `WITH_BODY` is added where the function takes a `body`
     responses: dict[int | str, dict[str, Any]]  # further answers for OpenAPI
     dependencies: Sequence[Dependency]  # for what `rights` can't say
@@ -48,24 +48,34 @@ class RouteOptions(TypedDict, total=False):
 
 
 _shapes: Final[set[type]] = set()
+_SUCCESSES: Final = range(200, 300)
 _SCHEMA: Final = "#/components/schemas/{model}"
 
 
-def refer_to_shape(response: dict[str, Any]) -> dict[str, Any]:
-    """OpenAPI's description of a response with a reference to its `model`, if it has one. FastAPI would build a
-    validator of the model for each route."""
-    if "model" not in response:
+def refer_to_shape(response: dict[str, Any], shape: type | None = None) -> dict[str, Any]:
+    """OpenAPI's description of a response with a reference to its `model`, or else to the shape, if there is one.
+    FastAPI would build a validator of the model for each route."""
+    shape = response.get("model", shape)
+    if shape is None:
         return response
-    shape = response["model"]
     _shapes.add(shape)
     reference = {"schema": {"$ref": _SCHEMA.format(model=shape.__name__)}}
     described = {key: value for key, value in response.items() if key != "model"}
     return described | {"content": {**response.get("content", {}), JSONResponse.media_type: reference}}
 
 
-def answers_of(shape: type, again: str, made: str, shape_again: type | None = None) -> dict[int | str, dict[str, Any]]:
+def answers_of(again: str, made: str) -> dict[int | str, dict[str, Any]]:
     """The `responses` of an operation that makes something (201, `made`), or finds that it is there (200, `again`)."""
-    return {200: {"model": shape_again or shape, "description": again}, 201: {"model": shape, "description": made}}
+    return {200: {"description": again}, 201: {"description": made}}
+
+
+def _find_shape(endpoint: Callable[..., Any]) -> type | None:
+    """The shape that the function returns as its annotation says, the first one of several; None: it returns none."""
+    returns = endpoint.__annotations__.get("return")
+    if isinstance(returns, str):
+        returns = eval(returns, endpoint.__globals__)
+    first = next(iter(get_args(returns)), returns)
+    return first if is_shape(first) else None
 
 
 def build_shape_schemas() -> dict[str, Any]:
@@ -85,8 +95,8 @@ class Routes(APIRouter):
     out everything about the routes of an included router once more, in the first request: for all of ours 0.2 s, in
     which nobody else is served.
 
-    An operation names the rights of which its callers need at least one. Its shape is for OpenAPI alone: the answer is
-    sent as the function returns it."""
+    An operation names the rights of which its callers need at least one. Its function says which shape it returns: the
+    type checker holds the function to it, and OpenAPI refers to it. The answer is sent as it is returned."""
 
     def __init__(
         self, *, dependencies: Sequence[Dependency] = (), route_class: type[APIRoute] = CheckedRoute, **settings: Any
@@ -116,15 +126,16 @@ class Routes(APIRouter):
         settings: dict[str, Any] = {**operation}
         answer, refusals = settings.pop("answer", None), settings.pop("refusals", ())
         answers = settings.pop("responses", {})
-        if answer is not None:
-            description = {"model": answer} if isinstance(answer, type) else answer
-            answers = {settings.get("status_code", 200): description, **answers}
-        answers = {status: refer_to_shape(each) for status, each in answers.items()}
         settings["dependencies"] = [*([requires(*rights)] if rights else ()), *settings.get("dependencies", ())]
 
         def register(endpoint: Endpoint) -> Endpoint:
             of_body = WITH_BODY if "body" in inspect.signature(endpoint).parameters else ()
-            responses = {**list_refusal_responses(*refusals, *of_body), **answers}
+            shape = _find_shape(endpoint)
+            own = {} if answer is None and shape is None else {settings.get("status_code", 200): answer or {}}
+            responses = list_refusal_responses(*refusals, *of_body) | {
+                status: refer_to_shape(each, shape if status in _SUCCESSES else None)
+                for status, each in {**own, **answers}.items()
+            }
             self.add_api_route(path, endpoint, methods=[method], response_model=None, responses=responses, **settings)
             return endpoint
 

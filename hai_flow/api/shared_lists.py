@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from hai_flow import values
 from hai_flow.api.permissions.principals import Principal
 
-Items: TypeAlias = dict[str, dict[str, Any]]
+Items: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The items of a list as they are shown, by their ids."""
 
 

@@ -85,7 +85,7 @@ async def post_message(request: Request, access: CurrentAccess, body: JsonBody) 
     response_model=None,
     responses={**list_refusal_responses(404), 200: refer_to_shape({"model": schemas.ProtectedResource})},
 )
-async def get_metadata(request: Request) -> dict[str, Any]:
+async def get_metadata(request: Request) -> schemas.ProtectedResource:
     """The issuers whose tokens open `/mcp` (RFC 9728). 404 where no issuer is configured."""
     settings, issuers = request.app.state.settings, request.app.state.identity.issuer_names
     if not issuers:

@@ -10,6 +10,7 @@ from fastapi import Response
 from hai_flow.api.mcp.runs import read_body
 from hai_flow.api.mcp.tool import Call, ServedTool, make_text_result
 from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people import approvals
 
@@ -42,7 +43,7 @@ async def _consume(access: Access, given: Mapping[str, Any], call: Call) -> dict
     return _result(await approvals.consume_approval(id, body, access, key))
 
 
-def _result(approval: dict[str, Any]) -> dict[str, Any]:
+def _result(approval: schemas.Approval) -> dict[str, Any]:
     """The approval as the result of a call, in words that a model acts on."""
     says = {
         "pending": f"Nobody has decided yet. People decide at {approval['page']}; call consume_approval later.",

@@ -62,7 +62,7 @@ async def _search(access: Access, given: Mapping[str, Any], call: Call) -> dict[
     return make_text_result(text or some, {"patterns": patterns})
 
 
-def _result(lines: list[str], content: dict[str, Any]) -> dict[str, Any]:
+def _result(lines: list[str], content: Mapping[str, Any]) -> dict[str, Any]:
     """The lines as text, at most 32 KB of them from the end, and the content, without its lists where it is too large:
     the last line says how all of it ended."""
     text = "\n".join(lines).encode(errors="replace")[-TEXT_BYTES_MAX:].decode(errors="ignore")

@@ -16,6 +16,7 @@ from hai_flow import addresses, values
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
+from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
 from hai_flow.api.rest.runs.runs import StartBody, begin
@@ -159,7 +160,7 @@ async def answer_one(
 
 async def answer(
     access: Access, pending_id: str, fields: Mapping[str, Any], key: str | None = None, way: str = "mcp"
-) -> dict[str, Any]:
+) -> schemas.DecidedPending:
     """Answer a question as every client does. Raises Rejected."""
     body = read_body(DecideBody, fields)
     access = await access.find_at_pending(pending_id)

@@ -13,13 +13,14 @@ from uuid import UUID
 
 import structlog
 
+from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.pagination import encode_cursor
 from hai_flow.api.requests.run_visibility import RunFacts
+from hai_flow.api.requests.schemas import Item
 from hai_flow.errors import Rejected
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs.run_lists import RunRow, RunSummary
-from hai_flow.values import Json
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class Page(Generic[T]):
     following: Any
     missing: list[str]
 
-    def show(self, items: Sequence[Json]) -> dict[str, Any]:
+    def show(self, items: list[Item]) -> schemas.PageOf[Item]:
         """The answer of a list by (time, id), whose rows are shown as `items`."""
         following = None if self.following is None else encode_cursor(*self.following)
         return {"items": items, "next_cursor": following, "missing": self.missing}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from functools import cache, partial
 from keyword import iskeyword
-from typing import Any
+from typing import Any, TypeVar, cast, overload
 from uuid import UUID
 
 import msgspec
@@ -23,7 +23,7 @@ from hai_flow.engine.state.budget import sum_use
 from hai_flow.engine.state.patch import difference
 from hai_flow.engine.state.state import PendingState, RunState, ToolCallState
 from hai_flow.engine.steps.tool_calls import ABORTED
-from hai_flow.errors import Rejected, Unreadable
+from hai_flow.errors import Finding, Rejected, Unreadable
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.messaging.triggers import Received, Started
@@ -53,17 +53,24 @@ from hai_flow.wire.reader_redaction import strip_evidence_of
 from hai_flow.wire.timeline import is_filler
 
 
+@overload
+def time_of(moment: datetime | int) -> str: ...
+@overload
+def time_of(moment: datetime | int | None) -> str | None: ...
 def time_of(moment: datetime | int | None) -> str | None:
     if moment is None:
         return None
     return instants.rfc3339(moment if isinstance(moment, int) else instants.milliseconds(moment))
 
 
-def render(shape: type, record: object, **others: Json) -> dict[str, Json]:
+T = TypeVar("T")
+
+
+def render(shape: type[T], record: object, **others: Json) -> T:
     """A record as its shape in JSON: each field that the shape requires is that of `others`, else the attribute of the
     record with its name. Records in it are rendered as the shapes of their fields, times are in RFC 3339, ids are
     texts, digests in hex. What else `others` has comes last."""
-    view: dict[str, Json] = {}
+    view: Any = {}
     for name, attribute, convert in _list_required_fields(shape):
         view[name] = others.pop(name) if name in others else convert(getattr(record, attribute))
     view |= others
@@ -83,11 +90,11 @@ def _choose_conversion(field: ShapeField) -> Callable[[Any], Json]:
     return time_of if field.annotation in ("Time", "Time | None") else _convert_value
 
 
-def _render_one(shape: type, record: object) -> Json:
+def _render_one(shape: type[T], record: object) -> T | None:
     return None if record is None else render(shape, record)
 
 
-def _render_all(shape: type, records: Iterable[object]) -> Json:
+def _render_all(shape: type[T], records: Iterable[object]) -> list[T]:
     return [render(shape, each) for each in records]
 
 
@@ -108,11 +115,11 @@ def _convert_value(value: Any) -> Json:
     return value
 
 
-def render_version(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
+def render_version(version: int, sha256: str, *, dev: bool) -> schemas.Version:
     return {"version": version, "sha256": sha256, "dev": dev}
 
 
-def run_view(run: RunRow) -> dict[str, Json]:
+def run_view(run: RunRow) -> schemas.Run:
     """A run as lists and `GET /v1/runs/{id}` show it."""
     result: dict[str, Json] = {} if run.result is None else values.loads(run.result)
     return render(
@@ -129,18 +136,14 @@ def run_view(run: RunRow) -> dict[str, Json]:
     )
 
 
-async def build_run_view(run: RunRow) -> dict[str, Json]:
+async def build_run_view(run: RunRow) -> schemas.Run:
     """As `run_view`; a large input or output is read beside the loop."""
     return await run_by_size(len(run.input or b"") + len(run.result or b""), run_view, run)
 
 
-def render_slot(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Json]:
+def render_slot(key: str, limit: int, holders: Iterable[Holder]) -> schemas.QueuedFor:
     """The slot that a queued run waits for."""
-    return {
-        "key": key,
-        "limit": limit,
-        "holders": [{"run_id": str(each.run_id), "status": each.status} for each in holders],
-    }
+    return {"key": key, "limit": limit, "holders": _render_all(schemas.SlotHolder, holders)}
 
 
 def render_error(error: dict[str, Json] | None) -> dict[str, Json] | None:
@@ -153,17 +156,15 @@ def render_error(error: dict[str, Json] | None) -> dict[str, Json] | None:
     return view
 
 
-def render_workflow(workflow: WorkflowSummary) -> dict[str, Json]:
-    return {
-        "name": workflow.name,
-        **render_version(workflow.version, workflow.sha256.hex(), dev=workflow.dev),
-        "title": workflow.title,
-        "created_at": time_of(workflow.created_at),
-        "retired_at": time_of(workflow.retired_at),
-    }
+def render_workflow(workflow: WorkflowSummary) -> schemas.WorkflowSummary:
+    return render(schemas.WorkflowSummary, workflow)
 
 
-def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
+def render_finding(finding: Finding) -> schemas.Finding:
+    return cast(schemas.Finding, finding.as_dict())
+
+
+def schedule_view(schedule: ScheduleRow, version: int) -> schemas.Schedule:
     """A schedule as REST shows it; `version` is its workflow's."""
     return render(
         schemas.Schedule,
@@ -178,12 +179,12 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
     )
 
 
-def render_event(received: Received) -> dict[str, Json]:
+def render_event(received: Received) -> schemas.ReceivedEvent:
     runs = [_start_view(each) for each in received.started]
     return render(schemas.ReceivedEvent, received.event, already=received.already, runs=runs)
 
 
-def _start_view(started: Started) -> dict[str, Json]:
+def _start_view(started: Started) -> schemas.StartedRun:
     refused = started.refused
     status = "refused" if refused is not None else "already" if started.already else "started"
     return render(
@@ -191,35 +192,23 @@ def _start_view(started: Started) -> dict[str, Json]:
     )
 
 
-def render_pending_in_list(pending: PendingSummary, opened: PendingOpened) -> dict[str, Json]:
+def render_pending_in_list(pending: PendingSummary, opened: PendingOpened) -> schemas.OpenedPending:
     """An open pending as lists show it. `opened`: the question, as far as the caller sees it."""
-    return {
-        "run_id": str(pending.run_id),
-        "workflow": pending.workflow,
-        "workflow_title": pending.workflow_title,
-        "started_by": pending.started_by,
-        "status": "open",
-        "opened_at": time_of(opened.at),
-        **_render_question(opened),
-    }
+    question = _render_question(opened, str(pending.run_id), pending.workflow, pending.started_by)
+    return {**question, "workflow_title": pending.workflow_title}
 
 
-def render_inbox_item(item: InboxEntry, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
+def render_inbox_item(item: InboxEntry, pending: PendingState, *, sees_all: bool) -> schemas.InboxItem:
     """An open pending as it stands in a person's inbox. It has no evidence if they may not decide it and do not see it
     otherwise. `pending` is already without the personal values that are kept from them."""
     row, opened = item.asked, pending.opened
     if not sees_all and not item.shows_evidence:
         opened = strip_evidence_of(opened)
     return {
-        "run_id": str(row.run_id),
-        "workflow": row.workflow_name,
+        **_render_question(opened, str(row.run_id), row.workflow_name, row.started_by),
         "workflow_title": row.workflow_title,
-        "started_by": row.started_by,
-        "status": "open",
-        "opened_at": time_of(item.opened.at),
-        **_render_question(opened),
         "may_decide": item.obstacle is None,
-        "why_not": None if item.obstacle is None else item.obstacle._asdict(),
+        "why_not": _render_one(schemas.WhyNot, item.obstacle),
         "on_behalf_of": list(item.for_others),
         "needed": describe_needs(pending) if opened.kind in ("approve", "gate") else None,
         "claimed_by": row.claimed_by if row.claimed_until is not None else None,
@@ -227,7 +216,7 @@ def render_inbox_item(item: InboxEntry, pending: PendingState, *, sees_all: bool
     }
 
 
-def render_decision(decided: Decided) -> dict[str, Json]:
+def render_decision(decided: Decided) -> schemas.Decided:
     """A decision of a person; of a newer release's question without its title and kind."""
     answer = msgspec.json.decode(decided.said)
     try:
@@ -247,27 +236,22 @@ def render_decision(decided: Decided) -> dict[str, Json]:
     )
 
 
-def render_delegation(delegation: Delegation) -> dict[str, Json]:
+def render_delegation(delegation: Delegation) -> schemas.Delegation:
     """A delegation: the person that lends, the delegate, and the time for which it holds."""
     return render(schemas.Delegation, delegation, **{"from": delegation.from_id}, to=delegation.to_id)
 
 
-def render_absence(absence: AbsenceRow, seat: Seat | None) -> dict[str, Json]:
+def render_absence(absence: AbsenceRow, seat: Seat | None) -> schemas.Absence:
     """An absence; `seat`: that of its person, None: it does not hold now."""
     holder, why = (None, None) if seat is None else (seat.holder, seat.why or None)
     return render(schemas.Absence, absence, decides_now=holder, why_nobody=why)
 
 
-def render_pending(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
+def render_pending(run: RunState, pending: PendingState, *, evidence: bool = True) -> schemas.Pending:
     """A pending of `run` with its outcome. `evidence`: whether the caller may see its evidence and digest."""
     opened = pending.opened if evidence else strip_evidence_of(pending.opened)
     return {
-        "run_id": run.run_id,
-        "workflow": run.workflow,
-        "started_by": run.requester,
-        "status": pending.status,
-        "opened_at": time_of(opened.at),
-        **_render_question(opened),
+        **_render_question(opened, run.run_id, run.workflow, run.requester, pending.status),
         "needed": describe_needs(pending) if pending.opened.kind in ("approve", "gate") else None,
         "edits": pending.edits,
         "decided_by": pending.by,
@@ -278,15 +262,22 @@ def render_pending(run: RunState, pending: PendingState, *, evidence: bool = Tru
     }
 
 
-def _render_question(opened: PendingOpened) -> dict[str, Json]:
+def _render_question(
+    opened: PendingOpened, run_id: str, workflow: str, started_by: str, status: str = "open"
+) -> schemas.OpenedPending:
     return {
+        "run_id": run_id,
+        "workflow": workflow,
+        "started_by": started_by,
+        "status": status,
+        "opened_at": time_of(opened.at),
         "id": opened.id,
         "path": opened.path,
         "kind": opened.kind,
         "title": opened.heading,
         "message": opened.message,
         "tool": opened.tool,
-        "effect": opened.effect,
+        "effect": cast(Any, opened.effect),  # any text, for the log
         "args": None if opened.args is None else values.loads(opened.args),
         "evidence": None if opened.evidence is None else values.loads(opened.evidence),
         "schema": opened.schema,
@@ -297,7 +288,7 @@ def _render_question(opened: PendingOpened) -> dict[str, Json]:
     }
 
 
-def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], bool]) -> dict[str, Json]:
+def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], bool]) -> schemas.Snapshot:
     """`snapshot?at=seq`: the fold of the run's first `seq` events, and nothing else."""
     return render(
         schemas.Snapshot,
@@ -312,12 +303,12 @@ def render_snapshot(state: RunState, sees_evidence: Callable[[PendingState], boo
     )
 
 
-def _render_steps(state: RunState) -> dict[str, Json]:
-    steps: dict[str, Json] = {}
+def _render_steps(state: RunState) -> dict[str, schemas.StepView]:
+    steps: dict[str, schemas.StepView] = {}
     for path, step in sorted(state.steps.items()):
         if not path or is_filler(path, step.output):
             continue
-        view: dict[str, Json] = {"status": step.status, "attempt": step.attempt}
+        view: schemas.StepView = {"status": step.status, "attempt": step.attempt}
         if step.status == "finished" or step.approval is not None or step.given:
             view["output"] = step.output
         if step.error is not None:
@@ -326,7 +317,7 @@ def _render_steps(state: RunState) -> dict[str, Json]:
     return steps
 
 
-def render_difference(before: RunState, after: RunState) -> dict[str, Json]:
+def render_difference(before: RunState, after: RunState) -> schemas.Difference:
     """The differences of `after` from `before`, two moments of a run."""
     was, now = _render_steps(before), _render_steps(after)
     changed = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
@@ -349,7 +340,7 @@ def render_difference(before: RunState, after: RunState) -> dict[str, Json]:
     }
 
 
-def _render_question_then(state: RunState, id: str) -> Json:
+def _render_question_then(state: RunState, id: str) -> schemas.Asked | None:
     """A question as it stood then; None: it was not asked yet."""
     pending = state.pendings.get(id)
     if pending is None:
@@ -358,11 +349,11 @@ def _render_question_then(state: RunState, id: str) -> Json:
     return render(schemas.Asked, pending, path=opened.path, title=opened.heading, votes=votes)
 
 
-def render_thread(thread: ThreadSummary) -> dict[str, Json]:
+def render_thread(thread: ThreadSummary) -> schemas.Thread:
     return render(schemas.Thread, thread, workflow=thread.workflow_name)
 
 
-def render_message_in_queue(queued: QueuedMessage, personal: Personal | None, *, says: bool) -> dict[str, Json]:
+def render_message_in_queue(queued: QueuedMessage, personal: Personal | None, *, says: bool) -> schemas.QueuedMessage:
     """A message that waits for its turn, or was refused. `says`: whether its words are shown; `personal`: the personal
     values that are kept from the caller."""
     refusal = queued.refusal
@@ -378,7 +369,7 @@ def render_message_in_queue(queued: QueuedMessage, personal: Personal | None, *,
     }
 
 
-def render_thread_message(message: Message, entry: Entry) -> dict[str, Json]:
+def render_thread_message(message: Message, entry: Entry) -> schemas.ThreadMessage:
     """An entry of a thread's transcript: a message, or a call with its result, as the caller sees it."""
     at = time_of(entry.at)
     if isinstance(entry, ToolCallState):
@@ -390,12 +381,12 @@ def render_thread_message(message: Message, entry: Entry) -> dict[str, Json]:
     return render(schemas.ThreadMessage, message, kind=kind, content=content, at=at, call=None, aborted=is_cut)
 
 
-def render_key(key: Key) -> dict[str, Json]:
+def render_key(key: Key) -> schemas.Key:
     """An API key, without its secret."""
     return render(schemas.Key, key, speaks_for=key.speaks_for or [])
 
 
-def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> dict[str, Json]:
+def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> schemas.Tenant:
     """A tenant with its limits; `defaults` apply where it has none of its own. `name_of` gives the name of a cell."""
     cells = [
         {"name": name_of(cell), "begins": cell in tenant.living.open, "first": cell == tenant.living.seat}
@@ -404,7 +395,7 @@ def render_tenant(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str
     return render(schemas.Tenant, tenant, in_force=tenant.limits.over(defaults).as_dict(), cells=cells)
 
 
-def render_feedback(feedback: Feedback) -> dict[str, Json]:
+def render_feedback(feedback: Feedback) -> schemas.Feedback:
     """An opinion of a message or a pending."""
     rating = feedback.rating
     stars = int(rating) if rating is not None and rating.isdecimal() else rating
@@ -425,7 +416,7 @@ def _format_micros(at: int) -> str:
         return str(at)
 
 
-def render_audit_record(found: ListedRecord) -> dict[str, Json]:
+def render_audit_record(found: ListedRecord) -> schemas.AuditRecord:
     """A record of the audit. `details` are null where their row is gone."""
     record, details = found.record, found.details
     erased_at = None if details is None else details.erased_at
@@ -447,6 +438,6 @@ def _details_of(body: bytes) -> Json:
         return None  # somebody wrote something else there, which `verify` finds
 
 
-def render_link(tenant: UUID, link: ChainLink) -> dict[str, Json]:
+def render_link(tenant: UUID, link: ChainLink) -> schemas.AuditLink:
     """A link of the chain, as `audit_chain.read_line` reads it again."""
     return values.loads(audit_chain.encode_line(tenant, link))

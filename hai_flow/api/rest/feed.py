@@ -4,7 +4,7 @@ A browser has six connections to a server for all of its tabs, so a page can't h
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -73,19 +73,19 @@ async def _runs(access: Access, wanted: _Wanted) -> live_lists.Items:
 
 
 async def _inbox(access: Access, wanted: _Wanted) -> live_lists.Items:
-    return _map_index_by("id", await read_inbox(access, limit=wanted.limit))
+    return _map_index_by("id", (await read_inbox(access, limit=wanted.limit))["items"])
 
 
 async def _workflows(access: Access, wanted: _Wanted) -> live_lists.Items:
-    return _map_index_by("name", await workflows.list_workflows(access, limit=wanted.limit))
+    return _map_index_by("name", (await workflows.list_workflows(access, limit=wanted.limit))["items"])
 
 
 async def _schedules(access: Access, wanted: _Wanted) -> live_lists.Items:
-    return _map_index_by("id", await schedules.list_schedules(access, limit=wanted.limit))
+    return _map_index_by("id", (await schedules.list_schedules(access, limit=wanted.limit))["items"])
 
 
-def _map_index_by(key: str, page: dict[str, Any]) -> live_lists.Items:
-    return {each[key]: each for each in page["items"]}
+def _map_index_by(key: str, items: Sequence[Mapping[str, Any]]) -> live_lists.Items:
+    return {each[key]: each for each in items}
 
 
 _READERS: Final[Mapping[Topic, Callable[[Access, _Wanted], Awaitable[live_lists.Items]]]] = {

@@ -40,7 +40,6 @@ from hai_flow.runtime.files.blobs import MissingContent
 from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, build_part, too_large, unknown
 from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.store.runs.files import File, list_runs_with_file
-from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
 
@@ -57,14 +56,12 @@ _BODY: Final[dict[str, Any]] = {
 _SANDBOX: Final = "default-src 'none'; sandbox"
 
 
-def render_file(file: File) -> dict[str, Json]:
+def render_file(file: File) -> schemas.File:
     """A file as its uploader sees it."""
     return render(schemas.File, file, id=file_id(file.sha256), part=build_part(file))
 
 
-@router.post(
-    "", Right.SPEAK, Right.ANSWER, status_code=201, openapi_extra=_BODY, answer=schemas.File, refusals=(*WITH_BODY,)
-)
+@router.post("", Right.SPEAK, Right.ANSWER, status_code=201, openapi_extra=_BODY, refusals=(*WITH_BODY,))
 async def upload_file(
     request: Request,
     access: CurrentAccess,
@@ -75,7 +72,7 @@ async def upload_file(
         AfterValidator(refuse_turns),
     ] = "",
     content_digest: Annotated[str | None, Header(description="`sha-256=:...:` (RFC 9530): what must arrive")] = None,
-) -> dict[str, Any]:
+) -> schemas.File:
     """Upload the body as a file of yours. It is stored whole or not at all: 413 where it is too large, 422 where the
     bytes are not those of Content-Digest. The same bytes again are the same file."""
     access = access.somewhere

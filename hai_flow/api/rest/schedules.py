@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 from fastapi import Query, Response
@@ -29,8 +29,10 @@ FIRES_SHOWN_MAX: Final = 50
 POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database counts
 
 
-@router.get("", Right.SEE_RUNS, answer=schemas.SchedulePage)
-async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+@router.get("", Right.SEE_RUNS)
+async def list_schedules(
+    access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> schemas.SchedulePage:
     """The schedules of the latest version of each workflow, by workflow."""
     place = decode_place(cursor)
     if place is not None and place[0] > POSITION_MAX:
@@ -41,16 +43,16 @@ async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     return {"items": await _list_views(access, rows), "next_cursor": following}
 
 
-@router.get("/{schedule_id}", Right.SEE_RUNS, answer=schemas.Schedule, refusals=(404,))
-async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{schedule_id}", Right.SEE_RUNS, refusals=(404,))
+async def get_schedule(schedule_id: str, access: CurrentAccess) -> schemas.Schedule:
     """One schedule."""
     return await _view(access, await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads))
 
 
-@router.get("/{schedule_id}/fires", Right.SEE_RUNS, answer=schemas.Fires, refusals=(404,))
+@router.get("/{schedule_id}/fires", Right.SEE_RUNS, refusals=(404,))
 async def get_fires(
     schedule_id: str, access: CurrentAccess, limit: Annotated[int, Query(ge=1, le=FIRES_SHOWN_MAX)] = 10
-) -> dict[str, Any]:
+) -> schemas.Fires:
     """The next times at which it fires, and the last times at which it fired with their outcomes: `limit` of each."""
     row = await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads)
     past = await triggers.list_last_fires(access.reads, row, limit)
@@ -58,16 +60,16 @@ async def get_fires(
     return {"next": [time_of(each) for each in coming], "past": [render(schemas.Fire, each) for each in past]}
 
 
-@router.post("/{schedule_id}/pause", Right.CONTROL_RUNS, answer=schemas.Schedule, refusals=(404,))
-async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/{schedule_id}/pause", Right.CONTROL_RUNS, refusals=(404,))
+async def pause_schedule(schedule_id: str, access: CurrentAccess) -> schemas.Schedule:
     """Let it fire no more until it is resumed."""
     row = await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id), asked=access.asked)
     access.hint_lists()
     return await _view(access, row)
 
 
-@router.post("/{schedule_id}/resume", Right.CONTROL_RUNS, answer=schemas.Schedule, refusals=(404,))
-async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/{schedule_id}/resume", Right.CONTROL_RUNS, refusals=(404,))
+async def resume_schedule(schedule_id: str, access: CurrentAccess) -> schemas.Schedule:
     """Let it fire again, from its next time on. Times that passed while it was paused do not count as missed."""
     row = await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id), asked=access.asked)
     access.hint_lists()
@@ -76,9 +78,9 @@ async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, 
 
 @router.post(
     "/{schedule_id}/run", Right.CONTROL_RUNS, status_code=201, refusals=(404, 409),
-    responses=answers_of(schemas.Run, "this key has started it before", "it is started"),
+    responses=answers_of("this key has started it before", "it is started"),
 )  # fmt: skip
-async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey, response: Response) -> schemas.Run:
     """Start its run once, now, also while it is paused. 409 while its last run is active; with `overlap:
     cancel_running` that run is stopped."""
     id, key = _id(schedule_id), key or str(access.runtime.starts.new_id())
@@ -92,9 +94,9 @@ async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey,
     return await build_run_view(await access.changed_run(outcome))
 
 
-async def _list_views(access: Access, rows: Sequence[ScheduleRow]) -> list[dict[str, Any]]:
+async def _list_views(access: Access, rows: Sequence[ScheduleRow]) -> list[schemas.Schedule]:
     """To say what a cron expression means takes some tenths of a millisecond: others use the loop in between."""
-    views: list[dict[str, Any]] = []
+    views: list[schemas.Schedule] = []
     for number, row in enumerate(rows):
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
@@ -102,7 +104,7 @@ async def _list_views(access: Access, rows: Sequence[ScheduleRow]) -> list[dict[
     return views
 
 
-async def _view(access: Access, row: ScheduleRow) -> dict[str, Any]:
+async def _view(access: Access, row: ScheduleRow) -> schemas.Schedule:
     plan = await access.catalog.plan(row.tenant, row.workflow)
     return schedule_view(row, plan.version)
 

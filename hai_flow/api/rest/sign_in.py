@@ -227,8 +227,8 @@ async def _begin_session(
     return response
 
 
-@router.get("/v1/session", answer=schemas.Session, dependencies=[requires(*Right)])
-async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]:
+@router.get("/v1/session", dependencies=[requires(*Right)])
+async def get_session(access: CurrentAccess, request: Request) -> schemas.Session:
     """Your identity here, and, in a browser's session, the word that its requests send in HAI-CSRF."""
     principal = access.principal
     text = read_session(request) if principal.way == "session" else None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 from uuid import UUID
 
 from fastapi import Query
@@ -62,27 +62,21 @@ class MigrateBody(Body):
     dry_run: bool = False
 
 
-@router.get("/{name}/diff", Right.READ_WORKFLOWS, answer=schemas.Diff, refusals=(404,))
+@router.get("/{name}/diff", Right.READ_WORKFLOWS, refusals=(404,))
 async def diff_versions(
     name: str, access: CurrentAccess, to: Version, from_: Annotated[str, Query(alias="from", pattern=VERSION)]
-) -> dict[str, Any]:
+) -> schemas.Diff:
     """The changes from the version `from` to the version `to`: steps that were added, removed, moved or changed."""
     (old, before), (new, after) = await _versions(access, name, from_, to)
     changes = await check_beside_loop(access, _list_changes, before, after)
     return {"from": render(schemas.Version, old), "to": render(schemas.Version, new), **changes}
 
 
-def _list_changes(before: Plan, after: Plan) -> dict[str, Any]:
+def _list_changes(before: Plan, after: Plan) -> Any:
     return diff(before, after).as_dict()
 
 
-@router.post(
-    "/{name}/backtest",
-    Right.SEE_RUNS,
-    openapi_extra=YAML_BODY,
-    answer=schemas.BacktestReport,
-    refusals=(403, 404, *WITH_BODY),
-)
+@router.post("/{name}/backtest", Right.SEE_RUNS, openapi_extra=YAML_BODY, refusals=(403, 404, *WITH_BODY))
 async def backtest_workflow(
     name: str,
     source: WorkflowBody,
@@ -96,7 +90,7 @@ async def backtest_workflow(
             "`control_runs`, too"
         ),
     ] = False,
-) -> dict[str, Any]:
+) -> schemas.BacktestReport:
     """Decide the recorded runs of the workflow again under the YAML document in the body, which is not stored: which
     would go otherwise, and why. Inputs, answers and results are those that were recorded; nothing is performed and no
     row is written, but the counts if they are to be kept.
@@ -131,7 +125,7 @@ async def backtest_workflow(
         rehearsal = build_kept_rehearsal(result, plan, latest.sha256, age, access.principal.id, complete=complete)
         async with access.act() as connection:
             await keep_rehearsal(connection, access.tenant, rehearsal)
-    report = render_backtest(result)
+    report: Any = render_backtest(result)
     for example in report["examples"]:
         if example["kind"] == "fails":
             example["reason"] = example["reason"].partition(":")[0]
@@ -146,8 +140,8 @@ async def _has_personal_values(access: Access, run_id: UUID) -> bool:
     return False
 
 
-@router.post("/{name}/migrate", Right.CONTROL_RUNS, answer=schemas.Migration, refusals=(404, 409))
-async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/{name}/migrate", Right.CONTROL_RUNS, refusals=(404, 409))
+async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> schemas.Migration:
     """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.
 
     With `dry_run` no run moves; the answer shows which would. At most 1,000 runs a request: `more` is true if there are
@@ -155,7 +149,7 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
     (old, before), (new, after) = await _versions(access, name, body.from_, body.to)
     if (retired := await access.catalog.retirement(access.tenant, after)) is not None:
         raise retired
-    results: list[dict[str, Any]] = []
+    results: list[schemas.MigratedRun] = []
     more = False
     async for cell, run in _select_runs(access, name, body.runs):
         if run.workflow != old.sha256:
@@ -170,8 +164,8 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
             results.append(await _examine(cell, run, before, after, body.map))
         else:
             results.append(await _migrate(cell, run, new, after, body.map, key))
-    versions = {"from": render(schemas.Version, old), "to": render(schemas.Version, new)}
-    return {**versions, "dry_run": body.dry_run, "runs": results, "more": more}
+    first, other = render(schemas.Version, old), render(schemas.Version, new)
+    return {"from": first, "to": other, "dry_run": body.dry_run, "runs": results, "more": more}
 
 
 async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple[WorkflowSummary, Plan]]:
@@ -199,18 +193,20 @@ async def _select_runs(access: Access, name: str, ids: list[str] | None) -> Asyn
             before = (page[-1].created_at, page[-1].id)
 
 
-async def _examine(access: Access, run: RunSummary, old: Plan, new: Plan, mapping: dict[str, str]) -> dict[str, Any]:
+async def _examine(
+    access: Access, run: RunSummary, old: Plan, new: Plan, mapping: dict[str, str]
+) -> schemas.MigratedRun:
     state = await access.state(run.id)
     if state.sha256 == new.sha256.hex():
         return _view(run.id, state.status, [], moved=True)
     now_ms, who = access.runtime.committer.now_ms(), access.principal.who
     move = await run_by_work(migrate.examine, old, new, state, mapping, now_ms, who)
-    return _view(run.id, state.status, [each.as_dict() for each in move.obstacles], moved=False)
+    return _view(run.id, state.status, [render(schemas.Obstacle, each) for each in move.obstacles], moved=False)
 
 
 async def _migrate(
     access: Access, run: RunSummary, stored: WorkflowSummary, plan: Plan, mapping: dict[str, str], key: str | None
-) -> dict[str, Any]:
+) -> schemas.MigratedRun:
     pins = await access.catalog.pins(access.tenant, plan)
     command = c.Migrate(
         to=plan, by=access.principal.id, who=access.principal.who, paths=mapping, dev=stored.dev, pins=pins
@@ -221,13 +217,13 @@ async def _migrate(
             outcome = await access.submit(run.id, command, command_id=key, body_sha=body, seat=seat)
     except Rejected as rejected:
         if rejected.code == "concurrency_busy":
-            busy = {"code": rejected.code, "path": "", "message": rejected.detail}
+            busy: schemas.Obstacle = {"code": rejected.code, "path": "", "message": rejected.detail}
             return _view(run.id, run.status, [busy], moved=False)
         if rejected.code != "migration_refused":
             raise
-        return _view(run.id, run.status, list(rejected.findings), moved=False)
+        return _view(run.id, run.status, cast(list[schemas.Obstacle], rejected.findings), moved=False)
     return _view(run.id, outcome.status, [], moved=True)
 
 
-def _view(run_id: UUID, status: str, obstacles: list[dict[str, Any]], *, moved: bool) -> dict[str, Any]:
+def _view(run_id: UUID, status: Any, obstacles: list[schemas.Obstacle], *, moved: bool) -> schemas.MigratedRun:
     return {"id": str(run_id), "status": status, "movable": not obstacles, "moved": moved, "obstacles": obstacles}

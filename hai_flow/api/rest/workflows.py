@@ -17,7 +17,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, WorkflowBody
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place
-from hai_flow.api.requests.views import render_workflow
+from hai_flow.api.requests.views import render_finding, render_workflow
 from hai_flow.api.routes import Routes
 from hai_flow.authoring.formatting import format_source
 from hai_flow.authoring.json_schema import workflow_schema
@@ -36,14 +36,7 @@ YAML_BODY: dict[str, Any] = {
 }
 
 
-@router.post(
-    "",
-    Right.PUBLISH,
-    status_code=201,
-    openapi_extra=YAML_BODY,
-    answer=schemas.PublishedWorkflow,
-    refusals=(403, 409, *WITH_BODY),
-)
+@router.post("", Right.PUBLISH, status_code=201, openapi_extra=YAML_BODY, refusals=(403, 409, *WITH_BODY))
 async def publish_workflow(
     source: WorkflowBody,
     access: CurrentAccess,
@@ -58,7 +51,7 @@ async def publish_workflow(
             "`manage_keys`, too, and is recorded",
         ),
     ] = None,
-) -> dict[str, Any]:
+) -> schemas.PublishedWorkflow:
     """Publish the YAML document in the body. Published is immutable: other bytes under its name and version are 409.
 
     403 where this server takes no workflows over the network. 409 `rehearsal_required` where the deployment demands a
@@ -71,32 +64,30 @@ async def publish_workflow(
     )
     await access.repeat()
     access.hint_lists()
-    return {**render_workflow(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
+    return {**render_workflow(stored), "warnings": [render_finding(each) for each in plan.warnings]}
 
 
-@router.post(
-    "/validate", Right.CHECK_WORKFLOWS, openapi_extra=YAML_BODY, answer=schemas.Validation, refusals=(*WITH_BODY,)
-)
-async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/validate", Right.CHECK_WORKFLOWS, openapi_extra=YAML_BODY, refusals=(*WITH_BODY,))
+async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> schemas.Validation:
     """Check the YAML document in the body without storing it: every finding at once. 429 where too many are being
     checked."""
     checked = await check_beside_loop(access, check_workflow, source, "<workflow>")
-    findings = [finding.as_dict() for finding in checked]
+    findings = [render_finding(each) for each in checked]
     return {"valid": all(finding["severity"] != "error" for finding in findings), "findings": findings}
 
 
-@router.post(
-    "/format", Right.CHECK_WORKFLOWS, openapi_extra=YAML_BODY, answer=schemas.Formatted, refusals=(*WITH_BODY,)
-)
-async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/format", Right.CHECK_WORKFLOWS, openapi_extra=YAML_BODY, refusals=(*WITH_BODY,))
+async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> schemas.Formatted:
     """The YAML document in the body in its one form (`hai-flow fmt`), with its meaning and its comments. 422 where YAML
     can't read it."""
     text = await check_beside_loop(access, format_source, source)
     return {"source": text, "changed": text.encode() != source}
 
 
-@router.get("", Right.READ_WORKFLOWS, answer=schemas.WorkflowPage)
-async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+@router.get("", Right.READ_WORKFLOWS)
+async def list_workflows(
+    access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> schemas.WorkflowPage:
     """The latest version of each workflow, by name."""
     place = decode_place(cursor)
     after = "" if place is None else place[1]
@@ -105,28 +96,28 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     return {"items": [render_workflow(each) for each in rows], "next_cursor": following}
 
 
-@router.post("/{reference}/retire", Right.PUBLISH, answer=schemas.WorkflowSummary, refusals=(404, 409, 422))
-async def retire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/{reference}/retire", Right.PUBLISH, refusals=(404, 409, 422))
+async def retire_workflow(reference: str, access: CurrentAccess) -> schemas.WorkflowSummary:
     """Retire `name@version`: no run, child or fork begins with it any more, by whatever way; those that have begun go
     on. `name` means the highest version that is in use. To retire it again changes nothing."""
     return await _retire(access, reference, retired=True)
 
 
-@router.post("/{reference}/unretire", Right.PUBLISH, answer=schemas.WorkflowSummary, refusals=(404, 409, 422))
-async def unretire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/{reference}/unretire", Right.PUBLISH, refusals=(404, 409, 422))
+async def unretire_workflow(reference: str, access: CurrentAccess) -> schemas.WorkflowSummary:
     """Take `name@version` back into use."""
     return await _retire(access, reference, retired=False)
 
 
-async def _retire(access: Access, reference: str, *, retired: bool) -> dict[str, Any]:
+async def _retire(access: Access, reference: str, *, retired: bool) -> schemas.WorkflowSummary:
     stored = await access.catalog.retire(access.tenant, reference, retired=retired, asked=access.asked)
     await access.repeat()
     access.hint_lists()
     return render_workflow(stored)
 
 
-@router.get("/{reference}", Right.READ_WORKFLOWS, answer=schemas.Workflow, refusals=(404,))
-async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{reference}", Right.READ_WORKFLOWS, refusals=(404,))
+async def get_workflow(reference: str, access: CurrentAccess) -> schemas.Workflow:
     """One workflow (`name`, `name@version` or `name@version+sha8`): its source, its schemas, and its other versions."""
     stored, plan = await access.catalog.resolve(access.tenant, reference)
     others = await workflows.list_versions_of_workflow(access.reads, access.tenant, stored.name)

@@ -193,7 +193,10 @@ def _listed(server: Any, data_dir: Any, as_json: bool, *, over: bool, cell: str 
 
 
 def _view(row: FreezeRow, tenant: str | None) -> dict[str, Json]:
-    return row.render(tenant or (None if row.tenant is None else str(row.tenant)))
+    from hai_flow.api.requests import schemas
+    from hai_flow.api.requests.views import render
+
+    return {**render(schemas.Freeze, row, tenant=tenant or (None if row.tenant is None else str(row.tenant)))}
 
 
 _MODES: Final = {"frozen": "nothing begins", "read_only": "nothing that writes begins", "no_agents": "no agent acts"}

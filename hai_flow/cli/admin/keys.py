@@ -220,7 +220,7 @@ def _lasts(text: str | None) -> timedelta | None:
 def _view(key: Any) -> dict[str, Json]:
     from hai_flow.api.requests.views import render_key
 
-    return render_key(key)
+    return {**render_key(key)}
 
 
 def _run(

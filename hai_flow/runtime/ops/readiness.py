@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import structlog
 
@@ -96,7 +96,7 @@ class Readiness:
         if worker is not None and worker.id is None:
             raise Rejected(503, "impaired", "this worker has no lease, so it performs nothing; see its log.")
 
-    def hints(self) -> str:
+    def hints(self) -> Literal["good", "away"]:
         """`good`, or `away` where other processes' commits are found by polls alone. A process is ready all the same:
         it is slower. The log of the process says why; callers of this port need not know."""
         return "good" if self._runtime.carrier.fault is None else "away"

@@ -10,10 +10,8 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from hai_flow.primitives import instants
 from hai_flow.store.commit.commit_sql import FREEZE_VERSION, RAISE_FREEZE_VERSION
 from hai_flow.store.postgres.connections import Connection, Pool
-from hai_flow.values import Json
 
 
 class FreezeRow(NamedTuple):
@@ -31,21 +29,6 @@ class FreezeRow(NamedTuple):
     created_at: datetime
     thawed_by: str | None
     thawed_at: datetime | None
-
-    def render(self, tenant: str | None) -> dict[str, Json]:
-        """The freeze as clients and programs read it; `tenant` is the name of its tenant."""
-        return {
-            "id": str(self.id),
-            "mode": self.mode,
-            "scope": self.scope,
-            "name": self.name,
-            "tenant": tenant,
-            "reason": self.reason,
-            "created_by": self.created_by,
-            "created_at": instants.rfc3339(instants.milliseconds(self.created_at)),
-            "thawed_by": self.thawed_by,
-            "thawed_at": None if self.thawed_at is None else instants.rfc3339(instants.milliseconds(self.thawed_at)),
-        }
 
 
 class FrozenRun(NamedTuple):

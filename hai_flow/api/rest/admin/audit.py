@@ -34,7 +34,7 @@ _Cell: TypeAlias = Annotated[
 _Time: TypeAlias = Annotated[Instant | None, Query()]
 
 
-@router.get("", answer=schemas.AuditPage)
+@router.get("")
 async def list_audit(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -45,7 +45,7 @@ async def list_audit(
     subject: _Word = None,
     since: _Time = None,
     until: _Time = None,
-) -> dict[str, Any]:
+) -> schemas.AuditPage:
     """The recorded acts, newest first. `subject` is the other thing that an act changed: `pending:...` or
     `workflow:...`. `until` is exclusive: acts at that time are left out. This request is recorded, too."""
     place = decode_place(cursor)
@@ -81,10 +81,10 @@ def _id(row: audit.ListedRecord) -> UUID:
     return row.record.id
 
 
-@router.get("/chain", answer=schemas.AuditChainPage)
+@router.get("/chain")
 async def read_chain(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, cell: _Cell = None
-) -> dict[str, Any]:
+) -> schemas.AuditChainPage:
     """The sealed records in the order of the chain. Each has everything that verifying it needs: `hai-flow audit verify
     --file` verifies a file of them. This request is recorded, too."""
     access = _find_access_to_cell(access, cell)
@@ -96,8 +96,8 @@ async def read_chain(
     return {"items": [render_link(access.tenant, link) for link in rows], "next_cursor": following}
 
 
-@router.get("/anchor", answer=schemas.AuditAnchor)
-async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> dict[str, Any]:
+@router.get("/anchor")
+async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> schemas.AuditAnchor:
     """The end of the chain now. Keep it in a place that can't be changed together with the database: it proves later
     that the chain up to there is the same, and that its end was not cut off."""
     access = _find_access_to_cell(access, cell)

@@ -58,8 +58,8 @@ class CanaryBody(Body):
     within: str | None = Field(default=None, max_length=40, description="ask at some moment within it: `8h`; else now")
 
 
-@router.post("", Right.MANAGE_KEYS, answer=schemas.Canary, status_code=201, refusals=(404,))
-async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]:
+@router.post("", Right.MANAGE_KEYS, status_code=201, refusals=(404,))
+async def seed_canary(body: CanaryBody, access: CurrentAccess) -> schemas.Canary:
     """Ask people a question that they have to refuse. It looks like the one that this step has asked last; nothing
     stands behind it, so an approval lets nothing begin. Until it is decided, admins and auditors alone see that it is
     a canary."""
@@ -102,8 +102,8 @@ async def seed_canary(body: CanaryBody, access: CurrentAccess) -> dict[str, Any]
     return render(schemas.Canary, row)
 
 
-@router.get("", Right.MANAGE_KEYS, Right.READ_AUDIT, answer=schemas.Canaries)
-async def list_canaries(access: CurrentAccess, since: Since = "30d") -> dict[str, Any]:
+@router.get("", Right.MANAGE_KEYS, Right.READ_AUDIT)
+async def list_canaries(access: CurrentAccess, since: Since = "30d") -> schemas.Canaries:
     """The canaries that were seeded within the time, at most 500 of each cell, with their results and without the
     people that decided them. A look by an auditor is recorded in the audit."""
     if access.principal.may(Right.READ_AUDIT):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 from uuid import UUID, uuid4
 
 from fastapi import Query
@@ -15,6 +15,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
+from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.engine.steps.held_steps import NO_WRITES, Mode, Scope, holds_nothing
@@ -41,10 +42,10 @@ class FreezeBody(Body):
     reason: Annotated[str, Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTERS), Visible]
 
 
-@router.get("", Right.SEE_OWN, answer=schemas.Freezes)
+@router.get("", Right.SEE_OWN)
 async def list_freezes(
     access: CurrentAccess, over: Annotated[bool, Query(description="also those that have ended")] = False
-) -> dict[str, Any]:
+) -> schemas.Freezes:
     """The freezes that are in force for your tenant; who sees no runs of others is told only of those of all its
     runs."""
     everything = access.is_of_deployment and access.principal.may(Right.CONTROL_RUNS)
@@ -55,8 +56,8 @@ async def list_freezes(
     return {"items": [await _view(access, row) for row in rows]}
 
 
-@router.post("", status_code=201, answer=schemas.Freeze, dependencies=[_CONTROLS], refusals=(403, 404, 409))
-async def freeze(body: FreezeBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("", status_code=201, dependencies=[_CONTROLS], refusals=(403, 404, 409))
+async def freeze(body: FreezeBody, access: CurrentAccess, key: CommandKey) -> schemas.Freeze:
     """Let nobody begin a step in the runs, or of the kind, that `scope` and `name` say. Every process obeys within two
     seconds; what has begun is finished, and questions are answered as ever. 503 while a cell of it is away: those that
     are there obey already, and the same request again reaches the rest. The same Idempotency-Key again is the same
@@ -86,8 +87,8 @@ async def freeze(body: FreezeBody, access: CurrentAccess, key: CommandKey) -> di
     return await _view(access, row)
 
 
-@router.post("/{freeze_id}/thaw", answer=schemas.Freeze, dependencies=[_CONTROLS], refusals=(403, 404, 409))
-async def thaw(freeze_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/{freeze_id}/thaw", dependencies=[_CONTROLS], refusals=(403, 404, 409))
+async def thaw(freeze_id: str, access: CurrentAccess) -> schemas.Freeze:
     """End a freeze: the runs that it held go on where they stood, in any worker."""
     id = read_uuid(freeze_id)
     row = None if id is None else await freezes.find_freeze(access.at_home.runtime.database.api, id)
@@ -160,5 +161,6 @@ def _cells(access: Access, tenant: UUID | None) -> list[int]:
     return [HOME, *(number for number in numbers if number != HOME)]
 
 
-async def _view(access: Access, row: FreezeRow) -> dict[str, Any]:
-    return row.render(None if row.tenant is None else await access.cells.home.tenants.name(row.tenant))
+async def _view(access: Access, row: FreezeRow) -> schemas.Freeze:
+    tenant = None if row.tenant is None else await access.cells.home.tenants.name(row.tenant)
+    return render(schemas.Freeze, row, tenant=tenant)

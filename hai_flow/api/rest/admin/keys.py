@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Request
 from pydantic import Field
@@ -38,8 +38,8 @@ class KeyBody(Body):
     speaks_for: list[PrincipalPattern] = Field(default=[], max_length=100)
 
 
-@router.post("", Right.MANAGE_KEYS, status_code=201, answer=schemas.NewKey, refusals=(409,))
-async def create_key(body: KeyBody, access: CurrentAccess, key_of_command: CommandKey) -> dict[str, Any]:
+@router.post("", Right.MANAGE_KEYS, status_code=201, refusals=(409,))
+async def create_key(body: KeyBody, access: CurrentAccess, key_of_command: CommandKey) -> schemas.NewKey:
     """Make a key. `key` is shown this once: send it as `Authorization: Bearer`. The same Idempotency-Key again makes
     none: 409 `key_exists` names the key that it has made, to be revoked where its answer was lost."""
     admin = access.principal.id
@@ -70,16 +70,16 @@ async def create_key(body: KeyBody, access: CurrentAccess, key_of_command: Comma
     return {**render_key(key), "key": text}
 
 
-@router.get("", Right.MANAGE_KEYS, answer=schemas.KeyPage)
-async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+@router.get("", Right.MANAGE_KEYS)
+async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> schemas.KeyPage:
     """All keys, newest first; also those that were revoked or have expired."""
     listed = await keys.list_keys(access.at_home.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
     rows, following = cut(listed, limit, lambda row: encode_cursor(row.created_at, row.id))
     return {"items": [render_key(each) for each in rows], "next_cursor": following}
 
 
-@router.post("/{key_id}/revoke", Right.MANAGE_KEYS, answer=schemas.Key, refusals=(404,))
-async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
+@router.post("/{key_id}/revoke", Right.MANAGE_KEYS, refusals=(404,))
+async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> schemas.Key:
     """Revoke a key: it is refused from now on, by other processes within a second. Doing it twice is harmless."""
     home, is_last = access.at_home, False
     async with home.act() as connection:

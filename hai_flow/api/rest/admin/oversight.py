@@ -12,6 +12,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import cross_cell, schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
 from hai_flow.definition.names.durations import milliseconds
 from hai_flow.store.people import oversight
@@ -26,10 +27,10 @@ Since: TypeAlias = Annotated[str, Query(pattern=SPAN, description="of the time u
 _Under: TypeAlias = Annotated[int, Query(ge=1, le=3600, description="a vote in fewer seconds counts as quick")]
 
 
-@router.get("", Right.READ_AUDIT, answer=schemas.Oversight)
+@router.get("", Right.READ_AUDIT)
 async def read_oversight(
     access: CurrentAccess, since: Since = "30d", by: By = "workflow", under: _Under = 10
-) -> dict[str, Any]:
+) -> schemas.Oversight:
     """How the approvals and gates that were asked within the time were decided, of each workflow or each tool, in the
     order of their names. At most the newest 20,000 questions of each cell: `complete` is false where there are more.
     Nobody is named or compared. This request is recorded in the audit."""
@@ -49,22 +50,27 @@ async def read_oversight(
         "by": by,
         "under": under,
         "complete": all(complete for _, (_, complete) in gathered.by_cell),
-        "items": [{"name": name or None, **_render(each)} for name, each in sorted(_limit(groups).items())],
+        "items": [
+            render(schemas.OversightGroup, each, name=name or None, **_measure(each))
+            for name, each in sorted(_limit(groups).items())
+        ],
         "missing": gathered.missing,
     }
 
 
-@router.get("/me", Right.DECIDE, answer=schemas.PersonOversight)
-async def read_own_oversight(access: CurrentAccess, since: Since = "30d", under: _Under = 10) -> dict[str, Any]:
+@router.get("/me", Right.DECIDE)
+async def read_own_oversight(
+    access: CurrentAccess, since: Since = "30d", under: _Under = 10
+) -> schemas.PersonOversight:
     """How you have decided approvals and gates within the time. `questions` are those that have your vote, and what
     was decided is your vote. Only you see this, and auditors."""
     return await _read_person(access, access.principal.id, since, under)
 
 
-@router.get("/people/{person:path}", Right.READ_AUDIT, answer=schemas.PersonOversight)
+@router.get("/people/{person:path}", Right.READ_AUDIT)
 async def read_oversight_of_person(
     person: PrincipalId, access: CurrentAccess, since: Since = "30d", under: _Under = 10
-) -> dict[str, Any]:
+) -> schemas.PersonOversight:
     """What the person sees of themselves at `/v1/oversight/me`. This request is recorded in the audit, with the person
     that it is about."""
     await access.note(READ, person=person, since=since)
@@ -75,7 +81,7 @@ def read_age(since: str) -> timedelta:
     return timedelta(milliseconds=milliseconds(since))
 
 
-async def _read_person(access: Access, person: str, since: str, under: int) -> dict[str, Any]:
+async def _read_person(access: Access, person: str, since: str, under: int) -> schemas.PersonOversight:
     age, quick = read_age(since), timedelta(seconds=under)
 
     async def ask(cell: Access) -> tuple[DecisionFigures, bool]:
@@ -85,13 +91,9 @@ async def _read_person(access: Access, person: str, since: str, under: int) -> d
     total = DecisionFigures()
     for _, (figures, _) in gathered.by_cell:
         total.join(figures)
-    return {
-        "since": since,
-        "under": under,
-        "complete": all(complete for _, (_, complete) in gathered.by_cell),
-        **{name: value for name, value in _render(total).items() if name not in ("open", "expired", "withdrawn")},
-        "missing": gathered.missing,
-    }
+    complete, missing = all(complete for _, (_, complete) in gathered.by_cell), gathered.missing
+    words: dict[str, Any] = {"since": since, "under": under, "complete": complete, "missing": missing}
+    return render(schemas.PersonOversight, total, **words, **_measure(total))
 
 
 def _limit(groups: dict[str, DecisionFigures]) -> dict[str, DecisionFigures]:
@@ -103,6 +105,5 @@ def _limit(groups: dict[str, DecisionFigures]) -> dict[str, DecisionFigures]:
     return limited
 
 
-def _render(figures: DecisionFigures) -> dict[str, Any]:
-    counts = {name: getattr(figures, name) for name in figures.__slots__ if name != "seconds"}
-    return {**counts, "median_seconds": figures.quantile(0.5), "p90_seconds": figures.quantile(0.9)}
+def _measure(figures: DecisionFigures) -> dict[str, float | None]:
+    return {"median_seconds": figures.quantile(0.5), "p90_seconds": figures.quantile(0.9)}

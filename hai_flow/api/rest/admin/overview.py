@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
-
-import msgspec
 
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -26,13 +24,13 @@ from hai_flow.store.postgres.error_classes import FAILURES
 router = Routes(prefix="/v1/overview", tags=["overview"], dependencies=[requires(Right.CONTROL_RUNS)])
 
 
-@router.get("", answer=schemas.Overview, refusals=(403,))
-async def read_overview(access: CurrentAccess) -> dict[str, Any]:
+@router.get("", refusals=(403,))
+async def read_overview(access: CurrentAccess) -> schemas.Overview:
     """What `hai-flow status` shows of each cell: servers, workers, the queue, open runs, open questions and all that a
     person should look at; what `hai-flow doctor` finds there, no older than a minute; and how many runs of each of the
     last 24 hours have finished and failed."""
     access.demand_deployment(f"it is of the runs of all tenants; operators of the tenant {tenants.DEFAULT} see it.")
-    cells = []
+    cells: list[schemas.CellOverview] = []
     for runtime in access.cells.runtimes():
         async with runtime.database.engine.acquire() as connection:
             standing, hours = await status.standing(connection), await status.list_last_day(connection)
@@ -42,20 +40,15 @@ async def read_overview(access: CurrentAccess) -> dict[str, Any]:
                 "name": access.cells.name(runtime.cell),
                 "servers": [render(schemas.ServerStanding, each) for each in standing.servers],
                 "workers": [render(schemas.WorkerStanding, each) for each in standing.workers],
-                "waiting": msgspec.to_builtins(standing.waiting),
+                "waiting": render(schemas.WaitingCounts, standing.waiting),
                 "runs": dict(standing.runs),
                 "faults": [each.message for each in faults],
                 "problems": [render(schemas.FaultStanding, each) for each in faults],
-                "checks": [_check_view(each) for each in await _checks(runtime)],
+                "checks": [render(schemas.SetupCheck, each) for each in await _checks(runtime)],
                 "hours": [render(schemas.HourOfRuns, each) for each in hours],
             }
         )
     return {"cells": cells, "counted_max": status.COUNTED_MAX}
-
-
-def _check_view(check: Check) -> dict[str, Any]:
-    fields = {name: value for name, value in msgspec.to_builtins(check).items() if name != "case"}
-    return {**fields, "code": check.code}
 
 
 _CHECKED_SECONDS: Final = 60.0

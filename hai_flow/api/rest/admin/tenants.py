@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path
 from pydantic import Field
@@ -46,22 +46,22 @@ class TenantBody(Body):
     log_bytes: int | None = Field(default=None, ge=0, le=MOST["log_bytes"])
 
 
-@router.get("", answer=schemas.Tenants)
-async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
+@router.get("")
+async def list_tenants(access: CurrentAccess) -> schemas.Tenants:
     """The tenants, by name, each with its limits: all, or your own."""
     home = access.at_home
     listed = await tenants.list_tenants(home.pool if access.is_of_deployment else home.reads)
     return {"items": [_view(access, each) for each in listed if _is_seen(access, each)]}
 
 
-@router.get("/{tenant}", answer=schemas.Tenant, refusals=(404,))
-async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{tenant}", refusals=(404,))
+async def get_tenant(tenant: Name, access: CurrentAccess) -> schemas.Tenant:
     """One tenant."""
     return _view(access, await _tenant(access, tenant))
 
 
-@router.patch("/{tenant}", answer=schemas.Tenant, refusals=(403, 404), responses=list_refusal_responses(*WITH_BODY))
-async def limit_tenant(tenant: Name, limits: TenantBody, access: CurrentAccess) -> dict[str, Any]:
+@router.patch("/{tenant}", refusals=(403, 404), responses=list_refusal_responses(*WITH_BODY))
+async def limit_tenant(tenant: Name, limits: TenantBody, access: CurrentAccess) -> schemas.Tenant:
     """Change limits of a tenant, or the cells in which its threads begin. Other processes apply them within seconds.
     422 for a cell that does not exist, 503 for one that is away, 409 while processes of another release are running."""
     row = await _tenant(access, tenant)
@@ -119,5 +119,5 @@ async def _tenant(access: Access, name: str) -> Tenant:
     return row
 
 
-def _view(access: Access, tenant: Tenant) -> dict[str, Any]:
+def _view(access: Access, tenant: Tenant) -> schemas.Tenant:
     return render_tenant(tenant, access.cells.home.tenants.defaults, access.cells.name)

@@ -4,7 +4,7 @@ headers."""
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Request
 from pydantic import Field
@@ -43,8 +43,8 @@ class TokenBody(Body):
     expires_in: int = Field(default=900, ge=1, le=SECONDS_MAX)
 
 
-@router.post("/tokens", Right.ISSUE_TOKENS, status_code=201, answer=schemas.Token)
-async def create_token(body: TokenBody, access: CurrentAccess, request: Request) -> dict[str, Any]:
+@router.post("/tokens", Right.ISSUE_TOKENS, status_code=201)
+async def create_token(body: TokenBody, access: CurrentAccess, request: Request) -> schemas.Token:
     """Make a short-lived token for a frontend. It can hold no more rights than the API key with which you ask, and ends
     with that key. Every protocol takes it as `Authorization: Bearer`."""
     credential = request.headers.get("authorization", "").partition(" ")[2]
@@ -74,8 +74,8 @@ async def create_token(body: TokenBody, access: CurrentAccess, request: Request)
     return {"token": token, "principal": body.principal, "expires_at": instants.rfc3339(exp)}
 
 
-@router.post("/tickets", Right.SEE_OWN, status_code=201, answer=schemas.Ticket)
-async def create_ticket(access: CurrentAccess, request: Request) -> dict[str, Any]:
+@router.post("/tickets", Right.SEE_OWN, status_code=201)
+async def create_ticket(access: CurrentAccess, request: Request) -> schemas.Ticket:
     """Make a ticket: `?ticket=...` opens one event stream or one WebSocket, as you, within half a minute. For clients
     that can't send a header there. The stream ends when your own credential does. 429 beyond 120 within a minute."""
     request.app.state.tickets.take(access.tenant, access.principal.id)

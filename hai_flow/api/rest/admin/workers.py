@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
@@ -18,14 +18,14 @@ router = Routes(prefix="/v1/workers", tags=["workers"], dependencies=[requires(R
 WORKERS_MAX: Final = 1000
 
 
-@router.get("", answer=schemas.Workers, refusals=(403,))
-async def list_workers(access: CurrentAccess) -> dict[str, Any]:
+@router.get("", refusals=(403,))
+async def list_workers(access: CurrentAccess) -> schemas.Workers:
     """The workers, living ones first, at most 1,000 of each cell. A worker that has ended or died is listed for up to
     an hour, and longer if runs of it still wait to be taken over."""
     access.demand_deployment(
         f"workers perform the runs of all tenants; operators of the tenant {tenants.DEFAULT} see them."
     )
-    items: list[dict[str, Any]] = []
+    items: list[schemas.Worker] = []
     for runtime in access.cells.runtimes():
         cell = access.cells.name(runtime.cell)
         listed = await workers.list_workers(runtime.database.api, WORKERS_MAX)

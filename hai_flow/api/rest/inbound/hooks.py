@@ -6,8 +6,6 @@ The proof of a request is checked before its body is parsed, and a refusal does 
 
 from __future__ import annotations
 
-from typing import Any
-
 import structlog
 from fastapi import Request
 
@@ -36,11 +34,10 @@ callbacks = Routes(prefix="/callbacks", tags=["signals"])
     "/{path:path}",
     status_code=202,
     openapi_extra=webhook_body.OPENAPI_BODY,
-    answer=schemas.ReceivedWebhook,
     dependencies=[open_to_everybody()],
     refusals=(401, 404, 409, *WITH_BODY),
 )
-async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
+async def receive_webhook(path: str, request: Request, access: OpenAccess) -> schemas.ReceivedWebhook:
     """Receive a request of another system, and start the run that its trigger describes. `path` is that of a webhook of
     the tenant `default`, or `@TENANT/PATH` of one of another tenant. 401 unless the request proves that its sender
     knows the secret of the webhook's trigger. The same request again, or another one with its dedupe key, starts no run
@@ -55,18 +52,20 @@ async def receive_webhook(path: str, request: Request, access: OpenAccess) -> di
         log.info("webhook_changed", path=path, notes=notes)
     with access.admission.command():
         outcome = await webhooks.receive(hook, call, content)
-    return {"run_id": outcome and str(outcome.run_id), "already": outcome is not None and outcome.already}
+    return {
+        "run_id": None if outcome is None else str(outcome.run_id),
+        "already": outcome is not None and outcome.already,
+    }
 
 
 @callbacks.post(
     "/{token}",
     status_code=202,
     openapi_extra=webhook_body.OPENAPI_BODY,
-    answer=schemas.ReceivedCallback,
     dependencies=[open_to_everybody()],
     refusals=(404, 409, 410, *WITH_BODY),
 )
-async def receive_callback(token: str, request: Request, access: OpenAccess) -> dict[str, Any]:
+async def receive_callback(token: str, request: Request, access: OpenAccess) -> schemas.ReceivedCallback:
     """Take the callback that a step waits for (`await_callback`); its run goes on. The same one again changes nothing,
     another one is refused."""
     service = access.cells.at(cell_of_address(token)).callbacks

@@ -32,10 +32,8 @@ from hai_flow.store.messaging import signals
 router = Routes(prefix="/v1", tags=["signals"])
 events = Routes(prefix="/v1/events", tags=["events"])
 
-_ANSWERS: Final = answers_of(schemas.Signal, "it has been sent before", "it is stored")
-_ANSWERS_TO_EVENT: Final = answers_of(
-    schemas.ReceivedEvent, "it has been sent before", "it is stored; `runs` says what it started"
-)
+_ANSWERS: Final = answers_of("it has been sent before", "it is stored")
+_ANSWERS_TO_EVENT: Final = answers_of("it has been sent before", "it is stored; `runs` says what it started")
 
 
 class SignalBody(Body):
@@ -47,7 +45,7 @@ class SignalBody(Body):
 
 
 @router.post("/signals", Right.CONTROL_RUNS, status_code=201, responses=_ANSWERS, refusals=(404, 409))
-async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> schemas.Signal:
     """Send an event to every run that has started before it and waits, or will wait, for its type. It also starts the
     workflows with a trigger for it; `POST /v1/events` does the same and lists their runs."""
     return await _send(access, body, key, response)
@@ -56,7 +54,7 @@ async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, 
 @router.post("/runs/{run_id}/signals", Right.CONTROL_RUNS, status_code=201, responses=_ANSWERS, refusals=(404, 409))
 async def signal_run(
     run_id: str, body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response
-) -> dict[str, Any]:
+) -> schemas.Signal:
     """Send an event to one run. It is kept until the run waits for its type."""
     run = await access.run(run_id)
     id = body.id or key
@@ -69,7 +67,7 @@ async def signal_run(
 
 async def _send(
     access: Access, body: SignalBody, key: str | None, response: Response, run_id: UUID | None = None
-) -> dict[str, Any]:
+) -> schemas.Signal:
     id = _read_event_id(access, body, key, "signal")
     with access.admission.command():
         await _demand_files(access, body, run_id)
@@ -89,7 +87,9 @@ async def _send(
 
 
 @events.post("", Right.START_RUNS, status_code=201, responses=_ANSWERS_TO_EVENT, refusals=(404, 409))
-async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+async def receive_event(
+    body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response
+) -> schemas.ReceivedEvent:
     """Send an event, and learn which runs it starts. It is a signal for all: runs that wait for its type get it too.
 
     The same event again starts no workflow twice and gets the same answer; starts that were refused are tried again."""

@@ -46,10 +46,10 @@ class AbsenceBody(Body):
     note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
 
 
-@router.get("", answer=schemas.AbsencePage)
+@router.get("")
 async def list_absences(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, everybody: bool = False
-) -> dict[str, Any]:
+) -> schemas.AbsencePage:
     """Absences that are not over, newest first: yours, and those in which you decide for others. With `everybody`, for
     admins, all of the tenant."""
     if everybody:
@@ -61,8 +61,8 @@ async def list_absences(
     return {"items": [_render(access, row, away) for row in rows], "next_cursor": following}
 
 
-@router.post("", status_code=201, answer=schemas.Absence, refusals=(409,))
-async def enter_absence(body: AbsenceBody, access: CurrentAccess) -> dict[str, Any]:
+@router.post("", status_code=201, refusals=(409,))
+async def enter_absence(body: AbsenceBody, access: CurrentAccess) -> schemas.Absence:
     """Enter that you are away, or as an admin that somebody else is. Meanwhile `delegate` decides what asks them, with
     what they may decide then; where the delegate is away too, it is that one's delegate, over at most five people. Both
     are recorded. Who entered it, and who is away between, must not be excluded from the question either."""
@@ -166,7 +166,7 @@ async def _map_now(access: Access) -> dict[str, AbsenceRow]:
     return map_absences(await absences.list_now(access.reads, access.tenant, None), access.principal.people.all_of)
 
 
-def _render(access: Access, row: AbsenceRow, away: dict[str, AbsenceRow]) -> dict[str, Any]:
+def _render(access: Access, row: AbsenceRow, away: dict[str, AbsenceRow]) -> schemas.Absence:
     all_ids = access.principal.people.all_of
     person = all_ids(row.person)[0]
     now = away.get(person)

@@ -82,11 +82,11 @@ class ConsumeBody(Body):
 
 @router.post(
     "", Right.START_RUNS, Right.SPEAK, status_code=201, refusals=(404, 409),
-    responses=answers_of(schemas.Approval, "this key has asked for it before", "people are asked"),
+    responses=answers_of("this key has asked for it before", "people are asked"),
 )  # fmt: skip
 async def request_approval(
     body: ApprovalBody, access: CurrentAccess, key: CommandKey, response: Response
-) -> dict[str, Any]:
+) -> schemas.Approval:
     """Ask people for a yes to one action with exactly these arguments. The same Idempotency-Key again gives the same
     approval; with another body it is 409."""
     if body.workflow == built_in.AGENT_APPROVAL and await built_in.ensure(
@@ -114,22 +114,24 @@ async def request_approval(
     return await show(access, await find(access, run["id"]))
 
 
-@router.get("/{run_id}", Right.SEE_OWN, answer=schemas.Approval, refusals=(404,))
+@router.get("/{run_id}", Right.SEE_OWN, refusals=(404,))
 async def get_approval(
     run_id: str,
     access: CurrentAccess,
     wait: Annotated[
         int, Query(ge=0, le=WAIT_SECONDS_MAX, description="answer when it is decided, at most so many seconds later")
     ] = 0,
-) -> dict[str, Any]:
+) -> schemas.Approval:
     """An approval: what is asked, what became of it, the arguments as they were approved, and their digest. Its events
     stream from `/v1/runs/{run_id}/events`."""
     state = await settle(access, run_id, wait)
     return await show(access, state)
 
 
-@router.post("/{run_id}/consume", Right.ANSWER, answer=schemas.ConsumedApproval, refusals=(403, 404, 409))
-async def consume_approval(run_id: str, body: ConsumeBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/{run_id}/consume", Right.ANSWER, refusals=(403, 404, 409))
+async def consume_approval(
+    run_id: str, body: ConsumeBody, access: CurrentAccess, key: CommandKey
+) -> schemas.ConsumedApproval:
     """Say that the approved action is about to be taken. The answer is yes once, for exactly the arguments that were
     approved, as edited; 409 ever after, and before. Repeated under the same Idempotency-Key, it is the first answer
     again. Only the one that asked may consume."""
@@ -175,7 +177,7 @@ async def _demand_reachable(access: Access, url: str) -> None:
         raise Rejected(422, "approval_webhook", f"`webhook.url`: {obstacle}")
 
 
-async def _consumed_before(access: Access, state: RunState, body: ConsumeBody, token: str) -> dict[str, Any]:
+async def _consumed_before(access: Access, state: RunState, body: ConsumeBody, token: str) -> schemas.ConsumedApproval:
     """The answer to one that comes again under its key. Raises Rejected 409 for every other one."""
     status, call = status_of(state), call_of(state)
     if status == "consumed" and call is not None and _consumption(call) == token:
@@ -263,13 +265,13 @@ def _consumption(call: PendingState) -> Json:
     return call.value.get("consumption") if isinstance(call.value, dict) else None
 
 
-async def show(access: Access, state: RunState) -> dict[str, Any]:
+async def show(access: Access, state: RunState) -> schemas.Approval:
     """The approval that the run is, as REST shows it."""
     calls = [each.opened.args or "" for each in state.pendings.values()]
     return await run_unless_short((state.input, calls), _render, state, access.base)
 
 
-def _render(state: RunState, base: str) -> dict[str, Any]:
+def _render(state: RunState, base: str) -> schemas.Approval:
     gate, call = find_gate(state), call_of(state)
     action, arguments = approved_call(state)
     requested = state.input.get("arguments") if isinstance(state.input, dict) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from secrets import token_urlsafe
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from pydantic import Field
@@ -35,8 +35,8 @@ class AccountBody(Body):
     channel: str = Field(min_length=1, max_length=100, description="the channel of the deployment, like `slack`")
 
 
-@router.get("", answer=schemas.ChatAccounts)
-async def list_chat_accounts(access: CurrentAccess) -> dict[str, Any]:
+@router.get("")
+async def list_chat_accounts(access: CurrentAccess) -> schemas.ChatAccounts:
     """Your accounts in chats that hold now, and codes that were not sent yet."""
     home = access.at_home
     rows = await chat.list_accounts(home.reads, access.tenant, access.ids)
@@ -44,8 +44,8 @@ async def list_chat_accounts(access: CurrentAccess) -> dict[str, Any]:
     return {"items": [render(schemas.ChatAccount, each) for each in rows if each.id in holding]}
 
 
-@router.post("", Right.DECIDE, status_code=201, answer=schemas.ChatCode, refusals=(404, 409))
-async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> dict[str, Any]:
+@router.post("", Right.DECIDE, status_code=201, refusals=(404, 409))
+async def connect_chat_account(body: AccountBody, access: CurrentAccess) -> schemas.ChatCode:
     """Get a code that connects your account in a chat to you: send it there, to the app, within ten minutes. It is good
     once, for this channel. The account decides with the roles that your API key, session or token has at that moment,
     and ends with it. Whoever sends the code decides as you: show it to nobody."""

@@ -76,12 +76,12 @@ async def find_pending(access: Access, id: str, outcome: Outcome | None = None) 
     return state, state.pendings[id]
 
 
-async def render_for(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+async def render_for(access: Access, run: RunState, pending: PendingState) -> schemas.Pending:
     """The pending with its outcome, and with its evidence where that is for the caller."""
     sees = access.sees_evidence(run, pending)
     mask = access.mask(UUID(run.run_id))
 
-    def show() -> dict[str, Any]:
+    def show() -> schemas.Pending:
         return render_pending(run, pending if mask is None else mask.question(pending, run), evidence=sees)
 
     view = await run_if_large(pending, show)
@@ -92,12 +92,12 @@ async def render_for(access: Access, run: RunState, pending: PendingState) -> di
     if pending.status == "open":
         return {**view, "workflow": disguise.workflow, "started_by": disguise.requester}
     row = await find_canary(access.reads, access.tenant, UUID(run.run_id))
-    return view if row is None else {**view, "canary": render(schemas.Canary, row)}
+    return view if row is None else {**view, "canary": {**render(schemas.Canary, row)}}
 
 
 async def decide(
     access: Access, pending_id: str, body: DecideBody, key: str | None, way: str = "rest"
-) -> dict[str, Any]:
+) -> schemas.DecidedPending:
     """Answer as the caller, or as the delegate of the person that the body names. Returns the pending after it. `way`
     is recorded as the way by which the answer came. Raises Rejected; 503 `answer_recorded` where the answer is
     committed, and the pending can't be read after it."""
@@ -116,7 +116,7 @@ async def decide(
     return {**view, "already": outcome.already}
 
 
-async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, Any]:
+async def check(access: Access, pending_id: str, body: DecideBody) -> schemas.CheckedAnswer:
     """The effect that the answer would have now. Nothing is stored, nothing begins. Raises Rejected as
     `decide` does."""
     access.require(Right.ANSWER, Right.DECIDE)

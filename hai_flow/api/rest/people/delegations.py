@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 from uuid import uuid4
 
 from pydantic import Field
@@ -44,14 +44,14 @@ class DelegationBody(Body):
     note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
 
 
-@router.get("", answer=schemas.Delegations)
-async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
+@router.get("")
+async def list_delegations(access: CurrentAccess) -> schemas.Delegations:
     """Those from you and to you that have not ended."""
     return {"items": [render_delegation(each) for each in await _list_of_caller(access)]}
 
 
-@router.post("", Right.DECIDE, status_code=201, answer=schemas.Delegation, refusals=(409,))
-async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("", Right.DECIDE, status_code=201, refusals=(409,))
+async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey) -> schemas.Delegation:
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
     They can't pass the delegation on, and get no question that you or they may not decide. It ends with the API key,
     the browser session and the issuer's token by which you make it, and has no role or group that this has no more.
@@ -105,7 +105,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess, key: CommandKey)
     return render_delegation(delegation)
 
 
-def _repeat(before: Delegation | None, body: DelegationBody, to: str, ends_at: datetime | None) -> dict[str, Any]:
+def _repeat(before: Delegation | None, body: DelegationBody, to: str, ends_at: datetime | None) -> schemas.Delegation:
     """The delegation that a request with the same key has made. Raises Rejected 409 where that one had another body.
     `ends_at`: when what the caller signed in by ends, by clocks that may differ a little."""
     if (
@@ -125,10 +125,10 @@ async def _list_of_caller(access: Access) -> list[Delegation]:
     return await access.inbox.in_force(access.tenant, granted)
 
 
-@of_all.get("", answer=schemas.DelegationPage)
+@of_all.get("")
 async def list_all_delegations(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
-) -> dict[str, Any]:
+) -> schemas.DelegationPage:
     """All delegations of the tenant that have not ended, newest first. A page may be short, though there is more."""
     before = decode_id_cursor(cursor)
     rows_found = await delegations.list_of_tenant(access.reads, access.tenant, limit=limit + 1, before=before)

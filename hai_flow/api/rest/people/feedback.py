@@ -61,10 +61,10 @@ class FeedbackBody(Body):
         return Opinion(rating, self.comment or None, list(dict.fromkeys(self.labels)))
 
 
-@router.get("", Right.SEE_OWN, answer=schemas.FeedbackPage, refusals=(404,))
+@router.get("", Right.SEE_OWN, refusals=(404,))
 async def list_feedback(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
-) -> dict[str, Any]:
+) -> schemas.FeedbackPage:
     """All opinions of the thread's messages and decisions, newest first."""
     before = demand_id_cursor(cursor)
     opinions = await feedback.list_feedback(access.reads, access.tenant, thread_id, limit=limit + 1, before=before)
@@ -74,10 +74,10 @@ async def list_feedback(
     return {"items": [render_feedback(each) for each in rows], "next_cursor": following}
 
 
-@router.get("/{kind}/{subject_id:path}", Right.SEE_OWN, answer=schemas.Feedback, refusals=(404,))
+@router.get("/{kind}/{subject_id:path}", Right.SEE_OWN, refusals=(404,))
 async def get_feedback(
     thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess
-) -> dict[str, Any]:
+) -> schemas.Feedback:
     """Your opinion of it."""
     subject = _subject(access, thread_id, kind, subject_id)
     opinion = await feedback.get_feedback(access.reads, subject, access.principal.id)
@@ -90,7 +90,7 @@ async def get_feedback(
 
 @router.put(
     "/{kind}/{subject_id:path}", Right.SPEAK, Right.DECIDE, refusals=(404, 409),
-    responses=answers_of(schemas.Feedback, "it stands, instead of what you said before", "it stands"),
+    responses=answers_of("it stands, instead of what you said before", "it stands"),
 )  # fmt: skip
 async def put_feedback(
     thread_id: ThreadId,
@@ -99,7 +99,7 @@ async def put_feedback(
     body: FeedbackBody,
     access: CurrentAccess,
     response: Response,
-) -> dict[str, Any]:
+) -> schemas.Feedback:
     """Store your opinion of it; an earlier one of yours is replaced. The same again changes nothing. 409 for a pending
     that is still open: it is judged after it was decided."""
     opinion = body.opinion

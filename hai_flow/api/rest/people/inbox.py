@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Container, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 from uuid import UUID
 
 from fastapi import Header, Query, Response
@@ -92,7 +92,7 @@ def _run_of(item: InboxEntry) -> RunFacts:
     return RunFacts(row.run_id, row.started_by, row.workflow, row.workflow_name, row.thread_id)
 
 
-async def _view(access: Access, item: InboxEntry, with_forms: Container[UUID] | None = None) -> dict[str, Any]:
+async def _view(access: Access, item: InboxEntry, with_forms: Container[UUID] | None = None) -> schemas.InboxItem:
     return render_inbox_item(item, await _filter_question(access, item, with_forms), sees_all=access.principal.sees_all)
 
 
@@ -135,7 +135,7 @@ def _decode(cursor: str | None) -> Place | None:
     return after
 
 
-@router.get("", answer=schemas.InboxPage)
+@router.get("")
 async def read_inbox(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -146,7 +146,7 @@ async def read_inbox(
     opened_after: _Time = None,
     deadline_before: _Time = None,
     text: _Name = None,
-) -> dict[str, Any]:
+) -> schemas.InboxPage:
     """The open questions that ask you, the next deadline first. `why_not` explains why you may not decide one. `text`
     is searched for in titles, messages, names of tools, arguments and evidence; personal values are not searched."""
     filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
@@ -162,7 +162,7 @@ async def _page(access: Access, filters: Filters, limit: int, after: Place | Non
     return await cross_cell.page(access, ask, lambda item: item.asked.place, limit, newest_first=False)
 
 
-async def _load_views(page: cross_cell.Page[InboxEntry], filters: Filters) -> live_lists.Items:
+async def _load_views(page: cross_cell.Page[InboxEntry], filters: Filters) -> dict[str, schemas.InboxItem]:
     with_forms = await cross_cell.find_with_forms((cell, _run_of(each)) for cell, each in page.rows)
     return {
         each.asked.id: await _view(cell, each, with_forms)
@@ -171,8 +171,8 @@ async def _load_views(page: cross_cell.Page[InboxEntry], filters: Filters) -> li
     }
 
 
-@router.get("/counts", answer=schemas.InboxCounts)
-async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
+@router.get("/counts")
+async def count_inbox(access: CurrentAccess) -> schemas.InboxCounts:
     """How many open questions of each workflow ask you."""
 
     async def ask(cell: Access) -> tuple[dict[str, int], bool]:
@@ -242,8 +242,8 @@ class DecideSeveralBody(Body):
     items: list[BulkItem] = Field(min_length=1, max_length=BULK_MAX)
 
 
-@router.post("/decide", Right.DECIDE, answer=schemas.BulkOutcomes)
-async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/decide", Right.DECIDE)
+async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: CommandKey) -> schemas.BulkOutcomes:
     """Answer several questions. The outcomes stand in the order of the answers; a refused answer does not affect the
     others."""
     twice = {each.id for each in body.items if [other.id for other in body.items].count(each.id) > 1}
@@ -251,7 +251,7 @@ async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: Co
         raise Rejected(422, "answer.invalid", f"items: {min(twice)[:100]} is answered twice; answer it once.")
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def outcome(item: BulkItem) -> dict[str, Any]:
+    async def outcome(item: BulkItem) -> schemas.BulkOutcome:
         async with room:
             try:
                 body = DecideBody(**{name: part for name, part in item.sent().items() if name != "id"})
@@ -265,8 +265,8 @@ async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: Co
     return {"items": await asyncio.gather(*map(outcome, body.items))}
 
 
-@router.get("/decided", answer=schemas.DecidedPage)
-async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+@router.get("/decided")
+async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> schemas.DecidedPage:
     """Your decisions, and those of your delegates in your name, the newest first."""
     before, who = _decode(cursor), access.principal.id
 
@@ -304,14 +304,14 @@ async def _item(access: Access, pending_id: str) -> InboxEntry:
     return item
 
 
-@router.get("/{pending_id}", answer=schemas.InboxItem, refusals=(404,))
-async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{pending_id}", refusals=(404,))
+async def check_pending(pending_id: str, access: CurrentAccess) -> schemas.InboxItem:
     """Whether you may decide the question, why not, and which others may."""
     return await _view(access, await _item(access, pending_id))
 
 
-@router.post("/{pending_id}/claim", Right.DECIDE, answer=schemas.InboxItem, refusals=(403, 404, 409))
-async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody | None = None) -> dict[str, Any]:
+@router.post("/{pending_id}/claim", Right.DECIDE, refusals=(403, 404, 409))
+async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody | None = None) -> schemas.InboxItem:
     """Tell others that you are working on the question. They can still decide it, and the claim ends by itself."""
     item, who = await _item(access, pending_id), access.principal.who
     if item.obstacle is not None and not item.for_others:
@@ -337,8 +337,8 @@ async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody 
     return await _view(access, item)
 
 
-@router.post("/{pending_id}/release", Right.DECIDE, answer=schemas.InboxItem, refusals=(403, 404, 409, *WITH_BODY))
-async def release_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/{pending_id}/release", Right.DECIDE, refusals=(403, 404, 409, *WITH_BODY))
+async def release_pending(pending_id: str, access: CurrentAccess) -> schemas.InboxItem:
     """Withdraw your claim. Without a claim of yours this changes nothing."""
     run_id, who = (await _item(access, pending_id)).asked.run_id, access.principal.who
     async with access.act() as connection:

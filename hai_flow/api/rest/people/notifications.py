@@ -24,14 +24,14 @@ from hai_flow.store.people import notifications
 router = Routes(prefix="/v1/notifications", tags=["notifications"])
 
 
-@router.get("", Right.SEE_RUNS, answer=schemas.NotificationPage, refusals=(404,))
+@router.get("", Right.SEE_RUNS, refusals=(404,))
 async def list_notifications(
     access: CurrentAccess,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
     status: Annotated[Literal["queued", "due", "sent", "dropped", "dead"] | None, Query()] = None,
     run_id: Annotated[str | None, Query(max_length=60)] = None,
-) -> dict[str, Any]:
+) -> schemas.NotificationPage:
     """The notifications, newest first. `dead`: given up; `dropped`: not needed any more, so not sent."""
     if run_id is not None and not is_run_id(run_id):
         raise reject_unknown_run(run_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -47,8 +47,8 @@ async def report_opening(pending_id: str, body: OpenedBody, access: CurrentAcces
     return Response(status_code=204)
 
 
-@router.get("/{pending_id}/openings", Right.READ_AUDIT, Right.DECIDE, answer=schemas.Openings, refusals=(404,))
-async def list_openings(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{pending_id}/openings", Right.READ_AUDIT, Right.DECIDE, refusals=(404,))
+async def list_openings(pending_id: str, access: CurrentAccess) -> schemas.Openings:
     """The people that had the question, a file or an address of it before it was decided, each with the first time.
     Auditors see all of them, which the audit records; others see themselves."""
     audits, run_id = access.principal.may(Right.READ_AUDIT), run_of_pending(pending_id)

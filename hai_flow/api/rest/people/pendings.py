@@ -53,7 +53,9 @@ def _run_of(row: pendings.PendingSummary) -> RunFacts:
     return RunFacts(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
 
 
-async def _view(access: Access, row: pendings.PendingSummary, with_forms: Container[UUID]) -> dict[str, Any] | None:
+async def _view(
+    access: Access, row: pendings.PendingSummary, with_forms: Container[UUID]
+) -> schemas.OpenedPending | None:
     """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet; or
     it is not for the caller, or of a release that this one can't read."""
     try:
@@ -76,14 +78,14 @@ async def _view(access: Access, row: pendings.PendingSummary, with_forms: Contai
     return render_pending_in_list(row, await access.redact_question(run, opened, with_forms))
 
 
-@router.get("", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.PendingPage)
+@router.get("", Right.SEE_OWN, Right.SEE_INBOX)
 async def list_pendings(
     access: CurrentAccess,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
     workflow: Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)] = None,
     run_id: Annotated[str | None, Query(max_length=100)] = None,
-) -> dict[str, Any]:
+) -> schemas.PendingPage:
     """The open pendings that you may see, newest first. A page may be short, though others follow."""
     place = decode_cursor(cursor)
     if place is not None and run_of_pending(place[1]) is None:
@@ -110,8 +112,8 @@ async def list_pendings(
     return listed.show([each for each in views if each is not None])
 
 
-@router.get("/{pending_id}", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.Pending, refusals=(404,))
-async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{pending_id}", Right.SEE_OWN, Right.SEE_INBOX, refusals=(404,))
+async def get_pending(pending_id: str, access: CurrentAccess) -> schemas.Pending:
     """One pending: the question and its outcome."""
     state, pending = await find_pending(access, pending_id)
     view = await render_for(access, state, pending)
@@ -122,31 +124,31 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     return view if fault is None else {**view, "nobody_decides": fault}
 
 
-@router.post(
-    "/{pending_id}/decide", Right.ANSWER, Right.DECIDE, answer=schemas.DecidedPending, refusals=(404, 409, 410)
-)
-async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/{pending_id}/decide", Right.ANSWER, Right.DECIDE, refusals=(404, 409, 410))
+async def decide_pending(
+    pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey
+) -> schemas.DecidedPending:
     """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""
     return await decide(access, pending_id, body, key)
 
 
-@router.post("/{pending_id}/check", Right.ANSWER, Right.DECIDE, answer=schemas.CheckedAnswer, refusals=(404, 409, 410))
-async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/{pending_id}/check", Right.ANSWER, Right.DECIDE, refusals=(404, 409, 410))
+async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess) -> schemas.CheckedAnswer:
     """The effect that an answer would have now: nothing is stored. It is refused as the answer itself would be. So a
     form learns its faults, and an approver learns which votes their edit would void."""
     return await check(access, pending_id, body)
 
 
-@router.get("/{pending_id}/arguments", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.PendingArguments, refusals=(404,))
-async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{pending_id}/arguments", Right.SEE_OWN, Right.SEE_INBOX, refusals=(404,))
+async def get_arguments(pending_id: str, access: CurrentAccess) -> schemas.PendingArguments:
     """The arguments that the call in question may have: for a form in which an approver changes them."""
     return await describe_arguments(access, *await find_pending(access, pending_id))
 
 
-@router.get("/{pending_id}/history", Right.SEE_OWN, Right.SEE_INBOX, answer=schemas.PendingHistory, refusals=(404,))
+@router.get("/{pending_id}/history", Right.SEE_OWN, Right.SEE_INBOX, refusals=(404,))
 async def get_history(
     pending_id: str, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
-) -> dict[str, Any]:
+) -> schemas.PendingHistory:
     """The history of the question, oldest first: its opening, votes, edits, reminders, escalations, its end."""
     run, pending = await find_pending(access, pending_id)
     sees, mask = access.sees_evidence(run, pending), access.mask(UUID(run.run_id))
@@ -166,7 +168,7 @@ async def get_history(
     return {"items": history, "next_cursor": following}
 
 
-async def describe_arguments(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+async def describe_arguments(access: Access, run: RunState, pending: PendingState) -> schemas.PendingArguments:
     """The arguments of the call that the question is about (`shapes.PendingArguments`)."""
     disguise = find_disguise(run) if pending.status == "open" else None
     sha256 = run.sha256 if disguise is None else disguise.sha256

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
@@ -44,7 +43,7 @@ async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     response_model=None,
     responses={**list_refusal_responses(), 200: refer_to_shape({"model": schemas.PublicKeys})},
 )
-async def get_public_keys(request: Request) -> dict[str, Any]:
+async def get_public_keys(request: Request) -> schemas.PublicKeys:
     """The public halves of the keys that sign receipts, as a JWK Set, the signing one first; retired ones stay."""
     try:
         keys = request.app.state.runtime.receipt_keys.find()

@@ -72,18 +72,18 @@ class RevocationBody(Body):
     reason: Annotated[str, _TEXT, Visible] = ""
 
 
-@router.get("", Right.SEE_RUNS, Right.SEE_INBOX, answer=schemas.RuleRecords)
+@router.get("", Right.SEE_RUNS, Right.SEE_INBOX)
 async def list_rules(
     access: CurrentAccess, over: Annotated[bool, Query(description="also those that hold no more")] = False
-) -> dict[str, Any]:
+) -> schemas.RuleRecords:
     """The standing rules; who sees no runs of others is told of those that they have proposed or approved."""
     seat, *others = [await store.list_rules(cell.reads, access.tenant, over=over) for cell in access.everywhere]
     rows = (_with_uses(row, [each for rows in others for each in rows if each.id == row.id]) for row in seat)
     return {"items": [view_of(row) for row in rows if _is_visible(access, row)]}
 
 
-@router.get("/{rule_id}", Right.SEE_RUNS, Right.SEE_INBOX, answer=schemas.RuleWithUses, refusals=(404,))
-async def get_rule(rule_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{rule_id}", Right.SEE_RUNS, Right.SEE_INBOX, refusals=(404,))
+async def get_rule(rule_id: str, access: CurrentAccess) -> schemas.RuleWithUses:
     """A rule, and its last uses."""
     row = await _find(access, rule_id)
     cells = [await store.list_uses(cell.reads, access.tenant, row.id, USES_SHOWN) for cell in access.everywhere]
@@ -91,8 +91,8 @@ async def get_rule(rule_id: str, access: CurrentAccess) -> dict[str, Any]:
     return {**view_of(row), "last_uses": [render(schemas.RuleUsage, each) for each in last]}
 
 
-@router.post("", Right.DECIDE, status_code=201, answer=schemas.RuleRecord, refusals=(403, 404, 409))
-async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("", Right.DECIDE, status_code=201, refusals=(403, 404, 409))
+async def propose_rule(body: ProposalBody, access: CurrentAccess, key: CommandKey) -> schemas.RuleRecord:
     """Propose that calls like this one are always allowed, or never. A run of the workflow `rule_approval` asks
     people; neither you nor the requester of that call is among them. The same Idempotency-Key again is the same
     proposal."""
@@ -168,8 +168,8 @@ async def _create(access: Access, row: RuleRow, connection: Connection) -> None:
     await access.record(connection, "rule.proposed", subject=f"rule:{row.id}", run_id=None, **details)
 
 
-@router.post("/{rule_id}/revoke", Right.CONTROL_RUNS, Right.DECIDE, answer=schemas.RuleRecord, refusals=(403, 404, 409))
-async def revoke_rule(rule_id: str, body: RevocationBody, access: CurrentAccess) -> dict[str, Any]:
+@router.post("/{rule_id}/revoke", Right.CONTROL_RUNS, Right.DECIDE, refusals=(403, 404, 409))
+async def revoke_rule(rule_id: str, body: RevocationBody, access: CurrentAccess) -> schemas.RuleRecord:
     """End a rule, or a proposal: when this is answered no process lets it vote any more; 503 where a cell of the tenant
     is away, in which that is so as soon as it is back. Operators may, and who has proposed or approved it."""
     row, seat = await _find(access, rule_id), access.at_seat
@@ -300,7 +300,7 @@ def _describe(document: dict[str, Any]) -> str:
     )
 
 
-def view_of(row: RuleRow) -> dict[str, Any]:
+def view_of(row: RuleRow) -> schemas.RuleRecord:
     """A rule as clients read it; of one that a newer release wrote, what its row has."""
     try:
         body, voters = read_row(row)

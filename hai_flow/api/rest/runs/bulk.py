@@ -6,7 +6,7 @@ nothing twice. A client that lost its connection names the same runs once more (
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -73,8 +73,8 @@ class ControlRunsBody(Body):
     dry_run: bool = False
 
 
-@router.post("/bulk", Right.CONTROL_RUNS, answer=schemas.BulkReport, refusals=(404, 409))
-async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/bulk", Right.CONTROL_RUNS, refusals=(404, 409))
+async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: CommandKey) -> schemas.BulkReport:
     """Pause, resume, stop or retry the runs that a filter finds, or those that are named: at most 1,000 a request. The
     answer has the outcome of each run. With `dry_run` it lists the runs, and nothing is done.
 
@@ -101,7 +101,7 @@ async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: Comman
     else:
         items = await _perform(access, body, chosen, key)
     counts = {word: sum(item["outcome"] == word for item in items) for word in ("done", "already", "refused")}
-    return {"action": body.action, "dry_run": body.dry_run, "found": len(chosen), **counts, "items": items}
+    return render(schemas.BulkReport, body, found=len(chosen), **counts, items=items)
 
 
 async def _find_named(access: Access, ids: list[str]) -> list[tuple[UUID, str]]:
@@ -138,11 +138,11 @@ async def _find_in_cell(access: Access, wanted: run_lists.Filter) -> list[run_li
 
 async def _perform(
     access: Access, body: ControlRunsBody, chosen: list[tuple[UUID, str]], key: str | None
-) -> list[dict[str, Any]]:
+) -> list[schemas.BulkRun]:
     sha = await hash_content([body.action, body.reason])
     some = asyncio.Semaphore(AT_ONCE)
 
-    async def one(id: UUID, status: str) -> dict[str, Any]:
+    async def one(id: UUID, status: str) -> schemas.BulkRun:
         command_id = None if key is None else f"bulk:{key}"
         async with some:
             try:
@@ -170,5 +170,5 @@ def _command(access: Access, body: ControlRunsBody) -> c.Command:
             return c.Retry(by=by, who=who)
 
 
-def _item(id: UUID, status: str, outcome: str, problem: dict[str, Any] | None) -> dict[str, Any]:
+def _item(id: UUID, status: str, outcome: schemas.RunOutcome, problem: schemas.MarkObstacle | None) -> schemas.BulkRun:
     return {"id": str(id), "status": status, "outcome": outcome, "problem": problem}

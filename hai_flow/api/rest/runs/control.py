@@ -36,58 +36,60 @@ class ReasonBody(Body):
     reason: str = Field(default="", max_length=2000)
 
 
-async def _view(access: Access, outcome: Outcome, before: RunRow) -> dict[str, Any]:
+async def _view(access: Access, outcome: Outcome, before: RunRow) -> schemas.Run:
     return await build_run_view(await access.changed_run(outcome, before))
 
 
-async def _control(access: Access, run_id: str, command: c.Command, key: str | None) -> dict[str, Any]:
+async def _control(access: Access, run_id: str, command: c.Command, key: str | None) -> schemas.ControlledRun:
     row = await access.run(run_id)
     content = [type(command).__name__, getattr(command, "reason", "")]
     outcome = await access.submit(row.id, command, command_id=key, body_sha=await hash_content(content))
-    extra = {"in_flight": outcome.value["in_flight"]} if "in_flight" in (outcome.value or {}) else {}
-    return {**await _view(access, outcome, row), **extra}
+    view: schemas.ControlledRun = {**await _view(access, outcome, row)}
+    if "in_flight" in (outcome.value or {}):
+        view["in_flight"] = outcome.value["in_flight"]
+    return view
 
 
-@router.post("/{run_id}/pause", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409))
+@router.post("/{run_id}/pause", Right.CONTROL_RUNS, refusals=(404, 409))
 async def pause_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
-) -> dict[str, Any]:
+) -> schemas.ControlledRun:
     """Let no new step start. Attempts in flight finish, answers are stored, deadlines keep running."""
     return await _control(access, run_id, c.Pause(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post("/{run_id}/resume", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409, *WITH_BODY))
-async def resume_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/{run_id}/resume", Right.CONTROL_RUNS, refusals=(404, 409, *WITH_BODY))
+async def resume_run(run_id: str, access: CurrentAccess, key: CommandKey) -> schemas.ControlledRun:
     """Go on after a pause."""
     return await _control(access, run_id, c.Resume(by=access.principal.id), key)
 
 
-@router.post("/{run_id}/stop", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409))
+@router.post("/{run_id}/stop", Right.CONTROL_RUNS, refusals=(404, 409))
 async def stop_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
-) -> dict[str, Any]:
+) -> schemas.ControlledRun:
     """Stop cooperatively: attempts in flight are asked to cancel, and have a grace period. `in_flight` counts them."""
     return await _control(access, run_id, c.Stop(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post("/{run_id}/terminate", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409))
+@router.post("/{run_id}/terminate", Right.CONTROL_RUNS, refusals=(404, 409))
 async def terminate_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
-) -> dict[str, Any]:
+) -> schemas.ControlledRun:
     """End the run at once. Nothing of it runs any more, late results are not recorded."""
     return await _control(access, run_id, c.Terminate(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post("/{run_id}/retry", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(404, 409, *WITH_BODY))
-async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/{run_id}/retry", Right.CONTROL_RUNS, refusals=(404, 409, *WITH_BODY))
+async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> schemas.ControlledRun:
     """Go on from the failed step of a failed run, or with a run that needs attention. What was answered with no is
     asked anew by those alone who may decide it: 403 `retry.forbidden`. Once a fork has acted on an approval that both
     have, the run goes on no more: 409 `retry_approved`."""
     return await _control(access, run_id, c.Retry(by=access.principal.id, who=access.principal.who), key)
 
 
-@router.post("/{run_id}/skip", Right.CONTROL_RUNS, answer=schemas.ControlledRun, refusals=(403, 404, 409))
-async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/{run_id}/skip", Right.CONTROL_RUNS, refusals=(403, 404, 409))
+async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> schemas.ControlledRun:
     """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. The step
     does nothing more, `output` replaces its own, and its open questions end without an answer.
 
@@ -110,8 +112,8 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
     return {**await _view(access, outcome, row), "in_flight": 0}
 
 
-@router.post("/{run_id}/jump", Right.CONTROL_RUNS, answer=schemas.JumpedRun, refusals=(403, 404, 409))
-async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+@router.post("/{run_id}/jump", Right.CONTROL_RUNS, refusals=(403, 404, 409))
+async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: CommandKey) -> schemas.JumpedRun:
     """Development only: let time pass at once for the run's timers, deadlines, reminders and escalations.
 
     Time stops passing when the run begins to work or asks others for something, because that takes real time. `left_ms`

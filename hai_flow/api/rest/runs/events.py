@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from fastapi import Header, Query, Response
-from fastapi.responses import JSONResponse
 
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.rights import Right
@@ -30,7 +29,7 @@ from hai_flow.definition.names.wording import suggestion
 from hai_flow.engine import events as e
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import run_by_size, run_if_large
+from hai_flow.primitives.beside_loop import run_by_size
 from hai_flow.runtime.streams.stream_items import item_of_event, item_without_number
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
@@ -48,7 +47,6 @@ _COMMITS_AT_ONCE: Final = 500
 _SEQ: Final = re.compile(r"0|[1-9][0-9]{0,14}")
 
 _STREAM: Final[dict[str, Any]] = {
-    "model": schemas.EventsPage,
     "description": "a page, or a stream",
     "content": {sse.CONTENT_TYPE: {"schema": {"type": "string"}}},
 }
@@ -69,7 +67,7 @@ async def get_events(
     dialect: Literal["hai", "agui", "social", "aui", "agent-api"] | None = None,
     accept: Annotated[str, Header()] = "",
     last_event_id: Annotated[str | None, Header(description="beats `after`")] = None,
-) -> Response:
+) -> schemas.EventsPage | Response:
     """The run's events after a seq: as `text/event-stream` (Accept) until the run ends, else as a page.
 
     A page has those between `after` and `before`. `next_cursor` is the `after` of the next page, or with `order=desc`
@@ -127,16 +125,15 @@ def _types(given: list[str]) -> frozenset[str]:
     return frozenset(given)
 
 
-async def _page(access: Access, row: RunRow, after: int, limit: int, wanted: _WantedEvents) -> Response:
+async def _page(access: Access, row: RunRow, after: int, limit: int, wanted: _WantedEvents) -> schemas.EventsPage:
     if after > row.seq:
-        return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
+        return {"items": [], "next_cursor": None, "cursor_reset": {"seq": row.seq}}
     last = row.seq if wanted.before is None else min(wanted.before - 1, row.seq)
     if wanted.backwards:
         items, more = await _read_backwards(access, row, after, last, limit, wanted)
     else:
         items, more = await _read_forwards(access, row, after, last, limit, wanted)
-    page = {"items": items, "next_cursor": None if more is None else str(more)}
-    return await run_if_large(page, JSONResponse, page)
+    return {"items": items, "next_cursor": None if more is None else str(more)}
 
 
 async def _read_forwards(

@@ -133,7 +133,7 @@ def settle_seconds(streams: int) -> float:
     return min(_SETTLE_SECONDS * max(1.0, streams / _STREAMS_AT_ONCE), _POLL_SECONDS)
 
 
-def changes(before: Items, now: Items) -> tuple[list[dict[str, Any]], list[str]]:
+def changes(before: Items, now: Items) -> tuple[list[Mapping[str, Any]], list[str]]:
     """The items that are new or changed, and the ids of those that are gone."""
     return [each for id, each in now.items() if before.get(id) != each], [id for id in before if id not in now]
 

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import msgspec
 from fastapi import Query, Response
-from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant
@@ -70,16 +69,16 @@ async def in_workflows_like(cell: Access, selection: run_lists.Filter, part: str
 
 @router.post(
     "", Right.START_RUNS, Right.SPEAK, status_code=201, refusals=(404, 409),
-    responses=answers_of(schemas.Run, "this key has started it before", "it is started"),
+    responses=answers_of("this key has started it before", "it is started"),
 )  # fmt: skip
-async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> schemas.Run:
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
     return await begin_run(body, access, key, response)
 
 
 async def begin_run(
     body: StartBody, access: Access, key: str | None, response: Response, message: UserMessage | None = None
-) -> dict[str, Any]:
+) -> schemas.Run:
     """Start a run as `start_run` does, in a protocol whose clients may say something with it."""
     access, outcome = await begin(body, access, key, response, message)
     return await build_run_view(await access.changed_run(outcome))
@@ -196,7 +195,7 @@ async def _find_access_to_begin(access: Access, plan: Plan, body: StartBody, par
     return cell
 
 
-async def _view(access: Access, run: RunRow) -> dict[str, Any]:
+async def _view(access: Access, run: RunRow) -> schemas.Run:
     return await build_run_view(*await access.redact_rows([run]))
 
 
@@ -209,7 +208,7 @@ async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Re
     return Rejected(rejected.status, rejected.code, rejected.detail, winner=winner)
 
 
-@router.get("", Right.SEE_OWN, answer=schemas.RunPage)
+@router.get("", Right.SEE_OWN)
 async def list_runs(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -224,7 +223,7 @@ async def list_runs(
     created_after: Annotated[Instant | None, Query(description="at that time or later")] = None,
     created_before: Annotated[Instant | None, Query()] = None,
     error: Annotated[str | None, Query(pattern=ERROR_CODE, description="the code with which it failed")] = None,
-) -> dict[str, Any]:
+) -> schemas.RunPage:
     """The runs, newest first."""
     before = demand_id_cursor(cursor)
     filters = run_lists.Filter(
@@ -261,7 +260,7 @@ COUNTED_MAX: Final = 1000
 _STATUSES: Final[tuple[str, ...]] = get_args(schemas.RunStatus)
 
 
-@router.get("/counts", Right.SEE_OWN, answer=schemas.RunCounts)
+@router.get("/counts", Right.SEE_OWN)
 async def count_runs(
     access: CurrentAccess,
     workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
@@ -271,7 +270,7 @@ async def count_runs(
     started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
     created_after: Annotated[Instant | None, Query(description="at that time or later")] = None,
     created_before: Annotated[Instant | None, Query()] = None,
-) -> dict[str, Any]:
+) -> schemas.RunCounts:
     """How many of the runs that you see have each status, counted up to 1,000 of each."""
     filters = run_lists.Filter(
         statuses=_STATUSES,
@@ -292,8 +291,8 @@ async def count_runs(
     return {"counts": counts, "max": COUNTED_MAX, "missing": answer.missing}
 
 
-@router.get("/{run_id}", Right.SEE_OWN, answer=schemas.Run, refusals=(404,))
-async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{run_id}", Right.SEE_OWN, refusals=(404,))
+async def get_run(run_id: str, access: CurrentAccess) -> schemas.Run:
     """One run, with its input and, when it has ended, its output or error; of a queued one the slot that it waits for,
     of a paused one who paused it. Without all of these, if you may see only questions of it."""
     row = await access.run(run_id, Sight.QUESTIONS)
@@ -302,7 +301,7 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     view = await _view(access, row)
     if row.ended_at is None and access.principal.may(Right.SEE_RUNS):
         holder = await workers.holder(access.runtime.database.api, access.tenant, row.id)
-        view["held_by"] = holder and render(schemas.Holder, holder)
+        view["held_by"] = None if holder is None else render(schemas.Holder, holder)
     with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
         if row.status == "queued":
             view["queued_for"] = await _render_slot_awaited(access, row)
@@ -311,7 +310,7 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     return view
 
 
-async def _render_slot_awaited(access: Access, row: RunRow) -> dict[str, Any] | None:
+async def _render_slot_awaited(access: Access, row: RunRow) -> schemas.QueuedFor | None:
     """The slot that the run waits for; None: it has begun meanwhile."""
     state = await access.state_of(row)
     concurrency = (await access.catalog.plan(access.tenant, row.workflow)).concurrency
@@ -322,7 +321,7 @@ async def _render_slot_awaited(access: Access, row: RunRow) -> dict[str, Any] | 
     return render_slot(key.removeprefix(f"{row.workflow_name}:"), concurrency.limit, holders)
 
 
-async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
+async def _pause_of(access: Access, row: RunRow) -> schemas.Pause | None:
     """Who paused the run last. Nothing but answers and results comes behind a pause, so the log is read backwards."""
     before = row.seq + 1
     while (commit := await logs.find_last_with(access.reads, row.id, _PAUSED, before)) is not None:
@@ -333,18 +332,15 @@ async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
     return None
 
 
-@router.get("/{run_id}/snapshot", Right.SEE_OWN, answer=schemas.Snapshot, refusals=(404,))
+@router.get("/{run_id}/snapshot", Right.SEE_OWN, refusals=(404,))
 async def get_snapshot(
     run_id: str,
     access: CurrentAccess,
     at: Annotated[str | None, Query(max_length=MOMENT_CHARS_MAX, description=MOMENTS)] = None,
-) -> JSONResponse:
+) -> schemas.Snapshot:
     """The run as it was at a moment (default: now), as far as you may see it."""
     row = await access.run(run_id, Sight.QUESTIONS)
     state = await access.state_of(row, row.seq if at is None else await resolve_moment(access, row, at))
     visible = await access.seen(state)
 
-    def show() -> JSONResponse:
-        return JSONResponse(render_snapshot(visible, lambda pending: access.sees_evidence(state, pending)))
-
-    return await run_if_large(visible, show)
+    return await run_if_large(visible, render_snapshot, visible, lambda pending: access.sees_evidence(state, pending))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
-from fastapi.responses import JSONResponse
 
 from hai_flow import values
 from hai_flow.api.permissions.rights import Right
@@ -17,7 +16,6 @@ from hai_flow.api.requests.profiles import log_profile, make_view_of_events
 from hai_flow.api.requests.views import render
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
-from hai_flow.primitives.beside_loop import run_if_large
 from hai_flow.runtime.runs.step_times import StepTimes
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.values import Json
@@ -26,7 +24,7 @@ from hai_flow.wire.timeline import Span
 router = Routes(prefix="/v1/runs", tags=["runs"])
 
 
-@router.get("/{run_id}/steps", Right.SEE_OWN, answer=schemas.StepPage, refusals=(404,))
+@router.get("/{run_id}/steps", Right.SEE_OWN, refusals=(404,))
 async def list_steps(
     run_id: str,
     access: CurrentAccess,
@@ -35,7 +33,7 @@ async def list_steps(
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
     open: Annotated[bool, Query(description="only those that have not ended")] = False,
     newest: Annotated[bool, Query(description="of each step of the plan only the newest passage")] = False,
-) -> JSONResponse:
+) -> schemas.StepPage:
     """The steps in the order in which they began, each with its attempts and the times that it waited. A step that a
     Retry began anew is there twice. With `newest` each step of the plan is there once, by its newest passage (one that
     goes on before those that have ended), with `passages`: how many there were, by their status."""
@@ -50,8 +48,7 @@ async def list_steps(
     rest = selected[: limit + 1]
     following = str(rest[limit - 1].first_seq) if len(rest) > limit else None
     items = [_view(span, **({"passages": passages[span.plan_path]} if newest else {})) for span in rest[:limit]]
-    page = {"items": items, "next_cursor": following}
-    return await run_if_large(page, JSONResponse, page)
+    return {"items": items, "next_cursor": following}
 
 
 async def _read_steps(access: Access, row: RunRow, end: int) -> StepTimes:
@@ -83,7 +80,7 @@ def _pick_newest(spans: Iterable[Span]) -> list[Span]:
     return sorted(newest.values(), key=lambda span: span.first_seq)
 
 
-def _view(span: Span, **more: Json) -> dict[str, Any]:
+def _view(span: Span, **more: Json) -> schemas.RunStep:
     args = None if span.args is None else values.loads(span.args)
     usage = {"input": span.input_tokens, "output": span.output_tokens, "cost": span.cost}
     return render(schemas.RunStep, span, args=args, usage=usage, **more)

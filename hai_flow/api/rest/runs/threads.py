@@ -49,8 +49,8 @@ async def _may_read(access: Access, thread: ThreadSummary | None) -> bool:
     return True
 
 
-@router.get("", Right.SEE_OWN, answer=schemas.ThreadPage)
-async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+@router.get("", Right.SEE_OWN)
+async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> schemas.ThreadPage:
     """The threads, the one with the newest run first."""
     before = demand_id_cursor(cursor)
 
@@ -68,8 +68,8 @@ def _place(thread: ThreadSummary) -> tuple[datetime, UUID]:
     return thread.run_created_at, thread.run_id
 
 
-@router.get("/{thread_id}", Right.SEE_OWN, answer=schemas.ThreadWithRuns, refusals=(404,))
-async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{thread_id}", Right.SEE_OWN, refusals=(404,))
+async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> schemas.ThreadWithRuns:
     """One thread, with its newest runs."""
     thread = await find_thread(access, thread_id)
     newest = await run_lists.list_runs(
@@ -78,10 +78,10 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
     return {**render_thread(thread), "runs": [await build_run_view(run) for run in await access.redact_rows(newest)]}
 
 
-@router.get("/{thread_id}/messages", Right.SEE_OWN, answer=schemas.ThreadMessagePage, refusals=(404,))
+@router.get("/{thread_id}/messages", Right.SEE_OWN, refusals=(404,))
 async def list_messages(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
-) -> dict[str, Any]:
+) -> schemas.ThreadMessagePage:
     """The thread's complete messages and its calls, oldest first. If the thread was taken back to an earlier turn, the
     messages after that turn are left out."""
     place = decode_place(cursor)
@@ -100,8 +100,8 @@ async def list_messages(
     }
 
 
-@router.get("/{thread_id}/queue", Right.SEE_OWN, answer=schemas.QueuedMessages, refusals=(404,))
-async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{thread_id}/queue", Right.SEE_OWN, refusals=(404,))
+async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> schemas.QueuedMessages:
     """The messages that wait until the thread's run has ended (`on_message: enqueue`), the next one first, and those of
     the last day that could start no run. Callers that do not see the conversation get no texts."""
     run = await access.run((await find_thread(access, thread_id)).run_id)

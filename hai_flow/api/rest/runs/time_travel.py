@@ -23,7 +23,7 @@ from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.profiles import reader_of
 from hai_flow.api.requests.views import build_run_view, render, render_difference
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
-from hai_flow.api.routes import Routes, answers_of
+from hai_flow.api.routes import Routes
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -64,8 +64,8 @@ class ForkBody(Body):
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-@router.get("/{run_id}/marks", Right.SEE_OWN, answer=schemas.Marks, refusals=(404,))
-async def get_marks(run_id: str, access: CurrentAccess) -> dict[str, Any]:
+@router.get("/{run_id}/marks", Right.SEE_OWN, refusals=(404,))
+async def get_marks(run_id: str, access: CurrentAccess) -> schemas.Marks:
     """Where the run waited and where its steps began, in order; whether it can be forked there, and with edits."""
     row = await access.run(run_id)
     return {"items": [_mark_view(mark) for mark in await _marks(access, row.id)]}
@@ -79,7 +79,7 @@ async def _marks(access: Access, run_id: UUID) -> list[Mark]:
     return await access.runtime.moments.marks(access.tenant, run_id, list_undone(now), acted)
 
 
-def _mark_view(mark: Mark) -> dict[str, Any]:
+def _mark_view(mark: Mark) -> schemas.Mark:
     why_not = mark.obstacle or mark.edited_obstacle
     return render(
         schemas.Mark,
@@ -90,13 +90,13 @@ def _mark_view(mark: Mark) -> dict[str, Any]:
     )
 
 
-@router.get("/{run_id}/diff", Right.SEE_OWN, answer=schemas.Difference, refusals=(404,))
+@router.get("/{run_id}/diff", Right.SEE_OWN, refusals=(404,))
 async def get_difference(
     run_id: str,
     access: CurrentAccess,
     from_: Annotated[str, Query(alias="from", max_length=MOMENT_CHARS_MAX, description=MOMENTS)],
     to: Annotated[str | None, Query(max_length=MOMENT_CHARS_MAX, description=MOMENTS)] = None,
-) -> dict[str, Any]:
+) -> schemas.Difference:
     """The differences of the run at `to` (default: now) from the run at `from`: the state as a JSON Patch, the steps
     and the pendings that differ."""
     row = await access.run(run_id, Sight.QUESTIONS)
@@ -161,13 +161,14 @@ async def _replay(
 
 @router.post(
     "/{run_id}/fork", Right.CONTROL_RUNS, status_code=201, refusals=(404, 409, 413),
-    responses=answers_of(
-        schemas.Run, "with `dry_run`: what it would do, and nothing has happened", "it is forked", schemas.Rehearsal
-    ),
+    responses={
+        200: {"model": schemas.Rehearsal, "description": "with `dry_run`: what it would do, and nothing has happened"},
+        201: {"description": "it is forked"},
+    },
 )  # fmt: skip
 async def fork_run(
     run_id: str, body: ForkBody, access: CurrentAccess, key: CommandKey, response: Response
-) -> dict[str, Any]:
+) -> schemas.Run | schemas.Rehearsal:
     """Go on from an earlier moment of the run, with another input, state or version if you like, in a new run of the
     same thread.
 
@@ -254,18 +255,16 @@ class _Forking:
     def _stop(self) -> c.Stop:
         return c.Stop(by=self.access.principal.id, reason=self.body.reason or "forked", inherited=self.inherited)
 
-    async def rehearsal(self) -> dict[str, Any]:
+    async def rehearsal(self) -> schemas.Rehearsal:
         """The effects that the fork would have (`shapes.Rehearsal`). Raises Rejected where it would be refused."""
         if not self.known:
             await self.access.rehearse(self.left, self.plan, self.command)
         base_state, leaving = self.there, self.leaving
         inherited = self.inherited
-        stops = leaving and {
-            "run_id": leaving.run_id,
-            "status": leaving.status,
-            "in_flight": sorted(leaving.attempts),
-            "undoes": sorted(p for p, seq in leaving.undoables.items() if inherited is None or seq > inherited.seq),
-        }
+        stops = None
+        if leaving is not None:
+            undoes = sorted(p for p, seq in leaving.undoables.items() if inherited is None or seq > inherited.seq)
+            stops = render(schemas.Left, leaving, in_flight=sorted(leaving.attempts), undoes=undoes)
         return {
             "of": base_state.run_id,
             "at": base_state.seq,
