@@ -10,7 +10,7 @@ import pytest
 from hai_flow_client import Client
 
 from hai_flow.wire.dialects.agui_protobuf import CONTENT_TYPE
-from tests.support import aui_client, wire_lint
+from tests.support import answers, aui_client, wire_lint
 from tests.support.hai_client import BINARY
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
@@ -25,7 +25,7 @@ def server(postgres_server: Server) -> Iterator[ServerProcess]:
 
 
 class LintingClient(httpx2.Client):
-    """An HTTP client that lints every stream which it reads to the end."""
+    """An HTTP client that lints every stream which it reads to the end, and holds answers against their shapes."""
 
     def send(self, request: httpx2.Request, *, stream: bool = False, **more: Any) -> httpx2.Response:
         response = super().send(request, stream=stream, **more)
@@ -37,6 +37,8 @@ class LintingClient(httpx2.Client):
                 assert wire_lint.lint_binary(response.content, whole=False) == []
             elif kind == CONTENT_TYPE:
                 assert wire_lint.lint_protobuf(response.content) == []
+        if not stream and response.is_success and response.headers.get("content-type") == "application/json":
+            assert answers.find_faults(response) == []
         return response
 
 
