@@ -441,3 +441,12 @@ def test_a_cross_site_request_is_refused_but_a_link_is_followed(guarded: ServerP
         assert ask(guarded, "GET", "/healthz", Sec_Fetch_Site=site, Sec_Fetch_Mode="navigate").status_code == 200
     for site in ("same-origin", "none"):
         assert ask(guarded, "GET", "/healthz", Sec_Fetch_Site=site).status_code == 200
+
+
+def test_refusals_of_values_are_sentences_of_ours(server: ServerProcess) -> None:
+    """Not those of the library that reads them: `Value error, ...`, `String should match pattern ...`."""
+    with httpx2.Client(base_url=server.url) as http:
+        turned = http.post("/v1/files", params={"name": "\u202egpj.exe"}, content=b"x").json()
+        person = http.post("/v1/inbox/delegations", json={"to": "bob", "until": "2099-01-01T00:00:00Z"}).json()
+    assert turned["findings"][0]["message"] == "expected no characters that turn a text around, found U+202E"
+    assert person["detail"] == "/to: expected user: and a name without spaces, such as user:ann"

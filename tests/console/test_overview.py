@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.console.browser import PHONE
@@ -51,3 +52,15 @@ def test_a_runs_page_says_first_what_it_waits_for_and_leads_there(page: NewPage,
     assert shown.axe() == []
     now.role("link", "Open the question").click()
     shown.role("heading", "Pay 89 back for order V-2?").there()
+
+
+def test_a_freeze_is_told_on_every_page_as_a_list(page: NewPage, http: httpx2.Client) -> None:
+    freeze = {"mode": "frozen", "scope": "principal", "name": "user:away", "reason": "a drill"}
+    made = http.post("/v1/freezes", json=freeze).raise_for_status().json()
+    try:
+        shown = page().goto("/console/runs")
+        shown.locator(".frozen li").there()
+        assert "a drill" in shown.locator(".frozen li").text()
+        assert shown.axe() == []
+    finally:
+        http.post(f"/v1/freezes/{made['id']}/thaw").raise_for_status()

@@ -69,6 +69,19 @@ def test_a_decision_without_a_connection_is_kept_and_sent_when_it_is_back(
         assert status(http, pending) == "approve"
 
 
+def test_a_decision_is_sent_where_only_the_network_of_the_machine_is_away(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    """A laptop without any network is offline to its browser, and reaches the server on itself."""
+    pending = asked("refund", order="U-lo", amount=67)
+    shown = page(undo=True)
+    offline = "Object.defineProperty(Navigator.prototype, 'onLine', {get: () => false})"
+    shown.play(["addInitScript", {"content": offline}])
+    shown.goto(f"/console/decide/{pending['id']}").role("button", "Approve").click()
+    shown.words("Done. Your decision has been recorded.").there()
+    assert status(http, pending) == "approve"
+
+
 def test_of_two_tabs_that_decide_at_once_the_later_says_what_became_of_it(page: NewPage, asked: Asked) -> None:
     pending = asked("refund", order="U-8", amount=68)
     first = page(undo=True).goto(f"/console/decide/{pending['id']}")

@@ -4,6 +4,7 @@
 import { host } from "../host.ts";
 import { holdsUnread } from "../logic/json.ts";
 import { parseExactly } from "../logic/numbers.ts";
+import { straight } from "../logic/signs.ts";
 import { compareClock } from "./now.ts";
 import { Problem, asProblem, problemOf } from "./problems.ts";
 import type { Session } from "./types.gen.ts";
@@ -59,7 +60,7 @@ export function callWithText<T>(path: string, source: string, options: CallOptio
 
 /** The id of the file, which is stored as one of the caller's. Throws a Problem. */
 export async function upload(file: File): Promise<string> {
-  const path = `/v1/files?name=${encodeURIComponent(file.name.slice(0, 200))}`;
+  const path = `/v1/files?name=${encodeURIComponent(straight(file.name))}`;
   return (await sent<{ id: string }>("POST", path, file, file.type || "application/octet-stream", {})).id;
 }
 

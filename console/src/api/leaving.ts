@@ -87,7 +87,9 @@ async function go(id: string, last = false): Promise<void> {
   const entry = entries.get(id);
   if (entry === undefined || (entry.shown.state !== "waiting" && !entry.shown.held)) return;
   clearTimeout(entry.timer);
-  if (!navigator.onLine && !last) return hold(entry, "waiting");
+  const reached = last || (await reaches());
+  if (entries.get(id) !== entry || (entry.shown.state === "sending" && !entry.shown.held)) return; // taken back, or sent, meanwhile
+  if (!reached) return hold(entry);
   entry.shown = { ...entry.shown, state: "sending", held: false };
   tell();
   try {
@@ -97,17 +99,22 @@ async function go(id: string, last = false): Promise<void> {
   } catch (error) {
     const problem = asProblem(error);
     // It may have arrived, so it can't be taken back; the same answer again changes nothing.
-    if (problem.status === 0 && problem.code === "offline") return hold(entry, "sending");
+    if (problem.status === 0 && problem.code === "offline") return hold(entry);
     if (problem.status === 401 && host.console) return wait(entry);
     entry.shown = { ...entry.shown, state: "refused", problem };
   }
   tell();
 }
 
+/** Whether a request reaches the server: without any network, a browser still has one on its own machine. */
+async function reaches(): Promise<boolean> {
+  return navigator.onLine || host.fetch("/healthz", {}).then(() => true, () => false);
+}
+
 /** Keeps it until the connection is back. */
-function hold(entry: Entry, state: "waiting" | "sending"): void {
-  const { id } = entry.shown;
-  wait(entry, state);
+function hold(entry: Entry): void {
+  const { id, state } = entry.shown;
+  wait(entry, state === "sending" ? state : "waiting");
   entry.timer = setTimeout(() => void go(id), SECONDS * 1000);
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hasHidden, reveal } from "./signs.ts";
+import { hasHidden, reveal, straight } from "./signs.ts";
 
 // The same samples as in tests/test_invisible_characters.py.
 const SAMPLES: [string, string][] = [
@@ -23,4 +23,10 @@ test("a value holds hidden signs where a text or a name in it does", () => {
   assert.equal(hasHidden({ a: ["x", { b: "\u200b" }] }), true);
   assert.equal(hasHidden({ "\u202e": 1 }), true);
   assert.equal(hasHidden({ a: ["\u4e2d\u6587", 1, null, true] }), false);
+});
+
+test("the name of a file is sent without the signs that the server refuses, and no sign is cut in half", () => {
+  assert.equal(straight("\u200eWhatsApp \u202egpj\u0009.exe\ud83d"), "WhatsApp gpj.exe");
+  assert.equal(straight(`${"\u{1f600}".repeat(201)}.png`), "\u{1f600}".repeat(200));
+  assert.equal(straight("\u0645\u06cc\u200c\u062e.pdf"), "\u0645\u06cc\u200c\u062e.pdf");
 });

@@ -36,3 +36,11 @@ function isNeeded(sign: string, before: string, behind: string): boolean {
 function code(sign: string): string {
   return `[U+${(sign.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}]`;
 }
+
+const REFUSED = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+const NAME_MOST = 200;
+
+/** The name of a file as the server takes it: what a phone or a chat writes into it to turn the text is left out. */
+export function straight(name: string): string {
+  return [...name.replace(REFUSED, "")].slice(0, NAME_MOST).join("");
+}

@@ -16,13 +16,15 @@ export function Freezes() {
   });
   if (!data?.items.length) return null;
   return (
-    <ul className="note warn frozen" role="status" aria-label={frozen.title}>
-      {data.items.map((each) => (
-        <li key={each.id}>
-          <strong>{frozen.modes[each.mode]}</strong> {frozen.scopes[each.scope]?.(each.name)} {each.reason}{" "}
-          <span className="small">({each.created_by})</span>
-        </li>
-      ))}
-    </ul>
+    <div className="note warn frozen" role="status" aria-label={frozen.title}>
+      <ul>
+        {data.items.map((each) => (
+          <li key={each.id}>
+            <strong>{frozen.modes[each.mode]}</strong> {frozen.scopes[each.scope]?.(each.name)} {each.reason}{" "}
+            <span className="small">({each.created_by})</span>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }

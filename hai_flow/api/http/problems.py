@@ -252,6 +252,8 @@ def _describe_expected(fault: Mapping[str, Any]) -> str:
         return EXPECTED[context["pattern"]]
     if fault["type"] == "string_too_short" and context.get("min_length") == 1:
         return "expected text, found none"
+    if fault["type"] == "value_error":
+        return str(context["error"])
     wording = _EXPECTED.get(fault["type"])
     return fault["msg"] if wording is None else wording.format_map(context)
 
