@@ -55,7 +55,7 @@ def test_a_runs_page_says_first_what_it_waits_for_and_leads_there(page: NewPage,
 
 
 def test_a_freeze_is_told_on_every_page_as_a_list(page: NewPage, http: httpx2.Client) -> None:
-    freeze = {"mode": "frozen", "scope": "principal", "name": "user:away", "reason": "a drill"}
+    freeze = {"mode": "no_agents", "scope": "workflow", "name": "refund", "reason": "a drill"}
     made = http.post("/v1/freezes", json=freeze).raise_for_status().json()
     try:
         shown = page().goto("/console/runs")
