@@ -7,7 +7,6 @@ import contextlib
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from functools import lru_cache
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies
 
@@ -120,6 +119,8 @@ class Connections:
         if getproxies().keys().isdisjoint(("http", "https", "all")):
             self._pool = HttpPool(_make_tls)
             return
+        from http.cookiejar import CookieJar, DefaultCookiePolicy  # for proxies alone
+
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_MAX, keepalive_expiry=KEPT_SECONDS)
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
         try:

@@ -30,7 +30,7 @@ def telling(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "sitecustomize.py").write_text(
         "import atexit, sys\n"
         "names = lambda: {name.partition('.')[0] for name in sys.modules}\n"
-        "ours = lambda: [name for name in sys.modules if name.startswith('hai_flow.')]\n"
+        "ours = lambda: [name for name in sys.modules if name.startswith(('hai_flow.', 'pydantic.v1'))]\n"
         "atexit.register(lambda: print('loaded:', *names(), *ours(), file=sys.stderr))\n"
     )
     return f"{folder}{os.pathsep}{ROOT}"
@@ -55,7 +55,7 @@ def test_commands_that_ask_a_server_load_nothing_heavy(database_url: str, tellin
             assert not packages & HEAVY, arguments
         server.end(signal.SIGTERM)
     (line,) = (line for line in server.output.splitlines() if line.startswith("loaded: "))
-    unused = {"alembic", "sqlalchemy", "rich", "pygments", "jwt", "cryptography"}
+    unused = {"alembic", "sqlalchemy", "rich", "pygments", "jwt", "cryptography", "httpx2", "pydantic.v1"}
     assert not set(line.split()) & unused, "a server changes no schema, draws no boxes, and reads no token here"
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import httpx2
 import structlog
 
 from hai_flow import values
@@ -20,6 +19,7 @@ from hai_flow.errors import Rejected
 from hai_flow.values import NotJson
 
 if TYPE_CHECKING:
+    import httpx2
     import jwt
 
 log = structlog.get_logger(__name__)
@@ -90,6 +90,8 @@ class KeySet:
         self._fetching = asyncio.create_task(self._fetch_again())
 
     async def _fetch_again(self) -> None:
+        import httpx2  # a server without issuers needs none of it
+
         assert self._url is not None
         try:
             async with asyncio.timeout(FETCH_SECONDS):
@@ -176,6 +178,8 @@ _PRIVATE: Final = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 
 async def _get(url: str) -> bytes:
     """The body at the URL: at most BYTES_MAX. Redirects are not followed. Raises httpx2's errors and ValueError."""
+    import httpx2
+
     async with (
         httpx2.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as client,
         client.stream("GET", url, headers={"Accept": "application/json"}) as response,

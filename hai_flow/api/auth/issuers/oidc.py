@@ -14,7 +14,6 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
-import httpx2
 import msgspec
 import structlog
 from msgspec.structs import replace
@@ -206,6 +205,8 @@ async def _send(
     issuer: Issuer, method: str, url: str, headers: dict[str, str], form: dict[str, str] | None = None
 ) -> tuple[int, Told]:
     """The status, and the JSON object of the body; an empty one if the body is something else. Raises Rejected 503."""
+    import httpx2  # a server without issuers needs none of it
+
     try:
         async with (
             asyncio.timeout(FETCH_SECONDS),
