@@ -280,12 +280,15 @@ async def test_a_copy_of_files_is_noticed_by_the_witness_and_by_nobody_else(make
 
 @pytest.mark.costly
 @pytest.mark.timeout(300)
-async def test_recovery_from_a_base_backup_needs_the_last_beat(make: Make, tmp_path: Path) -> None:
+async def test_recovery_from_a_base_backup_needs_the_last_beat(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster, witness = Cluster(tmp_path / "pg"), str(tmp_path / "witness")
     async with cluster.runs(migrate=True) as dsn:
         await lived(make, dsn, witness=witness)
         cluster.back_up(tmp_path / "saved")
     cluster.bring_back(tmp_path / "saved", recovery=True)
+    monkeypatch.setattr(rollback_guard, "SURVIVOR_SECONDS", 0.1)
     async with cluster.runs() as dsn:
         with pytest.raises(WentBack, match="another timeline"):
             await make(dsn=dsn)
@@ -383,6 +386,52 @@ def test_safe_to_repeat_is_what_its_author_has_declared() -> None:
     """
     lines = [line[4:] for line in source.strip("\n").splitlines()]
     assert may_repeat(compile_workflow("\n".join(lines).encode(), "w.flow.yaml")) == ("post", "write", "write/~undo")
+
+
+PROMOTED: Final = "UPDATE eras SET timeline = timeline + 1, written = pg_current_xact_id()::text::bigint"
+
+
+async def test_one_that_begins_at_a_failover_waits_for_one_that_remembers(make: Make, eye: Connection) -> None:
+    survivor = await make()
+    await survivor.continuity.demand()
+    await eye.execute(PROMOTED)
+    with capture_logs() as told:
+        starting = asyncio.ensure_future(make(performs=True))
+        await until(lambda: any(each["event"] == "timeline_unknown" for each in told))
+        await survivor.continuity.demand()
+        runtime = await asyncio.wait_for(starting, 30)
+    assert [each["event"] for each in told if each["event"].startswith("timeline")] == [
+        "timeline_unknown",
+        "timeline_moved",
+    ]
+    assert await eye.fetchval("SELECT held_at IS NULL FROM eras")
+    await start(runtime, PAYS)
+    assert (survivor.continuity.fault, runtime.continuity.fault) == (None, None)
+
+
+async def test_one_that_begins_at_a_failover_that_lost_a_beat_ends_with_others(make: Make, eye: Connection) -> None:
+    survivor = await make()
+    await survivor.continuity.demand()
+    await eye.execute(PROMOTED)
+    with capture_logs() as told:
+        starting = asyncio.ensure_future(make())
+        await until(lambda: any(each["event"] == "timeline_unknown" for each in told))
+        await eye.execute("DELETE FROM beats")
+        with pytest.raises(WentBack, match="a beat of"):
+            await survivor.continuity.demand()
+        with pytest.raises(WentBack, match="a beat of"):
+            await asyncio.wait_for(starting, 30)
+
+
+async def test_where_nobody_remembers_the_first_after_a_failover_holds_the_era(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollback_guard, "SURVIVOR_SECONDS", 0.1)
+    await (await make()).stop()
+    await eye.execute(PROMOTED)
+    with pytest.raises(WentBack, match="nobody here remembers"):
+        await make()
+    assert await eye.fetchval("SELECT held_why IS NOT NULL FROM eras")
 
 
 async def test_a_database_that_goes_away_and_comes_back_is_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
@@ -25,6 +26,10 @@ from hai_flow.store.postgres.database import Database
 log = structlog.get_logger(__name__)
 
 BEAT_SECONDS: Final = 5.0
+SURVIVOR_SECONDS: Final = 60.0
+"""How long a process that has just begun waits for another one that remembers how far the database had come: longer
+than one of these needs to see that a line to the server before has gone silent, and to look again."""
+_LOOK_SECONDS: Final = 1.0
 
 
 class WentBack(StoreError):
@@ -53,16 +58,31 @@ class Continuity(Service):
         self.fault: WentBack | None = None
 
     async def _start(self) -> None:
+        await self._await_survivor()
         await self.demand(from_outside=True)
         self._keep(self._run, "beats")
+
+    async def _await_survivor(self) -> None:
+        """Give a process that has outlived a failover the time to look first: what it remembers lets all of them go
+        on, and a process that remembers nothing would hold the era for everybody."""
+        end, has_warned = time.monotonic() + SURVIVOR_SECONDS, False
+        while await self._is_unremembered() and time.monotonic() < end:
+            if not has_warned:
+                log.warning("timeline_unknown", meaning=UNKNOWN, seconds=SURVIVOR_SECONDS)
+            has_warned = True
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _is_unremembered(self) -> bool:
+        era = await database_history.current(self._database.api)
+        may_follow = era.timeline_moved and era.held is None and era.moved is None
+        return may_follow and all(beat.database != era.database for beat in await self._remember(era, outside=True))
 
     async def demand(self, *, from_outside: bool = False) -> None:
         """Raises WentBack unless every beat that was seen is in the database; StoreError where the witness can't be
         read."""
         async with self._database.api.acquire() as connection:
             era = await database_history.current(connection)
-            witness = await self._witness.read(era.database) if self._witness is not None and from_outside else None
-            beats = [beat for beat in (self._seen, witness) if beat is not None]
+            beats = await self._remember(era, outside=from_outside)
             why = era.held or await self._against(connection, era, beats)
             if why is not None:
                 if era.held is None:
@@ -75,6 +95,10 @@ class Continuity(Service):
             self._seen = beat or await database_history.find_last_beat(connection)
         if self._witness is not None and (beat is not None or not self._witness.shared):
             await self._note(self._witness, self._seen)
+
+    async def _remember(self, era: Era, *, outside: bool) -> list[Beat]:
+        witness = await self._witness.read(era.database) if self._witness is not None and outside else None
+        return [beat for beat in (self._seen, witness) if beat is not None]
 
     async def _against(self, connection: Connection, era: Era, known: list[Beat]) -> str | None:
         if era.moved is not None:
@@ -128,6 +152,10 @@ class Continuity(Service):
 
 
 AWAY: Final = "nothing is stored or performed until the database answers; then everything continues by itself."
+UNKNOWN: Final = (
+    "the database's server was recovered, or a standby was promoted, and this process remembers nothing. It waits for "
+    "one that does; if there is none, nothing is performed until a person has run `hai-flow recover`."
+)
 TIMELINE: Final = (
     "the database's server was recovered, or a standby was promoted. The last beat that was seen is there, so at most "
     "what came in the seconds after it was lost; where the standby is not synchronous, steps of them may be repeated."
