@@ -228,8 +228,9 @@ async def test_a_connection_that_was_cut_is_an_outcome_that_was_lost(database: D
         await eye.execute(cut, eye.get_server_pid())
         lent: Any = connection
         await until(lambda: lent._con is None or database.behind_pooler)
-    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost"):
+    with pytest.raises(OutcomeLost, match="The connection of the tool's transaction was lost") as raised:
         await transaction.seal()
+    assert "the tool has" not in raised.value.message
     assert not transaction.is_open
 
 

@@ -63,6 +63,8 @@ _LEAVE: Final = f"ROLLBACK TO SAVEPOINT hai_flow_tool; {LEAVE_LOCKS_AND_STATEMEN
 _DIVISION: Final = "22012"
 _ENDED_BY_TOOL: Final = ("3B001", "25P01")
 _FAILED: Final = "25P02"
+_CUT: Final = "the database has ended its session, or does not answer"
+_CLOSED: Final = "the tool has closed its connection, or cancelled a statement of it"
 _IDLED: Final = (
     f"the database has ended the tool's transaction, in which nothing was asked for {TOOL_IDLE_SECONDS} s; do what "
     "takes long before its first block"
@@ -119,7 +121,7 @@ class Transaction:
         assert self._connection is not None, "only a transaction that has begun is sealed"
         try:
             if session is None or session.is_closed():
-                raise asyncpg.InterfaceError("the tool has closed its connection, or cancelled a statement of it")
+                raise asyncpg.InterfaceError(_CUT if session is not None and session.ended == "lost" else _CLOSED)
             session.drop_listeners()
             await session.reset_codecs()
             await self._connection.execute(_SEAL)
