@@ -24,6 +24,7 @@ from hai_flow.errors import StoreError
 from hai_flow.store.postgres import database_roles, row_security
 from hai_flow.store.postgres.connections import Connection, Pool
 from hai_flow.store.postgres.error_classes import FAILURES, CommitUnknown, ErrorClass, classify
+from hai_flow.store.postgres.several_hosts import connect_to_one
 
 if TYPE_CHECKING:
     _Connection = asyncpg.Connection[asyncpg.Record]
@@ -341,8 +342,12 @@ async def connect(
 
 async def _connect(dsn: str, deadlines: Deadlines, settings: Mapping[str, str], options: Mapping[str, Any]) -> Session:
     seconds = deadlines.connect_seconds
+
+    async def open_one(host: str, seconds: float) -> Session:
+        return await asyncpg.connect(host, timeout=seconds, server_settings=dict(settings), **options)
+
     try:
-        connection: Session = await asyncpg.connect(dsn, timeout=seconds, server_settings=dict(settings), **options)
+        connection = await connect_to_one(dsn, seconds, open_one)
     except TimeoutError as error:
         raise TimeoutError(f"no connection within {seconds:g} s: whoever listens there does not answer") from error
     connection.watch_the_line(deadlines.line_seconds)

@@ -1,0 +1,88 @@
+"""A URL of several hosts leads to the one that takes writes, whatever has become of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from hai_flow.store.postgres.database import Database, Deadlines, connect
+from hai_flow.store.postgres.several_hosts import split_hosts
+
+QUICK = Deadlines(connect_seconds=4.0, acquire_seconds=20.0, statement_seconds=20.0)
+WRITABLE = "target_session_attrs=read-write"
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql://u@a,b/db", ["postgresql://u@a,b/db"]),
+        (f"postgresql://u@a/db?{WRITABLE}", [f"postgresql://u@a/db?{WRITABLE}"]),
+        (
+            f"postgresql://u:p%40@a,[::1]:6432/db?{WRITABLE}",
+            [f"postgresql://u:p%40@a/db?{WRITABLE}", f"postgresql://u:p%40@[::1]:6432/db?{WRITABLE}"],
+        ),
+        (
+            "postgresql://u@/db?host=/a,/b&port=1,2&target_session_attrs=primary",
+            [
+                "postgresql://u@/db?host=%2Fa&port=1&target_session_attrs=primary",
+                "postgresql://u@/db?host=%2Fb&port=2&target_session_attrs=primary",
+            ],
+        ),
+        (
+            f"postgresql:///db?host=a,b&{WRITABLE}",
+            [f"postgresql:///db?host=a&{WRITABLE}", f"postgresql:///db?host=b&{WRITABLE}"],
+        ),
+    ],
+)
+def test_each_host_has_a_url_of_its_own(url: str, hosts: list[str]) -> None:
+    assert split_hosts(url) == hosts
+
+
+@asynccontextmanager
+async def host(answers: bytes | None) -> AsyncIterator[tuple[int, list[None]]]:
+    """A host that takes connections, and gives each this answer, or none. Its port, and an item for each of them."""
+    met: list[None] = []
+    lines: list[asyncio.StreamWriter] = []
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        met.append(None)
+        lines.append(writer)
+        await reader.read(1)
+        if answers is not None:
+            writer.write(answers)
+            writer.close()
+
+    server = await asyncio.start_server(meet, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], met
+    finally:
+        for each in lines:
+            each.close()
+        server.close()
+
+
+FIELDS = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is shutting down\0\0"
+SHUTTING_DOWN = b"E" + struct.pack("!i", 4 + len(FIELDS)) + FIELDS
+
+
+@pytest.mark.parametrize("answers", [None, SHUTTING_DOWN, b""], ids=["silent", "shutting down", "hangs up"])
+async def test_a_host_that_does_not_answer_keeps_nobody_from_the_next(database_url: str, answers: bytes | None) -> None:
+    query = parse_qs(urlsplit(database_url).query)
+    place, port = query["host"][0], query["port"][0]
+    async with host(answers) as (other, met):
+        hosts = f"?host=127.0.0.1,{place}&port={other},{port}&sslmode=disable&{WRITABLE}"
+        url = urlsplit(database_url)._replace(query="").geturl() + hosts
+        database = await Database.open(url, deadlines=QUICK)
+        try:
+            assert await database.api.fetchval("SELECT 1") == 1
+            before = len(met)
+            connection = await connect(url, QUICK)
+            await connection.close()
+            assert (before, len(met)) == (1, 1), "it is asked once, and who has answered is asked first from then on"
+        finally:
+            await database.close()
