@@ -221,6 +221,12 @@ sa.Index(
 )
 # The figures of how decisions are made (`store/people/oversight`).
 sa.Index(
+    "pendings_stranded",
+    pendings.c.run_id,
+    pendings.c.id,
+    postgresql_where=sa.text("status = 'open' AND nobody IS NOT NULL"),
+)
+sa.Index(
     "pendings_decisions",
     pendings.c.tenant,
     pendings.c.opened_at,
@@ -343,7 +349,7 @@ notifications: Final = sa.Table(
 )
 sa.Index("notifications_due", notifications.c.due_at, postgresql_where=sa.text("due_at IS NOT NULL"))
 sa.Index("notifications_newest", notifications.c.tenant, notifications.c.created_at, notifications.c.id)
-sa.Index("notifications_by_run", notifications.c.run_id)
+sa.Index("notifications_of_question", notifications.c.run_id, notifications.c.pending_id)
 sa.Index("notifications_oldest", notifications.c.created_at)
 
 links: Final = sa.Table(

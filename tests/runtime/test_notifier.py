@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -30,6 +31,7 @@ from hai_flow.store.people.notifications import NotificationSummary
 from hai_flow.wire.webhook_body import Call
 from hai_flow.wire.webhook_signatures import is_genuine
 from tests.runtime.conftest import Connection, Make, is_now, open_pending
+from tests.store.test_reads import rows_read
 from tests.support.mcp_lines import Script, catalogue
 from tests.support.receivers import Hooks, Mailbox, hook_server, mail_server
 from tests.support.values import require
@@ -347,6 +349,27 @@ async def test_of_reminders_that_have_piled_up_the_last_one_is_sent(world: World
     sent = Counter((each.what, each.person) for each in await world.listed(run_id) if each.status == "sent")
     people = ("user:ann", "user:bob", None)
     assert sent == {(what, person): 1 for what in ("opened", "reminded") for person in people}
+
+
+async def test_a_reminder_looks_at_the_notifications_of_its_question_alone(world: World) -> None:
+    run_id = await pile_up(world, "[email, pager]")
+    pool = world.runtime.database.api
+    await pool.execute(
+        "INSERT INTO notifications (id, tenant, run_id, pending_id, what, notify, status) "
+        "SELECT id || n, tenant, run_id, 'other ' || n, what, notify, 'divided' "
+        "FROM notifications, generate_series(1, 500) n WHERE run_id = $1",
+        run_id,
+    )
+    await pool.execute("ANALYZE notifications")
+    last = max(await notifications.due(pool, 9, timedelta()), key=lambda each: each.created_at)
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+    async with pool.acquire() as connection:
+        connection.add_query_logger(lambda query: asked.append((query.query, query.args)))
+        assert not await notifications.is_followed(connection, last)
+        await asyncio.sleep(0)  # the driver tells of a statement a moment later
+        ((query, args),) = asked
+        (answer,) = json.loads(await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *args))
+    assert rows_read(answer["Plan"]) <= 4
 
 
 @pytest.mark.parametrize(("channels", "is_reminded"), [("[pager]", True), ("[pager, email]", False)])

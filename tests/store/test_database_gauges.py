@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from datetime import timedelta
@@ -13,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.store.ops import metrics_queries
+from hai_flow.store.ops import health, metrics_queries
+from hai_flow.store.people import undecidable
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import leases
 from tests.store.conftest import LEASE, STRANGER, TENANT, birth, commit, now
@@ -142,6 +144,36 @@ async def test_no_look_goes_through_a_table(db: Database) -> None:
             (answer,) = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {query}", *args))
             through = [table for kind, table in scans(answer["Plan"]) if kind == "Seq Scan" and table != "workers"]
             assert through == [], query
+
+
+async def test_stranded_questions_are_found_without_the_other_open_ones(db: Database) -> None:
+    entry = birth()
+    await commit(db, entry)
+    await db.api.execute(
+        "INSERT INTO pendings (run_id, id, tenant, status, path, digest, opened_seq, opened_at, body, nobody) "
+        "SELECT $1, n::text, $2, 'open', 's', '', 1, now(), '', CASE WHEN n = 1 THEN 'on leave' END "
+        "FROM generate_series(1, 1000) n",
+        entry.run_id,
+        TENANT,
+    )
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+    async with db.api.acquire() as connection:
+        await connection.execute("ANALYZE pendings")
+        connection.add_query_logger(lambda query: asked.append((query.query, query.args)))
+        await metrics_queries.look(connection, AT_ONCE)
+        await health.read_facts(connection)
+        assert await undecidable.list_marked(connection) == [(entry.run_id, "1")]
+        await asyncio.sleep(0)  # the driver tells of a statement a moment later
+        looked = [(query, args) for query, args in asked if "nobody IS NOT NULL" in query]
+        assert len(looked) == 3
+        for query, args in looked:
+            (answer,) = json.loads(await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *args))
+            assert left_out(answer["Plan"]) < 10, query
+
+
+def left_out(plan: dict[str, Any]) -> int:
+    """The rows that were read and not wanted."""
+    return plan.get("Rows Removed by Filter", 0) + sum(left_out(below) for below in plan.get("Plans", ()))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["waiting", "queued"])), max_size=30))
