@@ -90,6 +90,7 @@ _IN_PARTS: Final = "in_parts__"
 _JOINED: Final = "joined__"
 _WRITTEN: Final = "written__"
 _TEXTS: Final = "texts__"
+_SUBSTRING: Final = "substring__"
 _BOUNDED: Final = "bounded__"
 _TURN: Final = "turn__"
 _TURN_WORK: Final = 1_000
@@ -155,6 +156,8 @@ def _declare_functions() -> Iterator[cel.FunctionDecl]:
     yield cel.FunctionDecl(_TEXTS, texts)
     pattern = cel.Overload(_BOUNDED, kinds.STRING, [kinds.STRING], True, _count_states)
     yield cel.FunctionDecl(_BOUNDED, [pattern])
+    place = [kinds.STRING, kinds.INT, kinds.INT]
+    yield cel.FunctionDecl(_SUBSTRING, [cel.Overload(_SUBSTRING, kinds.STRING, place, True, functions.part)])
     yield cel.FunctionDecl(_TURN, [cel.Overload(_TURN, kinds.BOOL, [], False, _let_others_run)])
     for name, compute in PAIRED.items():
         pairs = [kinds.List(kinds.DYN)]
@@ -305,7 +308,8 @@ def compile_tree(
     widening = Widening({node: binding.bound_kind for node, binding in bound.items()}, source, keyed)
     widening.type_of(tree, {})
     widened = (Insertion(end, 0, ".0") for end in widening.ends)
-    calls = [*_find_orderings(source, widening.loops), *_find_joins(source, widening.joins)]
+    parts = _find_substrings(source, tree)
+    calls = [*_find_orderings(source, widening.loops), *_find_joins(source, widening.joins), *parts]
     wrappings = (*_find_durations(source, tree), *_find_patterns(source, tree), *_find_nulls(tree))
     insertions = sorted([*widened, *calls, *pairings(macros), *wrappings])
     inserted = [(each.offset, each.text) for each in insertions]
@@ -410,6 +414,15 @@ def _find_orderings(source: str, loops: set[int]) -> Iterator[Insertion]:
         macro = _MACRO.search(source, 0, offset)
         assert macro is not None, "a loop is written as a call of what it runs over"
         yield Insertion(macro.start(), 2, f".{_IN_ORDER}()")
+
+
+def _find_substrings(source: str, tree: Tree) -> Iterator[Insertion]:
+    """The texts to insert so that each part of a text up to a place is taken by `functions.part`."""
+    for node in walk(tree):
+        if isinstance(node, Call) and node.function == "substring" and node.target and len(node.arguments) == 2:
+            call = _MACRO.search(source, 0, node.offset)
+            assert call is not None, "it is written as a call of the text"
+            yield Insertion(call.start() + call.group().index(node.function) + len(node.function), 6, "__")
 
 
 def _find_joins(source: str, calls: set[int]) -> Iterator[Insertion]:

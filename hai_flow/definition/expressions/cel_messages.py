@@ -367,6 +367,7 @@ def describe_overload(function: str, types: str) -> str:
 _INNER_NAMES: Final = {
     "math.@max": "math.greatest", "math.@min": "math.least", "_[_]": "[ ]", "!_": "!", "-_": "-", "_?_:_": "?:",
     "bounded__": "matches",
+    "substring__": "substring",
 }  # fmt: skip
 _COMPARISONS: Final = {
     "string": '; compare it, as in x != ""', "int": "; compare it, as in x != 0", "double": "; compare it, as in x > 0",

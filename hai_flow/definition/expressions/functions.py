@@ -63,6 +63,14 @@ def texts(items: Sequence[Json]) -> list[str]:
     return [as_text(each) for each in items]
 
 
+def part(text: str, start: int, end: int) -> str:
+    """The characters from `start` to before `end`, which may be the size of the text: for the library it may not.
+    Raises ValueError where the text has no such places."""
+    if not 0 <= start <= end <= len(text):
+        raise ValueError(f"substring({start}, {end}) of a text with {len(text)} characters; test its size before")
+    return text[start:end]
+
+
 def remainder(dividend: float, divisor: float) -> float:
     """The remainder of whole numbers, with the sign of the dividend, as for integers of CEL: numbers without a known
     type are doubles. Raises ValueError for a fraction and for a divisor of 0."""
