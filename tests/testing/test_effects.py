@@ -380,3 +380,29 @@ cases:
         (6, 12, "the mock `ping` answers 3 calls, and 2 came"),
         (7, 41, "`{}` fits every map, so nothing is compared here"),
     ]
+
+
+def test_the_answer_that_silence_gives_has_the_defaults_of_the_form(tmp_path: Path) -> None:
+    asking = flow("""
+steps:
+  - id: size
+    ask:
+      title: Size?
+      form:
+        type: object
+        required: [size]
+        properties:
+          size: {type: string}
+          gift: {type: boolean, default: false}
+          by: {type: string, default: "${{ run.workflow }}"}
+      deadline: 1d
+      on_deadline: {default: {size: M}}
+output: ${{ steps.size.output }}
+""")
+    cases = """
+cases:
+  - name: nobody answers
+    script: [advance: 1d]
+    expect: {output: {size: M, gift: false, by: a}}
+"""
+    assert [result.failures for result in played(tmp_path, TESTS + cases, asking)] == [()]

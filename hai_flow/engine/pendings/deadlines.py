@@ -14,6 +14,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.pendings import votes
+from hai_flow.engine.pendings.answers import form_of
 from hai_flow.engine.pendings.decide import close, decide_by, go_on, values_given
 from hai_flow.engine.pendings.votes import Rules, derive_rules
 from hai_flow.engine.state.state import PendingState
@@ -125,6 +126,8 @@ def _expire(draft: Draft, step: Step, pending: PendingState) -> None:
     try:
         reason = _EXPIRED if expiry.reason is None else draft.text(expiry.reason, step, **roots)
         value = None if expiry.value is None else draft.render(expiry.value, step, **roots)
+        if kind == "ask" and isinstance(value, dict) and (form := form_of(pending.opened)) is not None:
+            value = form.with_defaults(value)
         form_values = values_given(derive_rules(pending), pending) if expiry.outcome == "approve" else None
     except Raised as raised:
         draft.emit(e.PendingDecided, id=id, outcome="expired", reason=raised.message, via="deadline")
