@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hai_flow.definition.checks.constant_conditions import DENIED, TURNED
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Mapped, Name, Select, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.names.known_names import ROOTS, Guards, Names
@@ -295,6 +295,8 @@ def _render_condition(tree: Tree) -> str | None:
             return _join_key(tree.function, tree.parts)
         case Listing():
             return _join_key("[]", tree.elements)
+        case Mapped():
+            return _join_key("{}", tree.parts)
     return None
 
 

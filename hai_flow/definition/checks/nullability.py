@@ -20,7 +20,7 @@ from hai_flow.definition.checks.condition_facts import (
     spell_tree,
 )
 from hai_flow.definition.checks.value_types import ValueTypes, find_element, find_mapped
-from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree, walk
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Mapped, Select, Tree, walk
 from hai_flow.definition.expressions.ast_paths import (
     Chain,
     Segment,
@@ -94,6 +94,10 @@ class Doubts:
                 if isinstance(tree, Call) and tree.function == "_[_]":
                     self._doubt_last(tree, known)
                     self._doubt_computed_item(tree, known)
+                if isinstance(tree, Call) and tree.function == "_[_]":
+                    self._doubt_key(tree, known)
+                if isinstance(tree, Call) and tree.function == "substring":
+                    self._doubt_length(tree, known)
                 if isinstance(tree, Call) and tree.function in ("_/_", "_%_"):
                     self._doubt_divisor(tree, known)
                 if isinstance(tree, Call) and tree.function in _ORDERED:
@@ -243,15 +247,49 @@ class Doubts:
         is_meant = 0 in (schema.get("minimum"), schema.get("default")) or (isinstance(choices, list) and 0 in choices)
         if not is_meant or schema.get("exclusiveMinimum") == 0 or schema.get("type") not in ("integer", "number"):
             return
-        text = spell(chain.path)
-        facts = (each for each in known | self.names.guarded if each[0] is None and len(each) > 2)
-        is_tested = any(text in str(each[2]) for each in facts)
+        text, is_tested = spell(chain.path), self._is_tested(spell(chain.path), known)
         is_compared = id(call) in self._compared and self._find_kind(divisor, {}) != "int"
         if not is_tested and not is_compared:
             message = (
                 f"`{text}` may be 0, as its schema says, and this divides by it then; test `{text} != 0` before, or "
                 "let the schema exclude 0"
             )
+            self.doubts.append(ExpressionFault(call.offset, "expression.unguarded", message))
+
+    def _is_tested(self, text: str, known: Guards) -> bool:
+        """Whether a condition that reads the path `text` holds here."""
+        facts = (each for each in known | self.names.guarded if each[0] is None and len(each) > 2)
+        return any(text in str(each[2]) for each in facts)
+
+    def _doubt_key(self, call: Call, known: Guards) -> None:
+        """Doubt a literal map that is asked by a value whose schema allows a key that it does not have."""
+        over, key = call.parts
+        chain = self.chains.get(id(key))
+        if not isinstance(over, Mapped) or chain is None or self._is_tested(spell(chain.path), known):
+            return
+        schema = self.names.types.look_to_judge(chain.path).schema
+        choices = schema.get("enum") if isinstance(schema, Mapping) else None
+        keys = [each.value if isinstance(each, Const) else None for each, _ in over.entries]
+        lacking = [each for each in choices if each not in keys] if isinstance(choices, list) else []
+        if lacking and None not in keys:
+            word = f"`{spell(chain.path)}` may be {lacking[0]!r}"
+            message = f"{word}, which the map does not have; add it, or test for it before"
+            self.doubts.append(ExpressionFault(chain.start, "expression.unguarded", message))
+
+    def _doubt_length(self, call: Call, known: Guards) -> None:
+        """Doubt a part of a text that may be shorter: one that is declared as a text, and nothing else is known of."""
+        text, *bounds = call.parts
+        chain, last = self.chains.get(id(text)), bounds[-1] if bounds else None
+        if chain is None or chain.path[0] not in ("input", "steps") or not isinstance(last, Const):
+            return
+        schema = self.names.types.look_to_judge(chain.path).schema
+        if not isinstance(schema, Mapping) or schema.get("type") != "string":
+            return
+        is_plain = schema.keys().isdisjoint(("pattern", "format", "enum", "const", "anyOf"))
+        size, least, spelled = last.value, schema.get("minLength", 0), spell(chain.path)
+        is_short = isinstance(size, int) and isinstance(least, int) and size > least
+        if is_plain and is_short and not self._is_tested(spelled, known):
+            message = f"`{spelled}` may be shorter, and this fails then; test `size({spelled}) >= {size}` before"
             self.doubts.append(ExpressionFault(call.offset, "expression.unguarded", message))
 
     def _find_least_size(self, tree: Tree, known: Guards) -> float:

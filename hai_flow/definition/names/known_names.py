@@ -454,6 +454,8 @@ class Names(msgspec.Struct, frozen=True):
     def count_tested_items(self, path: tuple[Segment, ...], known: Guards) -> int:
         """The number of items that conditions have shown the list at a path to have."""
         count, size = 0, (None, "equal", f"size({spell(path)})")
+        if path[-1] == "votes" and (None, "true", f"{spell(path[:-1])}.expired", "", False) in known | self.guarded:
+            return 1
         others = {each[3] for each in known | self.guarded if each[:3] == size and not each[4]}
         while self.is_known((*path, count), known) or str(count) in others:
             count += 1

@@ -80,7 +80,7 @@ class Visibility(msgspec.Struct, frozen=True, eq=False):
             return "expression.unknown_step", f"there is no step `{name}`{hint}"
         match self._explain_hidden(target):
             case "own":
-                return "expression.own_step", f"a step can't use itself: `{name}` has no output yet"
+                return "expression.own_step", f"a step can't use itself: `{name}` has no output yet{self._keep(target)}"
             case "around":
                 return "expression.own_step", f"`{name}` is the block around this step: it has no output yet"
             case "item":
@@ -90,10 +90,14 @@ class Visibility(msgspec.Struct, frozen=True, eq=False):
                     name, target.chain[_count_common(self.chain, target.chain)]
                 )
             case _:
-                return (
-                    "expression.later_step",
-                    f"step `{name}` comes later (line {target.line}); only steps before can be used",
-                )
+                message = f"step `{name}` comes later (line {target.line}); only steps before can be used"
+                return "expression.later_step", f"{message}{self._keep(target)}"
+
+    def _keep(self, target: StepDraft) -> str:
+        """The remedy where a step of the round before is meant: both places are in one `repeat`."""
+        loops = {frame.owner for frame in self.chain if frame.is_loop and frame.owner and frame.owner.verb == "repeat"}
+        is_shared = any(frame.owner in loops for frame in target.chain)
+        return "; keep what the next round needs in `state`, by `set`" if is_shared else ""
 
     def _has_unnamed_steps(self) -> bool:
         """Whether the document has steps without an `id`, one of which may be meant."""

@@ -177,11 +177,19 @@ def _report_no_place(context: StepContext, pointer: str, at: Path, *, key: bool)
     if variable is None or variable.reduce or variable.client or variable.kept:
         return
     missing = _find_missing(variable.default, parts)
-    if missing is None or any(missing[: len(each)] == each for each in _list_written_places(context)):
+    if missing is None or any(_is_within(missing, each) for each in _list_written_places(context)):
         return
     place = "".join(f"/{part}" for part in missing)
     message = f"nothing is at `{place}` when a run begins, and no step sets it; set it before, or give it a `default`"
     context.reader.warning(at, "set.place", message, key=key)
+
+
+def _is_within(place: list[str], written: list[str]) -> bool:
+    """Whether a place may be that which a step writes, or inside of it; `-` is the next item of a list."""
+    pairs = zip(place, written, strict=False)
+    return len(written) <= len(place) and all(
+        one == other or (other == "-" and one.isdecimal()) for one, other in pairs
+    )
 
 
 def _find_missing(value: Any, parts: list[str]) -> list[str] | None:
