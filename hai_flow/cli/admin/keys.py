@@ -16,7 +16,7 @@ from hai_flow.cli.commands import app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.database import run_over_database
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption, parse_duration
+from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption, load_settings, parse_duration
 from hai_flow.cli.terminal import moment, note, print_items, print_json, print_result, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.store.postgres.connections import Connection
@@ -169,11 +169,13 @@ def revoke(
     """Revoke a key: it is refused from now on, at the latest after a second."""
     from urllib.parse import quote
 
+    from hai_flow.runtime.people.ids import NO_ALIASES, read_ids
     from hai_flow.store.identity import keys as store
 
     async def here(connection: Connection, of: Any) -> Json:
+        all_ids = read_ids(load_settings()).get(tenant, NO_ALIASES).all_of
         async with connection.transaction():
-            revoked = await store.revoke_key(connection, of, key)
+            revoked = await store.revoke_key(connection, of, key, all_ids)
             if revoked is None:
                 raise HaiFlowError(f"there is no key {key!r} of the tenant {tenant}.")
             await record(connection, of, "key.revoked", f"key:{key}", principal=revoked.principal)

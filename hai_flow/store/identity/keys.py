@@ -6,10 +6,10 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from hai_flow.errors import Rejected
@@ -103,6 +103,16 @@ INSERT INTO keys (id, tenant, sha256, name, principal, roles, groups, created_by
   speaks_for)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING RETURNING {_COLUMNS}
 """
+_LOCK: Final = "SELECT FROM keys WHERE tenant = $1 AND principal = ANY ($2) ORDER BY id FOR UPDATE"
+_REVOKE: Final = f"""
+UPDATE keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1 AND id = $2
+RETURNING {_COLUMNS}, revoked_at = now()
+"""
+AllIds: TypeAlias = Callable[[str], Sequence[str]]  # all ids of the person with this one
+
+
+def _own(id: str) -> Sequence[str]:
+    return (id,)
 
 
 async def create_key(
@@ -198,27 +208,29 @@ async def list_speaks_for(
     return [(row[0], row[1]) for row in await connection.fetch(query, tenant, list(principals))]
 
 
-async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
-    """Revoke the tenant's key, and end the delegations that were made by it; with the last one of its principal also
-    the sessions that a link began. Twice is harmless. None: the tenant has no key of this id."""
-    statement = f"""
-    UPDATE keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}
-    """
-    row = await connection.fetchrow(statement, tenant, id)
+async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str, all_ids: AllIds = _own) -> Key | None:
+    """Revoke the tenant's key, and end the delegations that were made by it; with the last one of its person, who has
+    `all_ids`, also the sessions that a link began. Twice is harmless: a link that was made since stays. None: the
+    tenant has no key of this id. In a transaction the last one is known though another is revoked at the same time."""
+    principal = await connection.fetchval("SELECT principal FROM keys WHERE tenant = $1 AND id = $2", tenant, id)
+    ids = [] if principal is None else list(all_ids(principal))
+    await connection.execute(_LOCK, tenant, ids)
+    row = await connection.fetchrow(_REVOKE, tenant, id)
     if row is None:
         return None
-    key = Key(*row)
-    is_last = not await has_others(connection, key)
-    await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)
-    if is_last:
-        await sessions.end_links(connection, tenant, key.principal)
+    *columns, is_new = row
+    key = Key(*columns)
+    is_last = not await has_others(connection, key, ids)
+    await delegations.end_of_key(connection, tenant, id, ids, is_last=is_last)
+    if is_last and is_new:
+        await sessions.end_links(connection, tenant, ids)
     return key
 
 
-async def has_others(connection: Connection | Pool, key: Key) -> bool:
-    """Whether the key's principal has another one that is good."""
-    query = f"SELECT EXISTS (SELECT FROM keys WHERE tenant = $1 AND principal = $2 AND id <> $3 AND {IS_GOOD})"
-    return bool(await connection.fetchval(query, key.tenant, key.principal, key.id))
+async def has_others(connection: Connection | Pool, key: Key, ids: Sequence[str]) -> bool:
+    """Whether the key's person, of these ids, has another one that is good."""
+    query = f"SELECT EXISTS (SELECT FROM keys WHERE tenant = $1 AND principal = ANY ($2) AND id <> $3 AND {IS_GOOD})"
+    return bool(await connection.fetchval(query, key.tenant, list(ids), key.id))
 
 
 async def is_over(

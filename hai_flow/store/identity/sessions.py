@@ -5,6 +5,7 @@ use, `ends_at` does not. `sealed` is the token for the renewal at the issuer, re
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -148,10 +149,10 @@ async def end_session(connection: Connection | Pool, digest: bytes) -> None:
     await connection.execute("DELETE FROM sessions WHERE sha256 = $1", digest)
 
 
-async def end_links(connection: Connection | Pool, tenant: UUID, person: str) -> None:
-    """End the sessions of the person that were begun by a link, and their links that nobody has used."""
+async def end_links(connection: Connection | Pool, tenant: UUID, person: Sequence[str]) -> None:
+    """End the sessions of the person of these ids that were begun by a link, and their links that nobody has used."""
     for table in ("tickets", "sessions"):
         await connection.execute(
-            f"DELETE FROM {table} WHERE tenant = $1 AND {PRINCIPAL} #>> '{{who,id}}' = $2 "
-            f"AND {PRINCIPAL} ->> 'credential' = ANY ($3)", tenant, person, [WHOLE, PERSONS_LINK],
+            f"DELETE FROM {table} WHERE tenant = $1 AND {PRINCIPAL} #>> '{{who,id}}' = ANY ($2) "
+            f"AND {PRINCIPAL} ->> 'credential' = ANY ($3)", tenant, list(person), [WHOLE, PERSONS_LINK],
         )  # fmt: skip

@@ -93,15 +93,17 @@ async def end(connection: Connection | Pool, tenant: UUID, id: UUID, person: Seq
     return await connection.fetchval(query, id, tenant, None if person is None else [*person]) is not None
 
 
-async def end_of_key(connection: Connection | Pool, tenant: UUID, key: str, principal: str, *, is_last: bool) -> None:
-    """End the delegations that were made by a key which is revoked; where it `is_last` of its principal, also those of
-    which it is not known how they were made."""
+async def end_of_key(
+    connection: Connection | Pool, tenant: UUID, key: str, person: Sequence[str], *, is_last: bool
+) -> None:
+    """End the delegations that were made by a key which is revoked; where it `is_last` of the person of these ids, also
+    those of which it is not known how they were made."""
     query = f"""
     {_END}
     WHERE tenant = $1 AND until > now()
-      AND (key = $2 OR ($4 AND key IS NULL AND session IS NULL AND token IS NULL AND from_id = $3))
+      AND (key = $2 OR ($4 AND key IS NULL AND session IS NULL AND token IS NULL AND from_id = ANY ($3)))
     """
-    await connection.execute(query, tenant, key, principal, is_last)
+    await connection.execute(query, tenant, key, list(person), is_last)
 
 
 async def list_of_person(connection: Connection | Pool, tenant: UUID, person: Sequence[str]) -> list[Delegation]:

@@ -81,18 +81,19 @@ async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCu
 @router.post("/{key_id}/revoke", Right.MANAGE_KEYS, refusals=(404,))
 async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> schemas.Key:
     """Revoke a key: it is refused from now on, by other processes within a second. Doing it twice is harmless."""
-    home, is_last = access.at_home, False
+    home, is_last, all_ids = access.at_home, False, access.principal.people.all_of
     async with home.act() as connection:
-        revoked = await keys.revoke_key(connection, access.tenant, key_id) if keys.ID.fullmatch(key_id) else None
+        is_id = keys.ID.fullmatch(key_id) is not None
+        revoked = await keys.revoke_key(connection, access.tenant, key_id, all_ids) if is_id else None
         if revoked is not None:
             await home.record(connection, "key.revoked", subject=f"key:{key_id}", principal=revoked.principal)
-            is_last = not await keys.has_others(connection, revoked)
+            is_last = not await keys.has_others(connection, revoked, all_ids(revoked.principal))
     if revoked is None:
         raise Rejected(404, "key_unknown", f"there is no key {key_id[:60]!r}.")
     seat = access.at_seat
     if seat.cell != home.cell:
-        who = revoked.principal
-        await delegations.end_of_key(seat.pool, access.tenant, key_id, who, is_last=is_last)
+        ids = all_ids(revoked.principal)
+        await delegations.end_of_key(seat.pool, access.tenant, key_id, ids, is_last=is_last)
     await access.repeat()
     access.hint_lists()  # its delegations are over
     request.app.state.identity.forget(key_id)
