@@ -52,6 +52,7 @@ _PLACES: Final = frozenset(
         "undo",
         "verb",
         "policy",
+        "names_requester",
     }
 )
 # Names of the plan that are not those of the language.

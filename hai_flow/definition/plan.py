@@ -335,7 +335,8 @@ class Policy(msgspec.Struct, frozen=True):
     """The people who may decide, how their votes add up, and how long it takes (docs/language.md#people).
 
     `from_` and `exclude` render to lists of selectors, once, at opening; `exclude` None = the requester, unless `from`
-    has `requester` or `anyone`. `form` renders to a JSON Schema (holes in it are filled at opening); None = no form.
+    has `requester` or `anyone` and `names_requester`: the author's own words have one of them, and not data alone.
+    `form` renders to a JSON Schema (holes in it are filled at opening); None = no form.
     `edit` True = every argument may be edited. `escalations` come one after the other, then
     `expiry`. `reasons`: the options whose answer must say why. `veto` renders to the selectors of those whose rejection
     alone decides; `confirm`: a page asks once more before it sends an answer. `withdraw_when`: the event, or the
@@ -346,6 +347,7 @@ class Policy(msgspec.Struct, frozen=True):
     deadline: Duration
     expiry: Expiry
     exclude: Template | None = None
+    names_requester: bool = False
     quorum: Quorum | Template = 1
     reject_when: Literal["any", "unreachable"] | int = "any"
     options: tuple[str, ...] = ("approve", "reject")

@@ -88,7 +88,10 @@ def lit(value: Any) -> Template:
 
 def policy(from_: Any = ("role:boss",), *, exclude: Any = None, form: Any = None, **fields: Any) -> Policy:
     """A policy whose deadline is an hour and then rejects, unless `fields` say otherwise."""
-    all_fields: dict[str, Any] = {"deadline": HOUR, "expiry": Expiry("reject"), **fields}
+    literal = from_ if isinstance(from_, tuple | list) else [from_]
+    names = any(each in ("requester", "anyone") for each in literal if isinstance(each, str))
+    defaults: dict[str, Any] = {"deadline": HOUR, "expiry": Expiry("reject"), "names_requester": names}
+    all_fields: dict[str, Any] = {**defaults, **fields}
     return Policy(
         from_=lit(list(from_) if isinstance(from_, tuple) else from_),
         exclude=None if exclude is None else lit(exclude),

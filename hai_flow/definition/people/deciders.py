@@ -10,7 +10,7 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits
-from hai_flow.definition.expressions.expressions import list_values
+from hai_flow.definition.expressions.expressions import list_choices, list_values
 from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_hole, strip_hole
 from hai_flow.definition.names.known_names import Names
@@ -68,6 +68,15 @@ def selectors_of(
             _check_given(context, item, (*at, index) if isinstance(value, list) else at, names, extra)
         return template
     return context.template([value], at, names, wrapped=True)
+
+
+def names_requester(value: Json, names: Names) -> bool:
+    """Whether the author's own words let the requester decide: `requester` or `anyone` in the text, as a literal that a
+    hole gives, or among the choices of its schema. What data says is no word of the author's."""
+    items = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
+    holes = [each for each in items if is_hole(each)]
+    words = (each for hole in holes for each in (*list_values(hole, names), *list_choices(hole, names)))
+    return any(each in (REQUESTER, "anyone") for each in (*items, *words))
 
 
 def compile_exclusion(

@@ -22,6 +22,7 @@ from hai_flow.definition.people.deciders import (
     REQUESTER,
     compile_exclusion,
     compile_quorum,
+    names_requester,
     selectors_of,
 )
 from hai_flow.definition.people.forms import COMBINE, FORM, check_combine, form_of
@@ -177,6 +178,7 @@ def policy(context: StepContext, kind: Kind, fields: Mapping[str, Json], at: Pat
         deadline,
         expiry,
         exclude=exclude,
+        names_requester=names_requester(fields.get("from", [REQUESTER]), names),
         quorum=quorum if quorum is not None else 1,
         reject_when=fields.get("reject_when", "any"),
         options=options,

@@ -321,7 +321,8 @@ def _compile_gate(
     declares = isinstance(tool, plan.PythonTool | plan.FrontendTool)
     if isinstance(tool, plan.AgentTool) or (declares and tool.effect in (None, "read")):
         return None
-    requester = plan.Policy(context.literal(["requester"]), context.declared.default_deadline, plan.Expiry("reject"))
+    template = context.literal(["requester"])
+    requester = plan.Policy(template, context.declared.default_deadline, plan.Expiry("reject"), names_requester=True)
     asks = declares and tool.effect not in ASKS_NOBODY
     when = None if asks else plan.CallWrites()  # what can be taken back asks beside what is graver
     return _with_respond(plan.Approval(requester, when))

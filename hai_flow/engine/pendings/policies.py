@@ -56,8 +56,10 @@ def _fill_first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str,
     exclude: tuple[str, ...] = ()
     if may_exclude and policy.exclude is not None:
         exclude = _fill_exclusion(draft, step, policy.exclude, roots)
-    elif may_exclude and not {REQUESTER, ANYONE} & set(from_):
+    elif may_exclude and not (policy.names_requester and {REQUESTER, ANYONE} & set(from_)):
         exclude = (REQUESTER,)
+        if from_ == (REQUESTER,):
+            fault = "`from` has `requester` from data, and only the workflow's own text lets them: write `exclude: []`"
     return Rules(
         from_=from_,
         exclude=exclude,
