@@ -42,9 +42,10 @@ class Principal(msgspec.Struct, frozen=True):
     `lent_aliases` those of the other one: whatever is compared with an id is compared with all of them. `through` are
     the people by whom the vote came to the delegate, besides the one it is cast for: who is away between the two, and
     who entered the absences; and the people of an agent. Behind them stand, as selectors, their roles and
-    groups, and those of all keys of the principal itself. None of them may be excluded. `issuer` is the API key that
-    alone vouches for who they are, without being made for that: no role, group or name asks them, and all for whom it
-    vouches have one vote with the holder of the key and the people of that agent, all in `through`."""
+    groups, and those of all keys of the principal itself. None of them may be excluded. `issuer` acts behind the
+    credential, and has one vote with all in `through`: an agent, by a key of its own or a token; a person, by a token
+    of their key for another person; or (`key:ID`) an API key that alone vouches for the id, without being made for
+    that: then no role, group or name asks the principal."""
 
     id: str
     roles: tuple[str, ...] = ()

@@ -110,8 +110,7 @@ admission.bug("a deadline that has passed refuses nobody until its timer fires")
     'if pending.status == "expired" or _is_overdue(draft, pending):', 'if pending.status == "expired":'
 )
 admission.bug("somebody votes twice").edit(
-    "if pending.votes and (spent := votes.voters(pending.votes).intersection(votes.ids_of_voter(by))):",
-    "if spent := set[str]():",
+    "if earlier := votes.describe_earlier_vote(pending, by):", "if earlier := str():"
 )
 admission.bug("the same answer again is refused").edit(
     "if isinstance(reading, Reading) and _is_known(pending, reading, by):", "if False:"
@@ -128,9 +127,9 @@ admission.bug("a requester tells what decides whether people are asked").by("tes
 admission.bug("a requester has no call in doubt done again").by("tests/engine/test_bypass.py").edit(
     " and reading.outcome == HAPPENED:", ":"
 )
-deciders = Room("hai_flow/engine/pendings/eligibility.py", *_PEOPLE)
+deciders = Room("hai_flow/engine/pendings/votes.py", *_PEOPLE)
 deciders.bug("a delegate votes beside the one they vote for").edit(
-    "intersection(votes.ids_of_voter(principal))", "intersection((principal.id,))"
+    "spent, own = set(ids_of_voter(principal)),", "spent, own = {principal.id},"
 )
 deciding = Room("hai_flow/engine/pendings/decide.py", *_PEOPLE)
 deciding.bug("an edit leaves the digest as it was").edit(

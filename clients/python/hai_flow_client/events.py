@@ -626,8 +626,8 @@ class RuleUse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class VoteCast(Event, frozen=True):
     """One person's vote, final. `by` cast it, for `on_behalf_of` if that is there. `aliases` are further ids that `by`
-    had then, `lent_aliases` those of the other one; `issuer`: the API key that alone vouched for `by`; `through`: by
-    whom the vote came to a delegate, where an absence brought it.
+    had then, `lent_aliases` those of the other one; `issuer`: acted behind the credential, as in `commands.Principal`,
+    and has one vote with all in `through`, the people by which the vote came to `by`.
 
     `matched` are the selectors of the policy (of all its stages) that this person matched then, `barred` those of its
     exclusions. `edited`: the vote came with an edit of the arguments. `answer_sha` recognises the same vote again.

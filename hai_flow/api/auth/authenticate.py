@@ -28,10 +28,10 @@ from hai_flow.api.permissions.principals import Principal
 from hai_flow.engine.pendings.selectors import AGENT, list_ids_between, name_holdings
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import AuditActor
-from hai_flow.runtime.people.delegates import list_held_by_other_keys, list_people_of_agent
+from hai_flow.runtime.people.delegates import list_held_by_other_keys, load_people_of_agents
 from hai_flow.runtime.people.ids import NOBODY, Ids
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.store.identity import keys, proofs
+from hai_flow.store.identity import proofs
 from hai_flow.store.identity.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192
@@ -131,14 +131,18 @@ class KnownIdentity:
                 detail += "makes another key."
                 raise Rejected(401, "auth.expired", detail)
         held = await self._holdings.get("\n".join((str(principal.tenant), who.id, *who.aliases)))
-        agents = [each for each in (who.id, *who.through) if each.startswith(AGENT)]
+        all_ids = principal.people.all_of
+        agents = [id for each in (who.id, *who.through) if each.startswith(AGENT) for id in all_ids(each)]
         people = await self._people_of_agents.get("\n".join((str(principal.tenant), *agents))) if agents else ()
-        if held or who.through or people:
+        if held or who.through or agents:
             own = name_holdings(who.roles, who.groups)
-            ids_between = (*list_ids_between(who.through), *people)
-            between = (id for each in ids_between for id in principal.people.all_of(each))
+            between = (id for each in (*list_ids_between(who.through), *people) for id in all_ids(each))
             through = dict.fromkeys((*between, *(each for each in held if each not in own)))
-            principal = dataclasses.replace(principal, who=msgspec.structs.replace(who, through=tuple(through)))
+            issuer = who.issuer or next(iter(agents), None)
+            who = msgspec.structs.replace(who, issuer=issuer, through=tuple(through))
+            behind = dict.fromkeys((*principal.behind, *people))
+            behind.pop(who.id, None)
+            principal = dataclasses.replace(principal, who=who, behind=tuple(behind))
         return principal
 
     async def _find_holdings(self, name: str) -> tuple[str, ...]:
@@ -147,8 +151,7 @@ class KnownIdentity:
 
     async def _find_people_of_agents(self, name: str) -> tuple[str, ...]:
         tenant, *agents = name.split("\n")
-        good_keys = await keys.list_speaks_for(self._runtime.database.api, UUID(tenant), agents)
-        return tuple(sorted({each for agent, names in good_keys for each in list_people_of_agent(agent, names)}))
+        return await load_people_of_agents(self._runtime.database.api, UUID(tenant), agents)
 
     def forget(self, credential: str) -> None:
         """Read the key anew the next time: it was changed by this process."""

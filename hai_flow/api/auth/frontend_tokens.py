@@ -18,6 +18,7 @@ from hai_flow.api.auth.keys import Keys, ends_at
 from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, reject_credential
 from hai_flow.api.permissions.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.selectors import KEY
 from hai_flow.errors import Rejected
 from hai_flow.primitives import uuids
 from hai_flow.runtime.people.delegates import list_people_of_agent
@@ -27,6 +28,7 @@ from hai_flow.store.identity.keys import KeyParts
 
 PREFIX: Final = "hait_"
 _FORM: Final = re.compile(r"hait_([A-Za-z0-9_-]{20,7000})\.([A-Za-z0-9_-]{86})", re.ASCII)
+SERVICE: Final = "service:"  # how the ids of programs begin that relay people, and do not act by themselves
 _NEVER: Final = frozenset((Right.MANAGE_KEYS, Right.ISSUE_TOKENS))  # a page manages nothing, and gives nothing on
 
 
@@ -113,10 +115,10 @@ class FrontendTokens:
             demand_own_name(id)
         await self._forgotten.refuse(key.tenant, id, _read_time_made(claims))
         who, behind = c.Principal(id, claims.roles, claims.groups), list_people_of_agent(key.principal, key.speaks_for)
-        if not key.can_vouch_for(id):  # whoever it may be, the holder of the key acts
-            holder = await self._people.one(key.tenant, key.principal)
+        holder, is_vouched = await self._people.one(key.tenant, key.principal), key.can_vouch_for(id)
+        if not is_vouched or (holder != id and not holder.startswith(SERVICE)):  # the holder of the key acts
             behind = (holder, *behind)
-            who = msgspec.structs.replace(who, issuer=f"key:{key.id}", through=behind)
+            who = msgspec.structs.replace(who, issuer=holder if is_vouched else f"{KEY}{key.id}", through=behind)
         return Principal(
             who,
             key.tenant,

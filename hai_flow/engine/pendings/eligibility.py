@@ -50,10 +50,8 @@ def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obs
     refusal = ineligible(pending, principal, world)
     if refusal is not None:
         return refusal
-    spent = ", ".join(sorted(votes.voters(pending.votes).intersection(votes.ids_of_voter(principal))))
-    if not spent:
-        return None
-    return Obstacle("voted", f"{spent} has voted on it; a vote stands")
+    earlier = votes.describe_earlier_vote(pending, principal)
+    return Obstacle("voted", earlier) if earlier else None
 
 
 def ineligible(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:

@@ -21,6 +21,7 @@ CAUSED: Final = (
     "caused this run: an agent or a token of theirs started it, or they the one before it, its event or a fork"
 )
 AGENT: Final = "agent:"  # how the ids of programs begin that act by themselves
+KEY: Final = "key:"  # how an `issuer` begins that is an API key
 EDITOR: Final = "editor"  # only in `exclude`: the people that edited the arguments
 
 _SELECTOR = re.compile(r"(?:user|agent|role|group):\S{1,200}")
@@ -86,6 +87,11 @@ def is_agent(principal: Principal) -> bool:
     return principal.id.startswith(AGENT)
 
 
+def is_unproven(principal: Principal) -> bool:
+    """Whether an API key alone vouches for who they are, which is not made for that."""
+    return principal.issuer is not None and principal.issuer.startswith(KEY)
+
+
 def person_of(principal: Principal) -> str:
     """Whose vote it is: a delegate votes as the other."""
     return principal.on_behalf_of or principal.id
@@ -114,7 +120,7 @@ def ids_of(principal: Principal) -> tuple[str, ...]:
 def list_matching_selectors(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors that `principal` matches, as the person whose vote it casts."""
     person = voting_person(principal)
-    if principal.issuer is not None:
+    if is_unproven(principal):
         selectors = [each for each in selectors if each in (REQUESTER, ANYONE)]
     elif is_agent(principal):
         selectors = [each for each in selectors if each in (REQUESTER, ANYONE, principal.id)]
@@ -244,7 +250,7 @@ def expand_selectors(selectors: Iterable[str], world: World) -> tuple[str, ...]:
 def principal_selectors(principal: Principal) -> tuple[str, ...]:
     """The principal's ids, roles and groups as selectors, for a comparison with those of `expand_selectors`."""
     person = voting_person(principal)
-    if person.issuer is not None or is_agent(principal):
+    if is_unproven(person) or is_agent(principal):
         return (person.id, *person.aliases, ANYONE)
     roles = (f"role:{each}" for name in person.roles for each in list_spellings(name))
     groups = (f"group:{each}" for name in person.groups for each in list_spellings(name))

@@ -120,12 +120,9 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
         code = "vote.agent" if fault.code == OF_AN_AGENT else "pending_forbidden"
         others = "" if fault.code in (NOT_ASKED, NOT_PICKED) else f" {describe_deciders(pending)}"
         raise Rejected(403, code, f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.{others}")
-    if pending.votes and (spent := votes.voters(pending.votes).intersection(votes.ids_of_voter(by))):
-        raise Rejected(
-            403,
-            "vote_final",
-            f"{', '.join(sorted(spent))} has voted on {pending.opened.id}; a vote stands. {describe_deciders(pending)}",
-        )
+    if earlier := votes.describe_earlier_vote(pending, by):
+        detail = f"{pending.opened.id} is not {by.id}'s to answer: {earlier}. {describe_deciders(pending)}"
+        raise Rejected(403, "vote_final", detail)
 
 
 def _merge_with(pending: PendingState, reading: Reading) -> Json:

@@ -20,6 +20,7 @@ from hai_flow.engine.pendings.selectors import (
     EDITOR,
     World,
     ids_of,
+    is_unproven,
     list_excluding_selectors,
     list_ids_between,
     list_matching_selectors,
@@ -116,7 +117,7 @@ def asks(policy: Json, other: Principal) -> bool:
     if rules.people is not None:
         person = voting_person(other)
         mine = [each for id in ids_of(person) for each in rules.people.get(id, ())]
-        return bool(list_matching_selectors(mine, other, World(person.id, {})) if other.issuer else mine)
+        return bool(list_matching_selectors(mine, other, World(person.id, {})) if is_unproven(other) else mine)
     world = World("", {})
     return bool(list_matching_selectors(rules.from_, other, world)) and not list_excluding_selectors(
         rules.exclude, other, world
@@ -147,8 +148,21 @@ def ids_of_voter(principal: Principal) -> tuple[str, ...]:
     return tuple(map(compose, (*ids_of(principal), *_list_vouching(principal))))
 
 
+def describe_earlier_vote(pending: PendingState, principal: Principal) -> str:
+    """The vote on the question that is the principal's one vote already, as a clause; "": there is none."""
+    spent, own = set(ids_of_voter(principal)), set(map(compose, ids_of(principal)))
+    for vote in pending.votes:
+        ids = voters([vote])
+        if ids.isdisjoint(spent):
+            continue
+        if own.isdisjoint(map(compose, (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases))):
+            return f"{vote.by}, who has one vote with {principal.id}, has voted on it; that vote stands"
+        return f"{', '.join(sorted(own & ids))} has voted on it; a vote stands"
+    return ""
+
+
 def _list_vouching(who: Principal | VoteCast) -> tuple[str, ...]:
-    """The key that alone vouches for somebody, and its holder, who has one vote with all of these."""
+    """The one that acts behind the credential, with all that have one vote with it."""
     return () if who.issuer is None else (who.issuer, *list_ids_between(who.through))
 
 

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings.selectors import is_agent, name_holdings, voting_person
 from hai_flow.store.identity import proofs
+from hai_flow.store.identity.keys import list_speaks_for
 from hai_flow.store.identity.proofs import Holding
 from hai_flow.store.people.delegations import Delegation
-from hai_flow.store.postgres.connections import Pool
+from hai_flow.store.postgres.connections import Connection, Pool
 
 AllIds: TypeAlias = Callable[[str], tuple[str, ...]]
 """All ids of the person with this id, the one that they are known by first."""
@@ -65,6 +66,12 @@ def list_people_of_agent(principal: str, speaks_for: Iterable[str] | None) -> tu
     """The people for whom an agent acts by its key, as far as the key names them; none, for a key of somebody else."""
     is_of_agent = is_agent(c.Principal(principal))
     return tuple(each for each in speaks_for or () if is_of_agent and not each.endswith("*"))
+
+
+async def load_people_of_agents(credentials: Connection | Pool, tenant: UUID, agents: Sequence[str]) -> tuple[str, ...]:
+    """The people of agents: those that any of their good keys names."""
+    good_keys = await list_speaks_for(credentials, tenant, agents)
+    return tuple(sorted({each for agent, names in good_keys for each in list_people_of_agent(agent, names)}))
 
 
 async def cap_voters(

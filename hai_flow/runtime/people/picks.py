@@ -59,7 +59,7 @@ def list_able(pending: PendingState, roster: Roster, away: Sequence[AbsenceRow],
         other = merged.get(each.id, each)
         roles, groups = (*other.roles, *each.roles), (*other.groups, *each.groups)
         through = tuple(dict.fromkeys((*other.through, *each.through)))
-        merged[each.id] = c.Principal(each.id, roles, groups, aliases=each.aliases, through=through)
+        merged[each.id] = c.Principal(each.id, roles, groups, issuer=each.issuer, aliases=each.aliases, through=through)
     return [id for id, each in merged.items() if id not in absent and ineligible(open_to_all, each, world) is None]
 
 

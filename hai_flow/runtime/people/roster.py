@@ -13,8 +13,9 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.selectors import is_agent
 from hai_flow.notify.channels import App, Email, NotifyFile, Person, TenantChannels
-from hai_flow.runtime.people.delegates import AllIds, list_people_of_agent, list_selectors_of
+from hai_flow.runtime.people.delegates import AllIds, list_selectors_of, load_people_of_agents
 from hai_flow.runtime.people.ids import NO_ALIASES, NO_IDS, Aliases
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.identity import proofs
@@ -58,7 +59,8 @@ class Roster(msgspec.Struct, frozen=True):
         one, *further = self.all_ids(holder.id)
         between = (id for each in holder.through for id in self.all_ids(each))
         through = (*between, *self.list_held(one))
-        return c.Principal(one, holder.roles, holder.groups, aliases=tuple(further), through=through)
+        issuer = one if is_agent(c.Principal(one)) else None
+        return c.Principal(one, holder.roles, holder.groups, aliases=tuple(further), issuer=issuer, through=through)
 
     def list_held(self, id: str) -> tuple[str, ...]:
         """The roles and groups of all keys of the person, as selectors."""
@@ -106,14 +108,16 @@ class Rosters:
 
     async def load(self, connection: Connection | Pool, tenant: UUID) -> Roster:
         at_home = connection if self._home is None else self._home.api
-        rows = await proofs.list_holders(at_home, tenant, DECIDER)
-        holders = [
-            c.Principal(id, tuple(roles), tuple(groups), through=list_people_of_agent(id, speaks_for))
-            for id, roles, groups, speaks_for in rows
-        ]
         name = await self._tenants.name(tenant) if self._file is not None or self._ids else ""
         file = TenantChannels() if self._file is None else self._file.place(name)
         all_ids = self._ids.get(name, NO_ALIASES).all_of
+        rows = await proofs.list_holders(at_home, tenant, DECIDER)
+        agents = {one for id, *_ in rows if is_agent(c.Principal(one := all_ids(id)[0]))}
+        of_agents = {each: await load_people_of_agents(at_home, tenant, all_ids(each)) for each in agents}
+        holders = [
+            c.Principal(id, tuple(roles), tuple(groups), through=of_agents.get(all_ids(id)[0], ()))
+            for id, roles, groups in rows
+        ]
         people = {each for id in (*(holder.id for holder in holders), *file.people) for each in all_ids(id)}
         held = await proofs.load_holdings_of_people(at_home, tenant, people)
         key_holders = await proofs.find_key_holders(at_home, tenant, file.people and people, by_keys=self._by_keys)

@@ -22,7 +22,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings.eligibility import obstacle
 from hai_flow.engine.pendings.selectors import World, list_matching_selectors
-from hai_flow.engine.pendings.votes import derive_rules, describe_needs
+from hai_flow.engine.pendings.votes import derive_rules, describe_needs, ids_of_voter
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.base.service import Service
@@ -81,23 +81,23 @@ class Staff:
         if pending.opened.kind in ("approve", "gate"):
             missing: Mapping[str, int] = describe_needs(pending)["missing"]  # type: ignore[assignment]
             needed = max(1, missing["people"])
-        able: set[str] = set()
+        able, spent = 0, set[str]()
         faults: dict[str, None] = {}
-        for person in people:
+        for person in sorted(people, key=lambda each: len(each.through) if each.issuer else -1):
             if not list_matching_selectors(rules.from_, person, world):
                 continue
             voice = self._give_voice(person, holdings, faults)
             if voice is None:
                 continue
             fault = obstacle(pending, voice, world)
-            if fault is None:
-                able.add(voice.id)  # whoever has several seats has one vote
-            else:
+            if fault is not None:
                 faults[fault.reason] = None
-        if len(able) >= needed:
+            elif spent.isdisjoint(ids := {voice.id, *(ids_of_voter(voice) if voice.issuer else ())}):
+                able, spent = able + 1, spent | ids  # whoever has several seats has one vote, and so has an agent
+        if able >= needed:
             return None
         if able:
-            return f"it needs {needed} more people, and {len(able)} can decide"
+            return f"it needs {needed} more people, and {able} can decide"
         if matched := [each for each in faults if each]:
             return "; ".join(matched[:3])
         if self.roster.file.people:

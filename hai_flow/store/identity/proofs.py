@@ -42,7 +42,7 @@ SELECT id, roles, groups FROM keys
 WHERE tenant = $1 AND id = ANY ($2::text[]) AND {IS_GOOD}
 """
 _OF_ROLE: Final = f"""
-SELECT principal, roles, groups, speaks_for FROM keys
+SELECT principal, roles, groups FROM keys
 WHERE tenant = $1 AND $2 = ANY (roles) AND {IS_GOOD} ORDER BY principal
 """
 _OF_SESSIONS: Final = """
@@ -105,9 +105,8 @@ async def load_holdings_of_people(
 
 async def list_holders(
     connection: Connection | Pool, tenant: UUID, role: str
-) -> list[tuple[str, Sequence[str], Sequence[str], Sequence[str] | None]]:
-    """The principals with their roles, groups and those for whom they speak, of each good key of the tenant that has
-    the `role`."""
+) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+    """The principals with their roles and groups, of each good key of the tenant that has the `role`."""
     return [tuple(row) for row in await connection.fetch(_OF_ROLE, tenant, role)]
 
 
