@@ -256,9 +256,10 @@ def _check_default(
     """Report an answer of silence, `default`, that the form would refuse from a person; and defaults of the form."""
     raw_form = fields.get("form")
     properties = raw_form.get("properties") if isinstance(raw_form, Mapping) else None
+    literal = form.get("properties", {})
     for name, raw in properties.items() if isinstance(properties, Mapping) else ():
         if isinstance(raw, Mapping) and isinstance(raw.get("default"), str) and "${{" in raw["default"]:
-            for _, fault in misfits(raw["default"], None, raw, form, names):
+            for _, fault in misfits(raw["default"], None, literal.get(name, {}), form, names):
                 message = f"the default never fits the field: {fault}"
                 context.reader.refuse((*at, "form", "properties", name, "default"), "form.default", message)
     value = fields.get("on_deadline")
