@@ -80,6 +80,13 @@ def test_the_command_answers_with_a_sample_of_what_is_asked() -> None:
     assert format_other_options(approve) == "revise, reject"
 
 
+def test_a_sample_of_a_file_is_a_path_that_decide_uploads() -> None:
+    form = {"type": "object", "required": ["photo"], "properties": {"photo": {"type": "string", "format": "file"}}}
+    pending = {"id": "call_x", "kind": "ask", "schema": form}
+    assert answer_example(pending) == """decide call_x --values '{"photo": "@FILE"}'"""
+    assert explain_sample(pending) == ""
+
+
 def test_a_sample_that_the_question_would_not_take_is_said_to_be_none() -> None:
     def asked(pattern: str) -> dict[str, Any]:
         properties = {"code": {"type": "string", "pattern": pattern}}

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 ITEMS_MAX: Final = 5  # more are tedious to type
 _MORE_MAX: Final = 40  # longer texts that are tried for a pattern with a `minLength`
+_FILE: Final = "@FILE"  # `decide` uploads the file at this path
 _BY_FORMAT: Final = {
+    "file": _FILE,
     "email": "ann@example.com",
     "uri": "https://example.com",
     "date": "2026-01-01",
@@ -37,6 +39,8 @@ def misfit(schema: Json, sample: Json) -> str:
         faults = JsonSchema(schema).findings(sample)
     except ValueError:
         return ""
+    files = {f"/{name}" for name, value in sample.items() if value == _FILE} if isinstance(sample, dict) else set()
+    faults = [each for each in faults if each["path"] not in files]
     return f"{faults[0]['path']}: {faults[0]['message']}".removeprefix(": ") if faults else ""
 
 
