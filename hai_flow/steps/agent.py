@@ -5,7 +5,6 @@ translated back by the functions that were offered."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -257,7 +256,7 @@ def _sizes(talk: Talk, shelf: ToolShelf, endpoint: Endpoint) -> list[int]:
 
 def to_summarise(talk: Talk, cut: int, shelf: ToolShelf, endpoint: Endpoint) -> list[Message]:
     """The oldest `cut` exchanges, and the order to summarise them; each message as long as the model can read."""
-    of = dataclasses.replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
+    of = msgspec.structs.replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
     messages = build_exchange_messages(of, shelf, endpoint)
     most = SUMMARISED_TOKENS
     if endpoint.context is not None:
@@ -284,27 +283,22 @@ def mark_results(talk: Talk) -> Talk:
         msgspec.structs.replace(each, results=tuple((id, mark_result(text)) for id, text in each.results))
         for each in talk.exchanges
     ]
-    return dataclasses.replace(talk, exchanges=tuple(exchanges))
+    return msgspec.structs.replace(talk, exchanges=tuple(exchanges))
 
 
 def _build_messages(exchange: Exchange, shelf: ToolShelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
     answer = exchange.answer
-    own = answer.get("by") == _author_name(endpoint)
-    calls = tuple(Call(ids.own(each["id"]), shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
-    attachments = "".join(f"\n[{part['type']} {part['source']['value']}]" for part in answer.get("parts", ()))
-    reply = Message(
-        "assistant",
-        answer["text"] + attachments,
-        calls,
-        thinking=answer.get("thinking", "") if own else "",
-        opaque=answer.get("opaque") if own else None,
-    )
-    results = zip(calls, exchange.results, strict=True)
-    return [
-        *_user_messages(exchange.before),
-        reply,
-        *(Message("tool", text, call_id=call.id) for call, (_, text) in results),
-    ]
+    calls = tuple([Call(ids.own(each["id"]), shelf.shown(each["name"]), _args(each)) for each in answer["calls"]])
+    text, thinking, opaque = answer["text"], "", None
+    for part in answer.get("parts", ()):
+        text += f"\n[{part['type']} {part['source']['value']}]"
+    if "by" in answer and answer["by"] == _author_name(endpoint):
+        thinking, opaque = answer.get("thinking", ""), answer.get("opaque")
+    messages = _user_messages(exchange.before) if exchange.before else []
+    messages.append(Message("assistant", text, calls, thinking=thinking, opaque=opaque))
+    for call, (_, result) in zip(calls, exchange.results, strict=True):
+        messages.append(Message("tool", result, call_id=call.id))
+    return messages
 
 
 def _args(call: Mapping[str, Json]) -> str:

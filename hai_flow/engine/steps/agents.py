@@ -7,7 +7,7 @@ those of their steps."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from operator import is_
 from sys import getsizeof
 from typing import Any, Final
 
@@ -30,22 +30,20 @@ NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong
 class Exchange(msgspec.Struct, frozen=True):
     """One answer of a model, and the results of its calls by their ids, as the next request shows them to the model.
     `before`: messages that people wrote since the answer before this one, beside their decisions. `sources`: the states
-    that it was read from, by the paths of their steps (None: the step has none). `size`: bytes of the results in
+    that it was read from (None: the step has none), in the order of the steps' `paths`. `size`: bytes of the results in
     memory."""
 
     number: int  # of its iteration
     answer: Mapping[str, Json]
     results: tuple[tuple[str, str], ...]
     before: tuple[ModelMessage, ...] = ()
-    sources: tuple[tuple[str, StepState | None], ...] = ()
+    paths: tuple[str, ...] = ()
+    sources: tuple[StepState | None, ...] = ()
     size: int = 0
 
     def is_current(self, state: RunState) -> bool:
         """Whether it would be read from the state as it is: states of steps are never changed, but replaced."""
-        for path, step_state in self.sources:  # noqa: SIM110 - asked of every exchange at each question
-            if state.steps.get(path) is not step_state:
-                return False
-        return True
+        return all(map(is_, map(state.steps.get, self.paths), self.sources))
 
 
 class ModelMessage(msgspec.Struct, frozen=True):
@@ -55,8 +53,7 @@ class ModelMessage(msgspec.Struct, frozen=True):
     content: Json
 
 
-@dataclass(frozen=True, slots=True)
-class Talk:
+class Talk(msgspec.Struct, frozen=True):
     """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text, `said` are the
     messages of the run before it, `summary` stands for the exchanges that are not here any more, and was made in the
     iteration `summarised` (-1: there is none). `latest`: messages that people wrote since the last answer. `closing`:
@@ -273,9 +270,9 @@ def _exchange(plan: Plan, state: RunState, iteration: str, number: int) -> Excha
     else:
         called = [call_path(plan, iteration, key) for key in keys_of(answer)]
         results = [(call["id"], _result(call, state.steps.get(path))) for call, path in zip(calls, called, strict=True)]
-    sources = tuple((path, state.steps.get(path)) for path in (f"{iteration}/model", f"{iteration}/call", *called))
+    read = (f"{iteration}/model", f"{iteration}/call", *called)
     size = sum(getsizeof(text) for _, text in results)
-    return Exchange(number, answer, tuple(results), sources=sources, size=size)
+    return Exchange(number, answer, tuple(results), paths=read, sources=tuple(map(state.steps.get, read)), size=size)
 
 
 def _call_steps(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:

@@ -144,4 +144,6 @@ class Catalogue:
 
 
 def _quirks(known: Quirks, said: Mapping[str, Json]) -> Quirks:
+    if not said:
+        return known
     return Quirks(**{name: said.get(name, getattr(known, name)) for name in Quirks.__struct_fields__})

@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from uuid import UUID
 
@@ -60,6 +61,7 @@ TurnPosition: TypeAlias = Literal["idle", "queued", "taken", "detached"]
 
 STATE_OVERHEAD_BYTES: Final = 4096
 LOSSES_BEFORE_LOCK: Final = 3
+_read_size: Final = attrgetter("size")
 TALKS_MAX: Final = 8  # conversations of its agents that a run keeps
 NEVER_HEARD: Final = -2  # a fence that no claim of ours can follow: a dead worker may have begun the open attempts
 BEFORE_BIRTH: Final = -1  # the fence before that of a run that is born
@@ -486,7 +488,7 @@ class CachedRun:
             if step_state is None or step_state.outcome is not None:
                 del self._talks[agent]
             else:
-                size += sum(exchange.size for exchange in conversation.exchanges)
+                size += sum(map(_read_size, conversation.exchanges))
         growth = size - self._bytes
         self._bytes = size
         return growth
