@@ -437,6 +437,37 @@ def spoken(name: str, *events: Json, meaning: Said | Failed = HI_YOU, **more: Js
     return chat(f"{name}", *events, meaning=meaning, **more)
 
 
+_WAIT: Final = "Too many tokens, please wait before trying again."
+THROTTLED: Final = [
+    chat("bedrock: throttled behind the first words, in the words of boto",
+        *text("Hi"), {"error": {"message": "An error occurred (ThrottlingException) when calling the ConverseStream "
+            f"operation: {_WAIT}"}}, meaning=Failed("llm.rate_limited", "Too many tokens", True)),
+    chat("bedrock: throttled, without the word for it",
+        {"error": {"message": _WAIT}}, meaning=Failed("llm.rate_limited", "Too many", True)),
+    chat("bedrock: the event of the fault is named as AWS does",
+        *text("Hi"), {"throttlingException": {"message": _WAIT}}, meaning=Failed("llm.rate_limited", "Too many", True)),
+    chat("bedrock: the model's fault is named as AWS does",
+        *text("Hi"), {"modelStreamErrorException": {"message": "Model produced invalid sequence as part of ToolUse.",
+            "originalStatusCode": 424}}, meaning=Failed("llm.unavailable", "invalid sequence", True)),
+    Transcript("newer: bedrock: throttled, with 500",
+        document({"detail": f"An error occurred (ThrottlingException) when calling the Converse operation: {_WAIT}"}),
+        Failed("llm.unavailable", "Throttling", True), status=500),
+    chat("anthropic: a limit of input tokens a minute, told with advice about the prompt",
+        *text("Hi"), {"error": {"message": "This request would exceed your organization's rate limit of 30,000 input "
+            "tokens per minute. Please reduce the prompt length or the tokens requested, or try again later."}},
+        meaning=Failed("llm.rate_limited", "30,000", True)),
+    chat("groq: one request is larger than the limit of a minute",
+        {"error": {"message": "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 9000, "
+            "please reduce your message size and try again."}}, meaning=Failed("llm.context_exceeded", "6000")),
+]  # fmt: skip
+BY_IDS: Final = [
+    chat("calls in turn, told apart by their ids alone",
+        call(None, "a", "add", ""), call(None, "b", "add", ""), call(None, "a", args='{"text": '),
+        call(None, "b", args=TWO_TEXT), call(None, "a", args='"one"}'), CALLED, DONE, meaning=TWO),
+    chat("calls one after the other, told apart by their ids alone",
+        call(None, "a", "add", ""), call(None, "a", args=ONE_TEXT), call(None, "b", "add", ""),
+        call(None, "b", args=TWO_TEXT), CALLED, DONE, meaning=TWO),
+]  # fmt: skip
 TALK: Final = [
     spoken("a chunk whose choice is null", {"choices": [None]}, *text("Hi ", "you"), end(), DONE),
     spoken("a chunk whose choices are null", {"choices": None}, *text("Hi ", "you"), end(), DONE),
@@ -738,4 +769,6 @@ FAULTS: Final = [
 ]  # fmt: skip
 
 
-ALL: Final = [*FLUSHED, *SLOTS, *NAMES, *ARGUMENTS, *EVENTS, *TALK, *FAULTS, *UNPARSED]
+ALL: Final = [
+    *FLUSHED, *SLOTS, *NAMES, *ARGUMENTS, *EVENTS, *TALK, *FAULTS, *UNPARSED, *THROTTLED, *BY_IDS,
+]  # fmt: skip

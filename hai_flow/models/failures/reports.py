@@ -109,7 +109,8 @@ def is_report(event: Mapping[str, Json], *, is_answer: bool) -> bool:
 def _names_of_faults(report: Mapping[str, Json]) -> list[str]:
     """The members of an object that hold a fault."""
     names = [name for name in report if name.lower() in _FAULTS]
-    return sorted(names, key=lambda name: _FAULTS.index(name.lower()))
+    events = [name for name in report if name.endswith("Exception") and isinstance(report[name], Mapping)]  # of AWS
+    return [*sorted(names, key=lambda name: _FAULTS.index(name.lower())), *events]
 
 
 def _objects(body: Json, depth: int) -> Iterator[Mapping[str, Json]]:
@@ -132,7 +133,9 @@ def _objects(body: Json, depth: int) -> Iterator[Mapping[str, Json]]:
         return
     first = _names_of_faults(body)
     last = [name for name in _WITHIN if name in body]
-    yield from (each for name in first for each in _objects(body[name], depth + 1))
+    for name in first:
+        inner = {"type": name, **body[name]} if name.endswith("Exception") else body[name]
+        yield from _objects(inner, depth + 1)
     yield body
     yield from (each for name in last for each in _objects(body[name], depth + 1))
 

@@ -45,8 +45,10 @@ OTHERWISE_LONG: Final = _compile_pattern(
     r"\b(max_\w{0,12}tokens|budget_tokens)[`':]{0,2} cannot exceed \d+ tokens",  # alone, and not in a sum
     r"\bdescription\b.{0,16}(cannot exceed \d+ tokens|content is too long)",
     r"tool_?calls?\W.{0,16}\Wid\b.{0,8}string too long|call_id\b.{0,8}string too long|invalid schema",
+    r"throttling|too many tokens\b[^.]{0,16}, please wait|rate limit of [\d,]+ .{0,16}tokens per",
 )
-"""Words for what no shorter conversation makes smaller: the answer's bound, an id, a schema."""
+"""Words for what no shorter conversation makes smaller: the bound of the answer, an id, a schema, a limit for a minute
+or a day."""
 FILTERED: Final = _compile_pattern(
     r"content.?filter|content.?policy|content management|responsibleai|data_?inspection|safety|guardrail|moderation",
     r"(?<!case.)sensitive|flagged|敏感|不安全|违规|\b1301\b|minimax:10(26|27)",
@@ -66,7 +68,8 @@ DAILY: Final = _compile_pattern(
     r"per.?day|\b(rpd|tpd)\b|daily|每日|每天|今日|当日|(per|every).?(week|month)|weekly|monthly"
 )
 LIMITED: Final = _compile_pattern(
-    r"rate.?limit|too many (requests|concurrent)|throttl|slow down|request limit|quota (is )?(exceeded|reached)",
+    r"rate.?limit|too many (requests|concurrent|tokens\b[^.]{0,16}, please wait)|throttl|slow down|request limit",
+    r"quota (is )?(exceeded|reached)",
     r"请求过于频繁|限流|请求过多",
 )
 """Words for too many requests, where a server gives no status."""
