@@ -30,7 +30,7 @@ calls.bug("a call that is said again is made again").edit(
     "return not args or not known or is_equal_json(args, known)", "return False"
 ).by(_MEANT)
 calls.bug("a piece at another index is a call of its own, though it has the id of one that is known").edit(
-    "if draft is None and id and args and not name:", "if False:"
+    "if id and args and not name and (draft is None or draft.given != id):", "if False:"
 ).by(_MEANT)
 calls.bug("a call without a name is made up").edit('raise Contradiction("a call has no name")', "pass").by(_MEANT)
 calls.bug("a call whose arguments may be missing is made").edit(

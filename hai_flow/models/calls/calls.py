@@ -60,8 +60,9 @@ class Calls:
         """A piece of the call in a slot (its index, the id of its item ...). Raises StepError for too many calls."""
         name = self._own_name(name)
         draft = self._slots.get(slot)
-        if draft is None and id and args and not name:  # of a server that counts the pieces: the id names their call
-            draft = next((each for each in self._drafts if each.given == id), None)
+        if id and args and not name and (draft is None or draft.given != id):
+            # of a server that counts the pieces, or the calls not at all: the id names their call
+            draft = next((each for each in self._drafts if each.given == id), draft)
         if draft is None or self._is_another(draft, id, name, args):
             if draft is not None:
                 id = id or draft.next_id
