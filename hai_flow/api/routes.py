@@ -48,7 +48,6 @@ class RouteOptions(TypedDict, total=False):
 
 
 _shapes: Final[set[type]] = set()
-_SUCCESSES: Final = range(200, 300)
 _SCHEMA: Final = "#/components/schemas/{model}"
 
 
@@ -133,7 +132,7 @@ class Routes(APIRouter):
             shape = _find_shape(endpoint)
             own = {} if answer is None and shape is None else {settings.get("status_code", 200): answer or {}}
             responses = list_refusal_responses(*refusals, *of_body) | {
-                status: refer_to_shape(each, shape if status in _SUCCESSES else None)
+                status: refer_to_shape(each, shape if status in range(200, 300) else None)
                 for status, each in {**own, **answers}.items()
             }
             self.add_api_route(path, endpoint, methods=[method], response_model=None, responses=responses, **settings)

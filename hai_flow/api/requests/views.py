@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from functools import cache, partial
 from keyword import iskeyword
-from typing import Any, TypeVar, cast, overload
+from types import NoneType
+from typing import Any, Final, TypeVar, cast, overload
 from uuid import UUID
 
 import msgspec
@@ -36,7 +37,6 @@ from hai_flow.store.audit.audit_chain import ChainLink
 from hai_flow.store.catalog.workflows import WorkflowSummary
 from hai_flow.store.identity.keys import Key
 from hai_flow.store.identity.tenants import Limits, Tenant
-from hai_flow.store.messaging.concurrency_slots import Holder
 from hai_flow.store.messaging.message_queue import QueuedMessage
 from hai_flow.store.messaging.triggers import ScheduleRow
 from hai_flow.store.people.absences import AbsenceRow
@@ -64,6 +64,7 @@ def time_of(moment: datetime | int | None) -> str | None:
 
 
 T = TypeVar("T")
+_PLAIN: Final = frozenset((str, int, bool, float, NoneType))  # of most values, which are JSON already
 
 
 def render(shape: type[T], record: object, **others: Json) -> T:
@@ -72,7 +73,11 @@ def render(shape: type[T], record: object, **others: Json) -> T:
     texts, digests in hex. What else `others` has comes last."""
     view: Any = {}
     for name, attribute, convert in _list_required_fields(shape):
-        view[name] = others.pop(name) if name in others else convert(getattr(record, attribute))
+        if name in others:
+            view[name] = others.pop(name)
+        else:
+            own = getattr(record, attribute)
+            view[name] = own if type(own) in _PLAIN and convert is not time_of else convert(own)
     view |= others
     return view
 
@@ -99,8 +104,6 @@ def _render_all(shape: type[T], records: Iterable[object]) -> list[T]:
 
 
 def _convert_value(value: Any) -> Json:
-    if value is None or isinstance(value, (str, int)):
-        return value
     match value:
         case UUID():
             return str(value)
@@ -141,11 +144,6 @@ async def build_run_view(run: RunRow) -> schemas.Run:
     return await run_by_size(len(run.input or b"") + len(run.result or b""), run_view, run)
 
 
-def render_slot(key: str, limit: int, holders: Iterable[Holder]) -> schemas.QueuedFor:
-    """The slot that a queued run waits for."""
-    return {"key": key, "limit": limit, "holders": _render_all(schemas.SlotHolder, holders)}
-
-
 def render_error(error: dict[str, Json] | None) -> dict[str, Json] | None:
     """A failure as REST shows it: times as texts."""
     if error is None:
@@ -157,7 +155,13 @@ def render_error(error: dict[str, Json] | None) -> dict[str, Json] | None:
 
 
 def render_workflow(workflow: WorkflowSummary) -> schemas.WorkflowSummary:
-    return render(schemas.WorkflowSummary, workflow)
+    return {
+        "name": workflow.name,
+        **render_version(workflow.version, workflow.sha256.hex(), dev=workflow.dev),
+        "title": workflow.title,
+        "created_at": time_of(workflow.created_at),
+        "retired_at": time_of(workflow.retired_at),
+    }
 
 
 def render_finding(finding: Finding) -> schemas.Finding:

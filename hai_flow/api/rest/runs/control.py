@@ -44,10 +44,8 @@ async def _control(access: Access, run_id: str, command: c.Command, key: str | N
     row = await access.run(run_id)
     content = [type(command).__name__, getattr(command, "reason", "")]
     outcome = await access.submit(row.id, command, command_id=key, body_sha=await hash_content(content))
-    view: schemas.ControlledRun = {**await _view(access, outcome, row)}
-    if "in_flight" in (outcome.value or {}):
-        view["in_flight"] = outcome.value["in_flight"]
-    return view
+    extra: Any = {"in_flight": outcome.value["in_flight"]} if "in_flight" in (outcome.value or {}) else {}
+    return {**await _view(access, outcome, row), **extra}
 
 
 @router.post("/{run_id}/pause", Right.CONTROL_RUNS, refusals=(404, 409))

@@ -22,7 +22,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.cross_cell import ask_all_cells, cut_page, page, redact_rows, sum_counts
 from hai_flow.api.requests.dependencies import KEY_REUSED, CommandKey, CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, demand_id_cursor
-from hai_flow.api.requests.views import build_run_view, render, render_slot, render_snapshot
+from hai_flow.api.requests.views import build_run_view, render, render_snapshot
 from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, resolve_moment
 from hai_flow.api.routes import Routes, answers_of
 from hai_flow.cells import place_id
@@ -318,7 +318,8 @@ async def _render_slot_awaited(access: Access, row: RunRow) -> schemas.QueuedFor
     if state.slot is None or key is None or concurrency is None:
         return None
     holders = await access.runtime.slots.holders(access.tenant, state.slot, concurrency.limit)
-    return render_slot(key.removeprefix(f"{row.workflow_name}:"), concurrency.limit, holders)
+    active = [render(schemas.SlotHolder, each) for each in holders]
+    return {"key": key.removeprefix(f"{row.workflow_name}:"), "limit": concurrency.limit, "holders": active}
 
 
 async def _pause_of(access: Access, row: RunRow) -> schemas.Pause | None:
