@@ -237,3 +237,12 @@ def test_what_is_pressed_is_not_printed(page: NewPage, asked: Asked) -> None:
         shown.play(["emulateMedia", {"media": "print"}])
         shown.role("button", button).gone()
         shown.play(["emulateMedia", {"media": "screen"}])
+
+
+def test_the_count_in_the_menu_stays_in_one_line_on_the_narrowest_phone(page: NewPage, asked: Asked) -> None:
+    asked("refund", order="count", amount=60)
+    shown = page(viewport={"width": 320, "height": 800}).goto("/console/inbox")
+    shown.locator(".top nav .tag").there()
+    tag = "const tag = document.querySelector('.top nav .tag')"
+    height = f"(text) => {{ {tag}; tag.textContent = text; return tag.offsetHeight; }}"
+    assert shown.evaluate(f"({height})('8')") == shown.evaluate(f"({height})('128')")
