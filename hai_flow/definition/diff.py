@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.expressions.expressions import CompiledExpression
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.evaluation import CompiledExpression, CompiledTemplate
 from hai_flow.definition.fields import Constant, Record
 from hai_flow.definition.plan import (
     Agent,

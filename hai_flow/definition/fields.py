@@ -11,15 +11,15 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
+from hai_flow.definition.expressions.evaluation import CompiledExpression, CompiledTemplate
 from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
 from hai_flow.definition.expressions.expressions import (
-    CompiledExpression,
     compile_expression,
     compile_source,
+    compile_template,
     list_choices,
     list_values,
 )
-from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
 from hai_flow.definition.names.durations import NotADuration, guess_duration, milliseconds, spell
 from hai_flow.definition.names.holes import WrittenHole, split_holes
 from hai_flow.definition.names.known_names import Names
@@ -345,7 +345,7 @@ def _is_expression(text: str, names: Names) -> bool:
         _, scanned, _ = compile_source(text, names)
     except Faults:
         return False
-    return bool(scanned.found.chains)
+    return bool(scanned.scan.chains)
 
 
 def _report_plain_text(written: str, named: str) -> str:

@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hai_flow.definition import plan
-from hai_flow.definition.names.known_names import Guards, Names, Types
+from hai_flow.definition.expressions.evaluation import Guards
+from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.step_context import StepContext
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.names.known_names import Condition
+from hai_flow.definition.expressions.evaluation import CompiledExpression
 from hai_flow.definition.plan import Template
 from hai_flow.definition.yaml.document import Document, Path
 from hai_flow.definition.yaml.mapping_reader import Reader
@@ -70,11 +70,13 @@ class StepDraft:
     catch: list[Clause] = field(default_factory=list)
     finally_: list[StepDraft] = field(default_factory=list)
     undo: StepDraft | None = None
-    condition: Condition | None = None  # its `if`, once that is compiled
+    condition: CompiledExpression | None = None  # its `if`, once that is compiled
     conditions: dict[str, Any] = field(default_factory=dict)  # of a `repeat`: `while` and `until`, compiled
     facts: dict[str, Any] = field(default_factory=dict)  # body -> what holds behind its steps
     key: Template | None = None  # its `idempotency_key`, compiled
-    cases: dict[str, Condition] = field(default_factory=dict)  # of a switch: each `when`, once that is compiled
+    cases: dict[str, CompiledExpression] = field(
+        default_factory=dict
+    )  # of a switch: each `when`, once that is compiled
 
     def lists(self) -> Iterator[list[StepDraft]]:
         """Every list inside this step, handlers and `undo` included, in order."""

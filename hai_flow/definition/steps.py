@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.condition_facts import with_facts
+from hai_flow.definition.expressions.evaluation import Guards
 from hai_flow.definition.fields import KNOWN_CODES, RESERVED_PREFIXES
-from hai_flow.definition.names.known_names import Guards, Names, Types
+from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.names.known_types import ENVELOPE, GIVEN, NULL, REMEDY
 from hai_flow.definition.names.visible_steps import Visibility, is_caught
 from hai_flow.definition.paths import catch

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.expressions.expressions import compile_expression
-from hai_flow.definition.expressions.templates import compile_template
-from hai_flow.definition.names.known_names import Guards, Names, Types
+from hai_flow.definition.expressions.evaluation import Guards
+from hai_flow.definition.expressions.expressions import compile_expression, compile_template
+from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.plan import Plan
 
 HEAD = "hai: flow/v1\nname: sample\nversion: 1\n"

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.expressions.expression_error import ExpressionError, Faults
-from hai_flow.definition.expressions.expressions import compile_expression
-from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.definition.expressions.expressions import compile_expression, compile_template
 from hai_flow.definition.expressions.value_text import as_text, format_number
 from tests.support.examples import examples
 

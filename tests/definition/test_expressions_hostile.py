@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
-from hai_flow.definition.expressions.expressions import compile_expression
-from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.definition.expressions.expressions import compile_expression, compile_template
 from hai_flow.primitives import beside_loop
 from hai_flow.primitives.beside_loop import TooLongForLoop, run_with_allowance
 from tests.support.examples import examples

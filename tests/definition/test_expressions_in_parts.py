@@ -23,7 +23,7 @@ from .support import names
 def outcome(source: str, scope: dict[str, Any], *, in_parts: bool) -> Any:
     """The value, or the code of the error."""
     try:
-        program = compile_expression(source, names())._program
+        program = compile_expression(source, names()).program
     except Faults as faults:
         return [fault.code for fault in faults.faults]
     parted, program._parted = program._parted, program._parted if in_parts else None
@@ -108,7 +108,7 @@ def test_a_text_that_is_split_into_thousands_takes_no_second() -> None:
 
 def test_a_program_that_fails_at_its_budget_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cel, "_TURN_WORK", sys.maxsize)  # else it would be another program that is begun
-    program = compile_expression("state.log.map(x, x).map(x, x)", names())._program
+    program = compile_expression("state.log.map(x, x).map(x, x)", names()).program
     as_written = program._program = cast(Any, Mock())
     with pytest.raises(ExpressionError, match="more than 10,000 iterations"):
         program.evaluate({"state": {"log": list(range(5_200))}})
@@ -116,7 +116,7 @@ def test_a_program_that_fails_at_its_budget_is_not_begun_again(monkeypatch: pyte
 
 
 def test_a_selective_filter_of_a_short_list_is_evaluated_as_written() -> None:
-    program = compile_expression("state.log.filter(x, x == 3)", names())._program
+    program = compile_expression("state.log.filter(x, x == 3)", names()).program
     program.evaluate({"state": {"log": list(range(1_000))}})
     assert program._parted is not None
     assert not any("in_parts__" in source for source in program._parted._programs)

@@ -7,8 +7,7 @@ from typing import Any, Final
 import pytest
 
 from hai_flow.definition.expressions.expression_error import Faults
-from hai_flow.definition.expressions.expressions import compile_expression
-from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.definition.expressions.expressions import compile_expression, compile_template
 from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.definition.names.known_types import ENVELOPE
 

@@ -46,7 +46,7 @@ growth.bug("patterns that are compiled in a loop count once").edit(
     "            self._take(bound, 2 + states * STATE_WORK)\n", ""
 )
 growth.bug("a pattern may be of any size").edit("if states > PATTERN_STATES_MAX:", "if False:")
-templates = Room("hai_flow/definition/expressions/templates.py", "tests/definition/test_expressions_hostile.py")
+templates = Room("hai_flow/definition/expressions/evaluation.py", "tests/definition/test_expressions_hostile.py")
 templates.bug("the holes of one value take as long as they like").edit("if work.units > work.most:", "if False:")
 expression_values = Room(
     "hai_flow/definition/expressions/cel_values.py", "tests/definition/test_expressions_hostile.py"

@@ -11,7 +11,7 @@ import pytest
 
 from hai_flow import values
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.expressions.evaluation import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
 from hai_flow.steps.http.egress import EgressGuard

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.expressions.evaluation import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
 from hai_flow.models.calls.text_pieces import TextJoiner

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.expressions.evaluation import CompiledExpression
 from hai_flow.definition.plan import Call, Expression, HttpTool, Plan, PythonTool, Template
 from hai_flow.definition.yaml.include_keys import include_files, read_texts
 from hai_flow.engine.steps.effect_texts import find_title

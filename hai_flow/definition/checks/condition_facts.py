@@ -14,7 +14,9 @@ from hai_flow.definition.checks.constant_conditions import DENIED, TURNED
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Mapped, Name, Select, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
-from hai_flow.definition.names.known_names import ROOTS, Guards, Names
+from hai_flow.definition.expressions.evaluation import Guards
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import ROOTS
 
 LATER_ROUND: Final = (None, "later round")
 """The guard that a round of the loop around has ended already."""

@@ -53,11 +53,9 @@ class Certainty:
         self.faults: list[ExpressionFault] = []
         self.doubts: list[ExpressionFault] = []
         self._visit(tree)
-        self.outcome = self._outcome(tree)
-        """Whether the whole is true, or false, for whatever a run is given; None: that depends."""
 
     def _visit(self, tree: Tree) -> None:
-        outcome = None if isinstance(tree, Const) else self._outcome(tree)
+        outcome = None if isinstance(tree, Const) else self.find_outcome(tree)
         if outcome is not None:
             self.doubts.append(ExpressionFault(begin(tree), "condition.certain", _certain(outcome, self._why)))
             return
@@ -73,13 +71,13 @@ class Certainty:
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
-    def _outcome(self, tree: Tree) -> bool | None:
+    def find_outcome(self, tree: Tree) -> bool | None:
         """Whether the condition is true (or false) for whatever a run is given; None: that depends."""
         match tree:
             case Const(value=bool() as value):
                 return value
             case Call(function="!_", arguments=(operand,)):
-                outcome = self._outcome(operand)
+                outcome = self.find_outcome(operand)
                 return None if outcome is None else not outcome
             case Call(function="_&&_" | "_||_", arguments=(left, right)):
                 return self._joined(tree, left, right)
@@ -90,7 +88,7 @@ class Certainty:
 
     def _joined(self, tree: Call, left: Tree, right: Tree) -> bool | None:
         decides = tree.function == "_||_"
-        outcomes = (self._outcome(left), self._outcome(right))
+        outcomes = (self.find_outcome(left), self.find_outcome(right))
         if decides in outcomes:
             return decides
         if outcomes == (not decides, not decides):
@@ -129,6 +127,8 @@ class Certainty:
         if chain is not None:
             return None if chain.field is not None else ".".join(map(str, chain.path))
         match tree:
+            case Const():
+                return None
             case Call(function="size", parts=(operand,)):
                 inner = self._subject(operand)
                 return None if inner is None else f"size({inner})"

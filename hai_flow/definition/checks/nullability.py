@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -31,8 +32,9 @@ from hai_flow.definition.expressions.ast_paths import (
 )
 from hai_flow.definition.expressions.cel_macros import GROUPED, SORTED
 from hai_flow.definition.expressions.cel_messages import OPERATORS, describe_overload
+from hai_flow.definition.expressions.evaluation import Guards
 from hai_flow.definition.expressions.expression_error import ExpressionFault
-from hai_flow.definition.names.known_names import Guards, Names, describe_null, may_be_null
+from hai_flow.definition.names.known_names import Names, describe_null, may_be_null
 from hai_flow.definition.names.known_types import INFERRED
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, look_inside
@@ -56,10 +58,15 @@ class Doubts:
         self.chains = chains  # by the id of their node
         self.doubts: list[ExpressionFault] = []
         self.faults: list[ExpressionFault] = []
-        comparisons = (each for each in walk(tree) if isinstance(each, Call) and each.function in _COMPARING)
-        self._compared = {id(part) for comparison in comparisons for part in walk(comparison)}
+        self._tree = tree
         self._computed: set[str] = set()  # variables of loops over lists of names with an inferred type
         self._visit(tree, frozenset(), {})
+
+    @cached_property
+    def _compared(self) -> frozenset[int]:
+        """The ids of the nodes inside of comparisons."""
+        comparisons = (each for each in walk(self._tree) if isinstance(each, Call) and each.function in _COMPARING)
+        return frozenset(id(part) for comparison in comparisons for part in walk(comparison))
 
     def _visit(self, tree: Tree, known: Guards, items: Mapping[str, Look]) -> None:
         """`known`: paths shown to be there; `items`: the types of the variables of loops around."""
@@ -68,7 +75,7 @@ class Doubts:
             doubt = self.names.doubt(chain, known)
             self.doubts += [doubt] if doubt else []
             return
-        if isinstance(tree, (Select, Call)) and self._item(tree, known, items):
+        if items and isinstance(tree, (Select, Call)) and self._item(tree, known, items):
             return
         match tree:
             case Call(function="_&&_" | "_||_", arguments=(left, right)):
@@ -349,12 +356,16 @@ class Doubts:
         if len(call.parts) != 2:
             return
         for operand, other in (call.parts, reversed(call.parts)):
-            chain, kind = self.chains.get(id(operand)), self._find_kind(other, {})
-            schema = self.names.types.look_to_judge(chain.path).schema if chain is not None else {}
-            several = list_alternatives(schema)
+            chain = self.chains.get(id(operand))
+            if chain is None or chain.path[0] == "state":
+                continue
+            several = list_alternatives(self.names.types.look_to_judge(chain.path).schema)
+            if len(several) < 2:
+                continue
+            kind = self._find_kind(other, {})
             kinds = {_SCALARS.get(str(each.get("type"))) for each in several if isinstance(each, Mapping)}
             wrong = kinds - {kind, None} - ({"int", "double"} if kind in ("int", "double") else set())
-            if chain is None or kind is None or chain.path[0] == "state" or len(several) < 2 or not wrong:
+            if kind is None or not wrong:
                 continue
             message = (
                 f"`{spell(chain.path)}` may be of another type, {min(filter(None, wrong))}, which does not go with "

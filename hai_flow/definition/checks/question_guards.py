@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.checks.asked_people import Asks, asks, find_policy
 from hai_flow.definition.diff import to_plain
-from hai_flow.definition.expressions.expressions import CompiledExpression
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.evaluation import CompiledExpression, CompiledTemplate
 from hai_flow.definition.paths import is_inside, rename_path
 from hai_flow.definition.plan import (
     Agent,

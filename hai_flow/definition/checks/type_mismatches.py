@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hai_flow.definition.expressions.evaluation import CompiledTemplate
 from hai_flow.definition.expressions.expressions import infer_type, list_choices, list_values
-from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import Names

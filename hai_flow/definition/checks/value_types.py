@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Final
 
+import msgspec
+
 from hai_flow.definition.checks.condition_facts import collect_guards, is_filter
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Select, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
@@ -36,12 +38,11 @@ _GIVEN: Final[dict[str, Json]] = {
 }  # fmt: skip
 
 
-class ValueTypes:
+class ValueTypes(msgspec.Struct, frozen=True, eq=False):
     """Derives the types of parts of one expression, at a place that has `names`."""
 
-    def __init__(self, chains: Mapping[int, Chain], names: Names) -> None:
-        self.chains = chains  # by the id of their node
-        self.names = names
+    chains: Mapping[int, Chain]  # by the id of their node
+    names: Names
 
     def look(self, tree: Tree, items: Mapping[str, Look]) -> Look:
         """The type of a part; `items` are those of the variables of the loops around it."""

@@ -35,7 +35,9 @@ _FAILS: Final = ("expression.error", "expression.absent")  # not one that would 
 def find_failing_constants(tree: Tree, offsets: Collection[int]) -> Iterator[ExpressionFault]:
     """The smallest parts that fail whenever they are computed. `offsets`: where other faults are, about which nothing
     more is said. A part whose condition is constant and false is never computed."""
-    if not any(_may_fail(node) for node in walk(tree)):
+    if not any(
+        isinstance(node, Call | Select) or (isinstance(node, Mapped) and len(node.entries) > 1) for node in walk(tree)
+    ):
         return
     source = write(tree)
     keyed = source or _write_member(tree)
@@ -54,10 +56,6 @@ def find_failing_constants(tree: Tree, offsets: Collection[int]) -> Iterator[Exp
     yield from inner
     if not inner and not any(node.offset in offsets for node in walk(tree)):
         yield ExpressionFault(begin(tree), "expression.literal", f"this fails whenever it is computed: {why}")
-
-
-def _may_fail(node: Tree) -> bool:
-    return isinstance(node, Call | Select) or (isinstance(node, Mapped) and len(node.entries) > 1)
 
 
 def _write_member(tree: Tree) -> str | None:

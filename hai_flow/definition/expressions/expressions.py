@@ -1,12 +1,13 @@
-"""Expressions (docs/language.md#expressions): the texts in `if`, `when` and between `${{` and `}}`, checked against the
-names of their place and compiled. The CEL itself is in cel.py."""
+"""Expressions and templates (docs/language.md#expressions): the texts in `if`, `when` and between `${{` and `}}`, and
+values with such holes, checked against the names of their place and compiled. The CEL itself is in cel.py, the results
+in evaluation.py."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,54 +20,29 @@ from hai_flow.definition.expressions.ast import Name, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_messages import OTHER_NAMES, find_foreign_loop, suggest_name
-from hai_flow.definition.expressions.cel_values import Kind
 from hai_flow.definition.expressions.constants import check_literals, doubt_literals, find_failing_constants
-from hai_flow.definition.expressions.expression_error import ExpressionError, ExpressionFault, Faults
-from hai_flow.definition.names.holes import end_of_hole, find_only_hole, split_holes
-from hai_flow.definition.names.known_names import Guards, Names
-from hai_flow.definition.names.known_types import NULL, SOURCE
-from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.expressions.evaluation import (
+    CelHole,
+    CompiledExpression,
+    CompiledTemplate,
+    Guards,
+    ListPart,
+    LiteralPart,
+    MapPart,
+    NowHole,
+    PathHole,
+    TemplatePart,
+    TextPart,
+)
+from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
+from hai_flow.definition.names.holes import Pieces, WrittenHole, end_of_hole, find_only_hole, split_holes, split_text
+from hai_flow.definition.names.known_names import Kinds, Names
+from hai_flow.definition.names.known_types import EVERYWHERE_ALIKE, NULL, SOURCE
+from hai_flow.definition.names.wording import suggestion
+from hai_flow.definition.plan import Hole
 from hai_flow.definition.schemas.schema_paths import Look, list_alternatives, list_properties
+from hai_flow.definition.yaml.document import Path
 from hai_flow.values import Json
-
-
-class CompiledExpression:
-    """plan.Expression: CEL that was checked. `condition` results must be booleans; `doubts` are for warnings."""
-
-    __slots__ = (
-        "_condition",
-        "_program",
-        "denials",
-        "disproof",
-        "doubts",
-        "guards",
-        "paths",
-        "proof",
-        "roots",
-        "source",
-        "steps",
-    )
-
-    def __init__(
-        self, source: str, program: Program, outcomes: _Outcomes, doubts: Sequence[ExpressionFault], condition: bool
-    ) -> None:
-        self.source = source
-        self.paths, self.roots, self.steps, self.guards, self.denials, self.proof, self.disproof = outcomes
-        self.doubts = tuple(doubts)
-        self._program = program
-        self._condition = condition
-
-    def evaluate(self, scope: Mapping[str, Json]) -> Json:
-        """The JSON value. Raises `ExpressionError` with an `expression.*` code."""
-        value = self._program.evaluate(scope)
-        if self._condition and type(value) is not bool:
-            raise ExpressionError(
-                "expression.error", f"{self.source!r}: expected true or false, found {kind_of(value)}"
-            )
-        return value
-
-    def __repr__(self) -> str:
-        return f"CompiledExpression({self.source!r})"
 
 
 def find_roots_and_steps(paths: Iterable[Sequence[Segment]]) -> tuple[frozenset[str], frozenset[str]]:
@@ -106,20 +82,21 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     if condition:
         doubts = [*doubts, *doubt_literal_condition(scanned.tree)]
     shifted = [ExpressionFault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
-    return CompiledExpression(inner.strip(), program, _find_outcomes(inner, scanned, names), shifted, condition)
+    outcomes = _find_outcomes(inner, scanned, names)
+    return CompiledExpression(inner.strip(), program, condition, tuple(shifted), *outcomes)
 
 
 def _find_outcomes(source: str, scanned: Scanned, names: Names) -> _Outcomes:
     """The outcomes of a condition, and those with the expressions in place of the names that a `let` gave them."""
-    outcomes, expanded = _compute_outcomes(source, names.list_roots()), source
-    for chain in sorted(scanned.found.chains, key=lambda each: each.start, reverse=True):
+    outcomes, expanded = _compute_outcomes(source, scanned.all_roots), source
+    for chain in sorted(scanned.scan.chains, key=lambda each: each.start, reverse=True):
         schema = names.types.roots.get(str(chain.path[0])) if len(chain.full_path) == 1 else None
         if isinstance(schema, Mapping) and isinstance(expression := schema.get(SOURCE), str):
             expanded = f"{expanded[: chain.start]}({expression}){expanded[chain.end :]}"
     if expanded == source or len(expanded) > _EXPANDED_MAX:
         return outcomes
     try:
-        more = _compute_outcomes(expanded, names.list_roots())
+        more = _compute_outcomes(expanded, scanned.all_roots)
     except Faults:
         return outcomes
     return outcomes._replace(guards=outcomes.guards | more.guards, denials=outcomes.denials | more.denials)
@@ -131,7 +108,7 @@ _EXPANDED_MAX: Final = 4096
 def is_never_first(source: str, earlier: str, names: Names) -> bool:
     """Whether the condition `source` is never true where the condition `earlier` is false. Both are sound."""
     scanned = _scan(f"({source}) && !({earlier})", names.list_roots())
-    return Certainty(scanned.tree, scanned.by_node, names).outcome is False
+    return Certainty(scanned.tree, scanned.by_node, names).find_outcome(scanned.tree) is False
 
 
 def _without_holes(source: str) -> str:
@@ -158,17 +135,15 @@ def _unwrap(source: str) -> tuple[str, int]:
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    """A source whose paths were found; shared between all places where it stands."""
+    """A source whose paths were found; shared between all places where it stands. `all_roots`: the names that begin a
+    path into the data."""
 
     tree: Tree
-    found: Scan
+    scan: Scan
     by_node: Mapping[int, Chain]
+    all_roots: frozenset[str]
     faults: tuple[ExpressionFault, ...]  # those that stand there in every place
     doubts: tuple[ExpressionFault, ...] = ()
-
-
-# Roots of which a path means the same wherever it may be named.
-EVERYWHERE_ALIKE: Final = frozenset(("input", "state", "run", "thread"))
 
 
 def compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[ExpressionFault]]:
@@ -177,7 +152,7 @@ def compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequenc
     compiled = names.types.sound_sources.get(place)
     if compiled is None:
         compiled = _compile_source(source, names)
-        if all(chain.path[0] in EVERYWHERE_ALIKE for chain in compiled[1].found.chains):
+        if all(chain.path[0] in EVERYWHERE_ALIKE for chain in compiled[1].scan.chains):
             names.types.sound_sources[place] = compiled
     return compiled
 
@@ -185,11 +160,12 @@ def compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequenc
 def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequence[ExpressionFault]]:
     roots = names.list_roots()
     scanned = _scan(source, roots)
-    scan_result = scanned.found
-    hyphens = [fault for chain in scan_result.chains if (fault := _check_hyphen(source, chain, names))]
-    if hyphens:
-        raise Faults(hyphens)  # whatever else is wrong follows from it
-    faults = [fault for chain in scan_result.chains if (fault := names.check(source, chain))]
+    scan_result = scanned.scan
+    if "-" in source:
+        hyphens = [fault for chain in scan_result.chains if (fault := _check_hyphen(source, chain, names))]
+        if hyphens:
+            raise Faults(hyphens)  # whatever else is wrong follows from it
+    faults = names.check_paths(source, scan_result.chains)
     free_names = [name for name in scan_result.free if name.name not in cel.TYPE_NAMES]
     loops = [fault for name in free_names if (fault := find_foreign_loop(source, name.offset))]
     faults += loops or [_check_free(source, name, names) for name in free_names]
@@ -210,17 +186,14 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
     if faults:
         unique = {(fault.offset, fault.message): fault for fault in faults}
         raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))
-    kinds = tuple((chain.path, names.types.kind(chain.path)) for chain in scan_result.chains)
+    kinds, present = names.types.find_kinds(chain.path for chain in scan_result.chains)
     program = _program(source, roots, kinds)
-    present = tuple((chain.path, names.types.kind_where_there(chain.path)) for chain in scan_result.chains)
     mismatches = _mismatches(source, roots, present) if present != kinds else ()
     return program, scanned, [*doubts.doubts, *scanned.doubts, *mismatches]
 
 
 @lru_cache(maxsize=4096)
-def _mismatches(
-    source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segment, ...], Kind], ...]
-) -> tuple[ExpressionFault, ...]:
+def _mismatches(source: str, roots: frozenset[str], kinds: Kinds) -> tuple[ExpressionFault, ...]:
     """The operators that fail whenever what may be absent is there, of its type. While an expression runs such numbers
     go with both kinds, and nothing is known of null."""
     try:
@@ -296,6 +269,7 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
         tree,
         scan_result,
         by_node,
+        roots,
         (*faults, *check_literals(tree)),
         doubt_literals(tree),
     )
@@ -335,8 +309,7 @@ def list_choices(text: str, names: Names) -> list[Json]:
 
 
 class _Outcomes(NamedTuple):
-    """What an expression reads; the paths that are there, and the facts that hold, whenever its result is true, and
-    whenever it is false; and the facts that make it so."""
+    """The fields of `CompiledExpression` that follow from its source."""
 
     paths: tuple[tuple[Segment, ...], ...]
     roots: frozenset[str]
@@ -351,7 +324,7 @@ class _Outcomes(NamedTuple):
 def _compute_outcomes(source: str, roots: frozenset[str]) -> _Outcomes:
     scanned = _scan(source, roots)
     tree, by_node = scanned.tree, scanned.by_node
-    paths = tuple(chain.path for chain in scanned.found.chains)
+    paths = tuple(chain.path for chain in scanned.scan.chains)
     return _Outcomes(
         paths, *find_roots_and_steps(paths), collect_guards(tree, by_node, True), collect_guards(tree, by_node, False),
         sufficient(tree, True), sufficient(tree, False),
@@ -359,10 +332,10 @@ def _compute_outcomes(source: str, roots: frozenset[str]) -> _Outcomes:
 
 
 @lru_cache(maxsize=4096)
-def _program(source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segment, ...], Kind], ...]) -> Program:
+def _program(source: str, roots: frozenset[str], kinds: Kinds) -> Program:
     """Programs are immutable: two documents with the same source and types share one."""
     scanned = _scan(source, roots)
-    return cel.compile_tree(source, scanned.tree, scanned.found.chains, dict(kinds).__getitem__)
+    return cel.compile_tree(source, scanned.tree, scanned.scan.chains, dict(kinds).__getitem__)
 
 
 def _suggest_quotes(source: str) -> str:
@@ -371,3 +344,115 @@ def _suggest_quotes(source: str) -> str:
     if len(text) < 2 or text[0] not in "\"'" or text[-1] != text[0] or text[0] in text[1:-1]:
         return ""
     return f"; without the quotes it is an expression: {text[1:-1]}"
+
+
+# -- templates ---------------------------------------------------------------------------------------------------------
+
+Reporter: TypeAlias = Callable[[Path, ExpressionFault], None]  # path inside the value
+
+
+def compile_template(value: Json, names: Names, report: Reporter, *, text: bool = False) -> CompiledTemplate:
+    """`value` with its holes compiled. With `text` a single hole becomes text as well, where it else keeps its type.
+
+    Faults (and doubts: see DOUBTS) go to `report`, by the path inside `value`; a faulty hole is null."""
+    compiler = _TemplateCompiler(value, names, report)
+    part, holes = compiler.part(value, ()), compiler.holes
+    if text and not isinstance(part, LiteralPart):
+        part, holes = TextPart((part,)), [hole._replace(is_whole=False) for hole in holes]
+    reads = find_roots_and_steps([path for hole in holes for path in hole.paths]) if holes else ()
+    return CompiledTemplate(part, value, tuple(holes), *reads)
+
+
+def _list_texts(value: Json) -> list[tuple[Path, str]]:
+    """The texts inside `value` that may have holes, with their paths."""
+    texts: list[tuple[Path, str]] = []
+    waiting: list[tuple[Path, Json]] = [((), value)]
+    while waiting:
+        at, part = waiting.pop()
+        if isinstance(part, str):
+            if "{{" in part:
+                texts.append((at, part))
+        elif isinstance(part, dict):
+            for key, item in part.items():
+                waiting.append(((*at, key), item))
+        elif isinstance(part, list):
+            for index, item in enumerate(part):
+                waiting.append(((*at, index), item))
+    return texts
+
+
+class _TemplateCompiler:
+    """Splits all texts of a value, judges all paths in their holes, and then compiles its parts one by one."""
+
+    def __init__(self, value: Json, names: Names, report: Reporter) -> None:
+        self._names = names
+        self._report = report
+        self._texts = {at: split_text(text) for at, text in _list_texts(value)}
+        holes = [each for text in self._texts.values() for each in text if isinstance(each, WrittenHole)]
+        self._paths = names.judge_paths([hole.source for hole in holes]) if holes else {}
+        self.holes: list[Hole] = []
+
+    def part(self, value: Json, at: Path) -> TemplatePart:
+        """Recursion is bounded by the document's depth (40)."""
+        if isinstance(value, str):
+            pieces = self._texts.get(at)
+            return LiteralPart(value) if pieces is None else self._text(pieces, at)
+        if isinstance(value, list):
+            parts = [self.part(item, (*at, index)) for index, item in enumerate(value)]
+            is_literal = all(isinstance(each, LiteralPart) for each in parts) and "$" not in str(value)
+            return LiteralPart(value) if is_literal else ListPart(tuple(parts))
+        if isinstance(value, dict):
+            return self._mapping(value, at)
+        return LiteralPart(value)
+
+    def _mapping(self, value: Mapping[str, Json], at: Path) -> TemplatePart:
+        pairs: list[tuple[str, TemplatePart]] = []
+        for key, item in value.items():
+            if "${{" in key:
+                message = "a key can't have holes; only values can"
+                self._report((*at, key), ExpressionFault(0, "expression.hole_in_key", message))
+            pairs.append((key, self.part(item, (*at, key))))
+        literals = {key: part.value for key, part in pairs if isinstance(part, LiteralPart)}
+        return LiteralPart(literals) if len(literals) == len(pairs) else MapPart(tuple(pairs))
+
+    def _text(self, pieces: Pieces, at: Path) -> TemplatePart:
+        parts: list[str | TemplatePart] = []
+        for piece in pieces:
+            if isinstance(piece, ExpressionFault):
+                self._report(at, piece)
+                return LiteralPart("")
+            parts.append(piece if isinstance(piece, str) else self._hole(piece, at))
+        match parts:
+            case [str() as text]:
+                return LiteralPart(text)
+            case [PathHole() as hole]:
+                self.holes[-1] = self.holes[-1]._replace(is_whole=True)
+                return hole
+            case [part] if not isinstance(part, str):
+                return part
+        return TextPart(tuple(parts))
+
+    def _hole(self, hole: WrittenHole, at: Path) -> TemplatePart:
+        try:
+            return self._compile_hole(hole, at)
+        except Faults as faults:
+            self._report_in_hole(faults.faults, hole, at)
+            return LiteralPart(None)
+
+    def _compile_hole(self, hole: WrittenHole, at: Path) -> TemplatePart:
+        judged = self._paths[hole.source]
+        if judged is None:
+            program, scanned, doubts = compile_source(hole.source, self._names)
+            self._report_in_hole(doubts, hole, at)
+            self.holes.append(Hole(at, tuple(chain.path for chain in scanned.scan.chains)))
+            return CelHole(program)
+        if judged.fault is not None:
+            raise Faults([judged.fault])
+        if judged.doubt is not None:
+            self._report_in_hole([judged.doubt], hole, at)
+        self.holes.append(Hole(at, (judged.path,)))
+        return NowHole() if judged.path == ("now",) else PathHole(judged.path, judged.is_optional)
+
+    def _report_in_hole(self, faults: Sequence[ExpressionFault], hole: WrittenHole, at: Path) -> None:
+        for fault in faults:
+            self._report(at, ExpressionFault(fault.offset + hole.offset, fault.code, fault.message))

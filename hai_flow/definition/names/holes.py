@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -52,6 +52,10 @@ class WrittenHole(msgspec.Struct, frozen=True):
     offset: int  # of the source inside the text
 
 
+Pieces: TypeAlias = "Sequence[str | WrittenHole | ExpressionFault]"
+"""A text in pieces; of one that can't be read its fault."""
+
+
 def find_only_hole(value: Json) -> WrittenHole | None:
     """The hole that `value` consists of, or None."""
     return _find_only_hole(value) if isinstance(value, str) and "${{" in value else None
@@ -95,6 +99,14 @@ def split_holes(text: str) -> list[str | WrittenHole]:
     if "".join(literal) or not pieces:
         pieces.append("".join(literal))
     return pieces
+
+
+def split_text(text: str) -> Pieces:
+    """As `split_holes`; the fault of a text with an open hole."""
+    try:
+        return split_holes(text)
+    except Faults as faults:
+        return faults.faults
 
 
 # -- in YAML -----------------------------------------------------------------------------------------------------------

@@ -21,10 +21,14 @@ from hai_flow.definition.expressions.ast_paths import (
     spell_guards,
 )
 from hai_flow.definition.expressions.cel_values import Kind
-from hai_flow.definition.expressions.expression_error import ExpressionFault, Faults
+from hai_flow.definition.expressions.evaluation import CompiledExpression, Guards
+from hai_flow.definition.expressions.expression_error import ExpressionFault
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_types import (
+    ALWAYS,
+    ELSEWHERE,
     ENVELOPE,
+    EVERYWHERE_ALIKE,
     FILLED,
     FILTERED,
     FIXED,
@@ -32,6 +36,7 @@ from hai_flow.definition.names.known_types import (
     INFERRED,
     NULL_UNLESS,
     PARTS,
+    ROOTS,
     STATUS,
     USAGE,
 )
@@ -39,20 +44,6 @@ from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.schemas.schema_paths import Look, list_properties, look_along
 from hai_flow.values import Json
 
-ALWAYS: Final = frozenset(("input", "state", "steps", "run", "thread", "now"))
-# Roots that exist in some places only, with the sentence for everywhere else.
-ELSEWHERE: Final[dict[str, str]] = {
-    "error": "`error` exists only in `catch` steps and in the reject handler",
-    "item": "`item` exists only inside a `for_each`",
-    "index": "`index` exists only inside a loop",
-    "args": "`args` exists only in the keys of `approval`",
-    "response": "`response` exists only in `http.expect` and in `expect` of `still`",
-    "event": "`event` exists only in `wait_for.match` and in triggers",
-    "secrets": "`secrets` can be named only in the settings of tools and models, "
-    "in `auth` and `headers` of `http`, and as a webhook's `secret`",
-}
-# No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
-ROOTS: Final = ALWAYS | frozenset(ELSEWHERE)
 STEP_MEMBERS: Final = ("status", "output", "error", "approval", "usage", "parts")
 _MEMBER_HINTS: Final = {
     "decision": "; write steps.X.approval.decision",
@@ -62,21 +53,13 @@ _MEMBER_HINTS: Final = {
     "outcome": "; did you mean `status`?",
 }
 
+_OF_STEPS: Final[Mapping[str | int, Json]] = {
+    "status": STATUS, "error": FIXED["error"], "usage": USAGE, "parts": PARTS,
+}  # fmt: skip
 _CLOSED: Final[Mapping[str, Json]] = {"additionalProperties": False}
 
-Guards: TypeAlias = frozenset[tuple[Any, ...]]
-"""Paths that are there, and facts, which begin with None (`condition_facts`)."""
-
-
-class Condition(Protocol):
-    """An expression, with the paths that are there and the facts that hold where it is true (`guards`) and where it is
-    false (`denials`), and with the facts that make it true (`proof`) or false (`disproof`); None: nothing that is known
-    for certain does."""
-
-    guards: Guards
-    denials: Guards
-    proof: Guards | None
-    disproof: Guards | None
+Kinds: TypeAlias = "tuple[tuple[tuple[Segment, ...], Kind], ...]"
+"""Paths with the CEL types of the values at them."""
 
 
 _PARTS_OF_NOW: Final = '; write now.getFullYear(), now.getHours("Europe/Berlin"), or now.format_time("%Y-%m-%d")'
@@ -101,7 +84,7 @@ class Types:
     the functions are not looked at, so these judge expressions and never bind them: a document means the same
     everywhere."""
     _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
-    sound: dict[str, SoundPath] = field(default_factory=dict, init=False, repr=False, compare=False)
+    sound: dict[str, JudgedPath] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Sound holes that are paths, by their source: most documents name few things often."""
     sound_sources: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Sound expressions that read no step, compiled, by their source and what holds at their place."""
@@ -115,10 +98,18 @@ class Types:
     def look(self, path: Sequence[Segment]) -> Look:
         """`path` as the schemas see it."""
         key = tuple(path)
-        look = self._looks.get(key)
-        if look is None:
-            look = self._looks[key] = self._look(key)
-        return look
+        if key not in self._looks:
+            self.look_at((key,))
+        return self._looks[key]
+
+    def look_at(self, paths: Iterable[tuple[Segment, ...]]) -> None:
+        """Look at several paths at once, for what is asked of them later."""
+        roots = [(path, *self._find_root(path)) for path in paths if path not in self._looks]
+        for path, schema, depth in roots:
+            look = look_along(schema, path[depth:], depth, path)
+            if path[0] == "now" and len(path) > 1:
+                look = Look({}, barren=(1, f"`now` is an instant and has no `{path[1]}`{_PARTS_OF_NOW}"))
+            self._looks[path] = look
 
     def look_to_judge(self, path: Sequence[Segment]) -> Look:
         """As `look`, also with what functions of Python say of their results, and expressions of theirs."""
@@ -129,29 +120,32 @@ class Types:
             return look_along(self.results[str(path[1])], tuple(path[3:]), 3, path)
         return self.look(path)
 
-    def _look(self, path: tuple[Segment, ...]) -> Look:
+    def _find_root(self, path: tuple[Segment, ...]) -> tuple[Json, int]:
+        """A schema that is known as a whole, and the length of the beginning of the path that leads there."""
         root = str(path[0])
-        if root == "steps":
-            return self._look_at_step(path)
-        if root == "now" and len(path) > 1:
-            return Look({}, barren=(1, f"`now` is an instant and has no `{path[1]}`{_PARTS_OF_NOW}"))
-        typed_roots = {"input": self.input, "state": self.state}
-        schema = typed_roots[root] if root in typed_roots else self.roots.get(root, FIXED.get(root, {}))
-        return look_along(schema, path[1:], 1, path)
+        if root != "steps":
+            typed_roots = {"input": self.input, "state": self.state}
+            return typed_roots[root] if root in typed_roots else self.roots.get(root, FIXED.get(root, {})), 1
+        if len(path) < 3:
+            return {}, len(path)
+        id = str(path[1])
+        match path[2]:
+            case "output":
+                return self.outputs.get(id, {}), 3
+            case "approval":
+                return self.approvals.get(id, ENVELOPE), 3
+            case "status" if len(path) > 3:
+                return {}, 3
+            case member:
+                return _OF_STEPS.get(member, {}), 3
 
-    def _look_at_step(self, path: Sequence[Segment]) -> Look:
-        member = path[2] if len(path) > 2 else None
-        if member == "output":
-            return look_along(self.outputs.get(str(path[1]), {}), path[3:], 3, path)
-        if member == "approval":
-            return look_along(self.approvals.get(str(path[1]), ENVELOPE), path[3:], 3, path)
-        if member == "error":
-            return look_along(FIXED["error"], path[3:], 3, path)
-        if member == "usage":
-            return look_along(USAGE, path[3:], 3, path)
-        if member == "parts":
-            return look_along(PARTS, path[3:], 3, path)
-        return Look(STATUS if path[2:] == ("status",) else {})
+    def find_kinds(self, paths: Iterable[tuple[Segment, ...]]) -> tuple[Kinds, Kinds]:
+        """The CEL types of the values at paths, and those where these are not absent."""
+        bound, present = [], []
+        for path in paths:
+            bound.append((path, self.kind(path)))
+            present.append((path, self.kind_where_there(path)))
+        return tuple(bound), tuple(present)
 
     def kind(self, path: Sequence[Segment]) -> Kind:
         """The CEL type of the value at `path`."""
@@ -207,11 +201,13 @@ class NoSteps(msgspec.Struct, frozen=True):
         return None
 
 
-class SoundPath(NamedTuple):
-    """A path that may be read at a place. `is_optional`: its last property may be absent; `doubt`: it may fail."""
+class JudgedPath(NamedTuple):
+    """A path that is read at a place. `is_optional`: its last property may be absent; `fault`: it may not be read
+    there; `doubt`: it may fail."""
 
     path: tuple[Segment, ...]
     is_optional: bool
+    fault: ExpressionFault | None = None
     doubt: ExpressionFault | None = None
 
 
@@ -228,7 +224,7 @@ class Names(msgspec.Struct, frozen=True):
         types = dataclasses.replace(self.types, roots={**self.types.roots, **schemas}) if schemas else self.types
         return msgspec.structs.replace(self, types=types, roots=self.roots | {*names, *(schemas or ())})
 
-    def with_guards(self, expression: Condition | None) -> Names:
+    def with_guards(self, expression: CompiledExpression | None) -> Names:
         """The same place, where `expression` is known to be true."""
         return msgspec.structs.replace(self, guarded=self.guarded | expression.guards) if expression else self
 
@@ -361,15 +357,26 @@ class Names(msgspec.Struct, frozen=True):
         """The names that begin a path into the data, here or elsewhere."""
         return ROOTS if self.roots <= ROOTS else ROOTS | self.roots
 
-    def judge_path(self, source: str) -> SoundPath | None:
-        """The path that a whole hole is; None: it is another expression. Raises `Faults` for a path that may not be
-        read here."""
-        chain = parse_whole_path(source, self.list_roots())
-        if chain is None:
-            return None
+    def judge_paths(self, sources: Iterable[str]) -> dict[str, JudgedPath | None]:
+        """The path that each whole hole is, by its source; None: it is another expression."""
+        all_roots, sound = self.list_roots(), self.types.sound
+        judged: dict[str, JudgedPath | None] = {
+            source: path for source in sources if (path := sound.get(source)) and path.path[0] in self.roots
+        }
+        chains = {source: parse_whole_path(source, all_roots) for source in sources if source not in judged}
+        self.types.look_at(chain.path for chain in chains.values() if chain)
+        for source, chain in chains.items():
+            judged[source] = None if chain is None else self._judge_path(source, chain)
+        return judged
+
+    def _judge_path(self, source: str, chain: Chain) -> JudgedPath:
         if (fault := self.check(source, chain)) is not None:
-            raise Faults([fault])
-        return SoundPath(chain.path, self.types.look(chain.path).last_optional, self.doubt(chain, alone=True))
+            return JudgedPath(chain.path, False, fault)
+        doubt = self.doubt(chain, alone=True)
+        judged = JudgedPath(chain.path, self.types.look(chain.path).last_optional, None, doubt)
+        if doubt is None and chain.path[0] in EVERYWHERE_ALIKE and not self.guarded:
+            self.types.sound[source] = judged
+        return judged
 
     def doubt(self, chain: Chain, known: Guards = frozenset(), *, alone: bool = False) -> ExpressionFault | None:
         """The doubt about a path that may be absent where only `known` (and the guards around) is there.
@@ -491,6 +498,10 @@ class Names(msgspec.Struct, frozen=True):
     def is_known(self, path: tuple[Segment, ...], known: Guards = frozenset()) -> bool:
         """Whether `known`, or conditions around, have shown that something is at `path`, and not null."""
         return any(guard[: len(path)] == path for guards in (known, self.guarded) for guard in guards)
+
+    def check_paths(self, source: str, chains: Iterable[Chain]) -> list[ExpressionFault]:
+        """The faults of the paths in an expression."""
+        return [fault for chain in chains if (fault := self.check(source, chain))]
 
     def check(self, source: str, chain: Chain) -> ExpressionFault | None:
         """The fault of one path, or None."""

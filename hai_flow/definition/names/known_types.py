@@ -1,11 +1,28 @@
-"""The types, as JSON Schemas, of what every run has, and the words that these schemas have beside those of JSON Schema
-(docs/language.md#names)."""
+"""The names that begin a path into the data, the types, as JSON Schemas, of what every run has, and the words that
+these schemas have beside those of JSON Schema (docs/language.md#names)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from hai_flow.values import Json
+
+ALWAYS: Final = frozenset(("input", "state", "steps", "run", "thread", "now"))
+# Roots of which a path means the same wherever it may be named.
+EVERYWHERE_ALIKE: Final = frozenset(("input", "state", "run", "thread"))
+# Roots that exist in some places only, with the sentence for everywhere else.
+ELSEWHERE: Final[dict[str, str]] = {
+    "error": "`error` exists only in `catch` steps and in the reject handler",
+    "item": "`item` exists only inside a `for_each`",
+    "index": "`index` exists only inside a loop",
+    "args": "`args` exists only in the keys of `approval`",
+    "response": "`response` exists only in `http.expect` and in `expect` of `still`",
+    "event": "`event` exists only in `wait_for.match` and in triggers",
+    "secrets": "`secrets` can be named only in the settings of tools and models, "
+    "in `auth` and `headers` of `http`, and as a webhook's `secret`",
+}
+# No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
+ROOTS: Final = ALWAYS | frozenset(ELSEWHERE)
 
 STATUS: Final[dict[str, Json]] = {
     "type": "string",

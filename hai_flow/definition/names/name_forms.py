@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import Final, Literal, TypeAlias
 
-from hai_flow.definition.names.known_names import ROOTS
+from hai_flow.definition.names.known_types import ROOTS
 
 LENGTH_MAX: Final = 63
 SEEDED: Final = "oversight_canary"

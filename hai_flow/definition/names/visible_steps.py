@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition.checks.condition_facts import LATER_ROUND, entails
-from hai_flow.definition.names.known_names import Guards
+from hai_flow.definition.expressions.evaluation import Guards
 from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, StepDraft, is_end_certain, leaving
 

@@ -10,8 +10,8 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits
+from hai_flow.definition.expressions.evaluation import CompiledTemplate
 from hai_flow.definition.expressions.expressions import list_choices, list_values
-from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import is_hole, strip_hole
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.wording import kind_of, suggestion

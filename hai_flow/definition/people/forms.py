@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition.checks.type_mismatches import misfits
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.evaluation import CompiledTemplate
 from hai_flow.definition.fields import texts
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import FILLED

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import misfits
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.evaluation import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.name_forms import check_name

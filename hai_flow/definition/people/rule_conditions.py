@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Final
 
 from hai_flow import values
+from hai_flow.definition.expressions.evaluation import CompiledExpression
 from hai_flow.definition.expressions.expression_error import Faults
-from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression
+from hai_flow.definition.expressions.expressions import compile_expression
 from hai_flow.definition.names.known_names import Names, Types
 from hai_flow.values import Json
 

@@ -11,13 +11,13 @@ from hai_flow.definition.checks.condition_facts import FACTS_MAX
 from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.checks.value_types import drop_constant, find_element
 from hai_flow.definition.expressions.constants import evaluate_constant
+from hai_flow.definition.expressions.evaluation import CompiledExpression, CompiledTemplate, Guards
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expressions import CompiledExpression, infer_type, is_never_first
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.expressions import infer_type, is_never_first
 from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_names import ROOTS, Guards, Names, Types, as_inferred
-from hai_flow.definition.names.known_types import NULL, NULL_UNLESS, REMEDY, record
+from hai_flow.definition.names.known_names import Names, Types, as_inferred
+from hai_flow.definition.names.known_types import NULL, NULL_UNLESS, REMEDY, ROOTS, record
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits, path_inside, types_taken
-from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.expressions.evaluation import CompiledTemplate
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import record

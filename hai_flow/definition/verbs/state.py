@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits, spell_types, types_taken
+from hai_flow.definition.expressions.evaluation import CompiledTemplate
 from hai_flow.definition.expressions.expressions import infer_type
-from hai_flow.definition.expressions.templates import CompiledTemplate
 from hai_flow.definition.fields import DATA, is_literal
 from hai_flow.definition.names.holes import find_only_hole
-from hai_flow.definition.names.known_names import ROOTS, Names, as_inferred
-from hai_flow.definition.names.known_types import FILTERED, INFERRED, SOURCE
+from hai_flow.definition.names.known_names import Names, as_inferred
+from hai_flow.definition.names.known_types import FILTERED, INFERRED, ROOTS, SOURCE
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.raw_steps import StepDraft

@@ -23,8 +23,8 @@ import structlog
 
 from hai_flow import schedule as times
 from hai_flow import values
+from hai_flow.definition.expressions.evaluation import CompiledExpression
 from hai_flow.definition.expressions.expression_error import ExpressionError
-from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import (
     EventTrigger,
     Expression,

@@ -19,7 +19,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.cells import cell_of, sign_address
-from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.expressions.evaluation import CompiledExpression
 from hai_flow.definition.paths import call_key, is_in_cleanup, list_of
 from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.definition.plan import (
