@@ -162,10 +162,8 @@ def _plan(
     if not fields:
         return None
     drafts = outline(reader, fields)
-    context = StepContext(
-        reader, read_declarations(reader, fields, read_used(reader, fields, parts, readers), drafts), drafts, children,
-        modules, compile_list,
-    )  # fmt: skip
+    declared = read_declarations(reader, fields, read_used(reader, fields, parts, readers), drafts)
+    context = StepContext(reader, declared.tools, drafts.fail_codes, declared, drafts, children, modules, compile_list)
     types = collect_types(context)
     if before is not None:
         context.used = tuple(part.text for part in parts)
@@ -174,7 +172,7 @@ def _plan(
         types.reuse(before[1])
     note(context, types)
     top = Names(types, steps=Visibility(drafts, (), 0))
-    default_notify = notify(context, fields.get("defaults", {}), ("defaults",), top)
+    default_notify = notify(context, fields["defaults"], ("defaults",), top) if "defaults" in fields else ()
     behind = compile_list(context, drafts.steps, top)
     catch = compile_catch(context, drafts.catch, top)
     compile_list(context, drafts.finally_, top)
@@ -183,15 +181,15 @@ def _plan(
         end = Names(types, steps=Visibility(drafts, (), END)).behind(behind)  # there is no output behind a `catch`
         output = context.template(fields["output"], ("output",), end)
     summary = _summary(context, fields, top)
+    lint(context)
     check_schema(context, fields.get("input"), ("input",))
     for name in context.declared.state:
         check_schema(context, fields["state"][name], ("state", name))
-    lint(context)
     check_steps(context)
-    check_document_catch(context, drafts.catch, drafts.steps)
-    check_secrets(reader, fields)
     check_declared_deadlines(context, fields)
     check_limits(context, drafts.steps)
+    check_document_catch(context, drafts.catch, drafts.steps)
+    check_secrets(reader, fields)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
     compiled = _make_plan(source, fields, context, catch, output, default_notify, summary)

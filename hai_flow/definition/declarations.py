@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -103,7 +103,7 @@ def read_declarations(reader: Reader, fields: Mapping[str, Json], used: Used, ou
 class Declarations(Parts):
     """Reads declarations, one section after the other: each section may name those before it."""
 
-    def __init__(self, reader: Reader, fail_codes: Collection[str] = (), incomplete: bool = False) -> None:
+    def __init__(self, reader: Reader, fail_codes: Set[str] = frozenset(), incomplete: bool = False) -> None:
         self.tools: dict[str, plan.Tool | None] = {}
         self.models: dict[str, plan.Model | None] = {}
         self.fallbacks: list[tuple[Reader, str, Path]] = []  # models that are asked instead of others, where they stand
@@ -130,7 +130,7 @@ class Declarations(Parts):
             with self._reading(reader):
                 self.read_models(sections.get("models", {}), names)
         self.check_fallbacks()
-        default_retry = self.read_defaults(fields.get("defaults", {}), names)
+        default_retry = self.read_defaults(fields["defaults"], names) if "defaults" in fields else None
         for reader, sections in documents:
             with self._reading(reader):
                 self.read_tools(sections.get("tools", {}), names)
@@ -152,7 +152,7 @@ class Declarations(Parts):
             default_retry=default_retry,
             triggers=starts.triggers,
             starts_alone=starts.alone,
-            limits=read_limits(self, fields.get("limits", {})),
+            limits=read_limits(self, fields["limits"]) if "limits" in fields else plan.Limits(),
             concurrency=read_concurrency(self, fields["concurrency"], names) if "concurrency" in fields else None,
             incomplete=self.incomplete,
             without_chat=tuple(self.without_chat),

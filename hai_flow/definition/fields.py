@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -106,17 +106,17 @@ class Record:
         return {key: part.render(scope) for key, part in self.parts}
 
 
+@dataclass(eq=False)
 class Parts:
     """Compiles the parts that occur everywhere, and reports to `reader`.
 
-    `tools` (None: declared, but wrong) and `fail_codes` (those of the document's own `fail` steps) say which errors
-    there may be.
+    `declared_tools` (None: declared, but wrong) and `fail_codes` (those of the document's own `fail` steps) say which
+    errors there may be.
     """
 
-    def __init__(self, reader: Reader, tools: Mapping[str, plan.Tool | None], fail_codes: Collection[str]) -> None:
-        self.reader = reader
-        self._tools = tools
-        self._fail_codes = frozenset(fail_codes)
+    reader: Reader
+    declared_tools: Mapping[str, plan.Tool | None]
+    fail_codes: Set[str]
 
     def retry(self, owner: Mapping[str, Json], at: Path, names: Names) -> plan.Retry | None:
         """The `retry` of a step or of `defaults`; None where there is none, or after a finding."""
@@ -153,10 +153,10 @@ class Parts:
         for index, pattern in enumerate(patterns):
             place = (*at, index)
             prefix = pattern.partition(".")[0]
-            if pattern == "*" or pattern in KNOWN_CODES or pattern in self._fail_codes:
+            if pattern == "*" or pattern in KNOWN_CODES or pattern in self.fail_codes:
                 continue
             if pattern.endswith(".*") and CODE.fullmatch(pattern[:-2]):
-                if prefix in RESERVED_PREFIXES or any(code.startswith(pattern[:-1]) for code in self._fail_codes):
+                if prefix in RESERVED_PREFIXES or any(code.startswith(pattern[:-1]) for code in self.fail_codes):
                     continue
             elif not CODE.fullmatch(pattern):
                 message = f"expected an error code, `prefix.*` or `*`, found `{shorten(pattern)}`"
@@ -166,10 +166,12 @@ class Parts:
 
     def _check_code_pattern(self, pattern: str, prefix: str, at: Path) -> None:
         """A code that no step is known to raise. Python tools may raise codes of their own: those need a near match."""
-        codes = KNOWN_CODES | self._fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
+        codes = KNOWN_CODES | self.fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
         hint = suggestion(pattern, codes)
-        tools_may_raise = any(isinstance(tool, plan.PythonTool) or tool is None for tool in self._tools.values())
-        if tools_may_raise and prefix in self._tools:  # the custom: a function's own codes begin with the tool
+        tools_may_raise = any(
+            isinstance(tool, plan.PythonTool) or tool is None for tool in self.declared_tools.values()
+        )
+        if tools_may_raise and prefix in self.declared_tools:  # the custom: a function's own codes begin with the tool
             return
         if prefix in RESERVED_PREFIXES or hint or not tools_may_raise:
             self.reader.warning(at, "errors.unknown_code", f"nothing raises the error code `{pattern}`{hint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
@@ -15,7 +16,6 @@ from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.visible_steps import Visibility
 from hai_flow.definition.raw_steps import Chain, Outline, StepDraft
 from hai_flow.definition.schemas.python_modules import Modules
-from hai_flow.definition.yaml.mapping_reader import Reader
 
 if TYPE_CHECKING:
     from hai_flow.definition.incremental import UnchangedSteps
@@ -23,27 +23,24 @@ if TYPE_CHECKING:
 CompileList: TypeAlias = "Callable[[StepContext, Sequence[StepDraft], Names], Names]"
 
 
+@dataclass(eq=False)
 class StepContext(Parts):
-    """The surroundings of a step while it is compiled. `steps` fills with the steps of the plan."""
+    """The surroundings of a step while it is compiled. `steps` fills with the steps of the plan; `used` are the files
+    that the document uses."""
 
-    def __init__(
-        self, reader: Reader, declared: Declared, outline: Outline, children: Children, modules: Modules,
-        compile_list: CompileList,
-    ) -> None:  # fmt: skip
-        super().__init__(reader, declared.tools, outline.fail_codes)
-        self.declared = declared
-        self.outline = outline
-        self.children = children
-        self.modules = modules
-        self.steps: dict[str, plan.Step] = {}
-        self.used: tuple[bytes, ...] = ()  # the files that the document uses
-        self.unchanged: UnchangedSteps | None = None
-        self._compile_list = compile_list
-        self._order: dict[str, int] = {}
+    declared: Declared
+    outline: Outline
+    children: Children
+    modules: Modules
+    compile_list: CompileList
+    steps: dict[str, plan.Step] = field(default_factory=dict, init=False)
+    used: tuple[bytes, ...] = field(default=(), init=False)
+    unchanged: UnchangedSteps | None = field(default=None, init=False)
+    _order: dict[str, int] = field(default_factory=dict, init=False)
 
     def compile(self, drafts: Sequence[StepDraft], names: Names) -> Names:
         """Compile the steps of a list. `names` are those before it; returns those behind it."""
-        return self._compile_list(self, drafts, names)
+        return self.compile_list(self, drafts, names)
 
     def elsewhere(self, names: Names, chain: Chain, order: int, **more: Any) -> Names:
         """The names at another place than the step's own, with the same roots and guards."""

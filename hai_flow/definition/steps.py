@@ -64,7 +64,7 @@ def _collect_cases_not_taken(draft: StepDraft) -> Guards:
 def _collect_end_of_block(draft: StepDraft) -> Guards:
     """The facts behind a block whose lists all run to their end: those that their steps have shown, and the condition
     that ends a `repeat`."""
-    if "if" in draft.fields or is_caught(draft) or draft.verb not in ("try", "parallel", "repeat"):
+    if draft.verb not in ("try", "parallel", "repeat") or "if" in draft.fields or is_caught(draft):
         return frozenset()
     exits = {step.verb for step in leaving(draft)} if draft.verb == "repeat" else set[str]()
     until = draft.conditions.get("until")
@@ -176,8 +176,9 @@ def _compile_handlers(context: StepContext, draft: StepDraft, names: Names) -> d
 def _know_no_vote(draft: StepDraft, names: Names) -> Names:
     """The names of the handler of `reject`, where a deadline may have rejected, without a vote."""
     policy = draft.fields.get("approve" if draft.verb == "approve" else "approval")
+    is_rejecting = isinstance(policy, Mapping) and find_outcome(policy) == "reject"
     names = names.with_roots("error")
-    return names.with_no_vote(draft.id) if isinstance(policy, Mapping) and find_outcome(policy) == "reject" else names
+    return names.with_no_vote(draft.id) if is_rejecting else names
 
 
 def _know_reason(draft: StepDraft, option: str, names: Names) -> Names:

@@ -123,8 +123,8 @@ def approval(
     names = names.with_roots(schemas={"args": describe_arguments(arguments)})
     fields = context.reader.fields(APPROVAL, value, at, "`approval`")
     when = context.condition(fields["when"], (*at, "when"), names) if "when" in fields else None
-    title = context.text(fields, "title", at, names)
-    message = context.text(fields, "message", at, names)
+    title = context.text(fields, "title", at, names) if "title" in fields else None
+    message = context.text(fields, "message", at, names) if "message" in fields else None
     _check_edit(context, fields, at, arguments)
     rule = policy(context, "approval", fields, at, names)
     return plan.Approval(rule, when, title, message) if rule is not None else None

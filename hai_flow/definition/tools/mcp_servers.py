@@ -70,7 +70,7 @@ def read_server(parts: Parts, name: str, fields: Mapping[str, Json], at: Path) -
 
 def read_mcp_catalogue(source: bytes, file: str) -> tuple[dict[str, CatalogueServer], list[Finding]]:
     reader = Reader(parse(source, file))
-    parts = Parts(reader, {}, ())
+    parts = Parts(reader, {}, frozenset())
     fields = reader.fields(MCP_CATALOGUE, reader.document.value, (), "the catalogue of MCP servers")
     servers: dict[str, CatalogueServer] = {}
     for name, raw in fields.get("servers", {}).items():
