@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
 _SIZES: Final = {FIXED_64: 8, FIXED_32: 4}
@@ -11,6 +11,10 @@ _SIZES: Final = {FIXED_64: 8, FIXED_32: 4}
 
 class Malformed(Exception):
     """The bytes are not a message. The text names the fault."""
+
+
+Messages: TypeAlias = "Mapping[int, Messages]"
+"""The numbers of the fields of a message that are messages themselves, with those of each."""
 
 
 class WireField(NamedTuple):
@@ -43,6 +47,14 @@ def fields(data: bytes) -> list[WireField]:
         result.append(WireField(number, data[at : at + size], wire_type))
         at += size
     return result
+
+
+def nested_fields(data: bytes, messages: Messages) -> list[tuple[int, Any]]:
+    """The number and the content of each field; those that `messages` names are messages, whose fields are read too."""
+    return [
+        (number, nested_fields(content, messages[number]) if number in messages else content)
+        for number, content, _ in fields(data)
+    ]
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

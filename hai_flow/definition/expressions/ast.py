@@ -7,7 +7,7 @@ enough to be read by hand. Offsets count characters from the beginning of the so
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
@@ -113,38 +113,26 @@ def begin(tree: Tree) -> int:
     return min(offsets)
 
 
-def _fields(data: bytes) -> list[tuple[int, Any]]:
-    return [(number, content) for number, content, _ in protobuf.fields(data)]
+_Fields: TypeAlias = list[tuple[int, Any]]  # numbers and contents, those of messages as fields again
 
 
-class _Parsed:
-    """Reads cel.expr.ParsedExpr. Recursion is bounded: the parser refuses nesting deeper than 32."""
+class _TreeReader:
+    """Reads the fields of cel.expr.Expr. `offsets`: where the node with a number begins. Recursion is bounded: the
+    parser refuses nesting deeper than 32."""
 
-    def __init__(self, parsed: bytes) -> None:
-        self.offsets: dict[int, int] = {}
-        self.expression = b""
-        for number, value in _fields(parsed):
-            if number == 2:
-                self.expression = value
-            elif number == 3:
-                self._parse_source_info(value)
+    def __init__(self, offsets: Mapping[int, int]) -> None:
+        self._offsets = offsets
 
-    def _parse_source_info(self, data: Any) -> None:
-        for number, value in _fields(data):
-            if number == 4:
-                entry = dict(_fields(value))
-                self.offsets[entry.get(1, 0)] = entry.get(2, 0)
-
-    def tree(self, data: bytes) -> Tree:
-        parts = dict(_fields(data))
-        offset = self.offsets.get(parts.get(2, 0), 0)
+    def tree(self, fields: _Fields) -> Tree:
+        parts = dict(fields)
+        offset = self._offsets.get(parts.get(2, 0), 0)
         for number, read in _READERS:
             if number in parts:
                 return read(self, offset, parts[number])
         return Const(offset, None)
 
-    def _parse_constant(self, offset: int, data: bytes) -> Tree:
-        for number, value in _fields(data):
+    def _parse_constant(self, offset: int, fields: _Fields) -> Tree:
+        for number, value in fields:
             match number:
                 case 1:
                     return Const(offset, None)
@@ -162,16 +150,16 @@ class _Parsed:
                     return Const(offset, value)
         return Const(offset, None)
 
-    def _name(self, offset: int, data: bytes) -> Tree:
-        return Name(offset, dict(_fields(data)).get(1, b"").decode())
+    def _name(self, offset: int, fields: _Fields) -> Tree:
+        return Name(offset, dict(fields).get(1, b"").decode())
 
-    def _select(self, offset: int, data: bytes) -> Tree:
-        parts = dict(_fields(data))
+    def _select(self, offset: int, fields: _Fields) -> Tree:
+        parts = dict(fields)
         return Select(offset, self.tree(parts[1]), parts[2].decode(), bool(parts.get(3, 0)))
 
-    def _call(self, offset: int, data: bytes) -> Tree:
+    def _call(self, offset: int, fields: _Fields) -> Tree:
         target, function, arguments = None, "", []
-        for number, value in _fields(data):
+        for number, value in fields:
             if number == 1:
                 target = self.tree(value)
             elif number == 2:
@@ -180,34 +168,39 @@ class _Parsed:
                 arguments.append(self.tree(value))
         return Call(offset, function, target, tuple(arguments))
 
-    def _list(self, offset: int, data: bytes) -> Tree:
-        fields = _fields(data)
+    def _list(self, offset: int, fields: _Fields) -> Tree:
         elements = tuple(self.tree(value) for number, value in fields if number == 1)
         optional = frozenset(at for number, value in fields if number == 2 for at in protobuf.varints(value))
         return Listing(offset, elements, optional)
 
-    def _struct(self, offset: int, data: bytes) -> Tree:
+    def _struct(self, offset: int, fields: _Fields) -> Tree:
         type_name, entries, optional = "", [], []
-        for number, value in _fields(data):
+        for number, value in fields:
             if number == 1:
                 type_name = value.decode()
             elif number == 2:
-                parts = dict(_fields(value))
+                parts = dict(value)
                 if parts.get(5):
                     optional.append(len(entries))
                 entries.append((self.tree(parts[3]) if 3 in parts else None, self.tree(parts[4])))
         return Mapped(offset, type_name, tuple(entries), frozenset(optional))
 
-    def _parse_comprehension(self, offset: int, data: bytes) -> Tree:
-        parts = dict(_fields(data))
+    def _parse_comprehension(self, offset: int, fields: _Fields) -> Tree:
+        parts = dict(fields)
         range_, start, condition, step, result = (self.tree(parts[n]) for n in (2, 4, 5, 6, 7))
         return Comprehension(offset, parts[1].decode(), range_, parts[3].decode(), start, condition, step, result)
 
 
-_READERS: Final[tuple[tuple[int, Callable[[_Parsed, int, bytes], Tree]], ...]] = (
-    (4, _Parsed._name), (3, _Parsed._parse_constant), (5, _Parsed._select), (6, _Parsed._call), (7, _Parsed._list),
-    (8, _Parsed._struct), (9, _Parsed._parse_comprehension),
+_READERS: Final[tuple[tuple[int, Callable[[_TreeReader, int, _Fields], Tree]], ...]] = (
+    (4, _TreeReader._name), (3, _TreeReader._parse_constant), (5, _TreeReader._select), (6, _TreeReader._call),
+    (7, _TreeReader._list), (8, _TreeReader._struct), (9, _TreeReader._parse_comprehension),
 )  # fmt: skip
+_EXPRESSION: Final[dict[int, protobuf.Messages]] = {}
+_EXPRESSION.update({
+    3: {}, 4: {}, 5: {1: _EXPRESSION}, 6: {1: _EXPRESSION, 3: _EXPRESSION}, 7: {1: _EXPRESSION},
+    8: {2: {3: _EXPRESSION, 4: _EXPRESSION}}, 9: dict.fromkeys((2, 4, 5, 6, 7), _EXPRESSION),
+})  # fmt: skip
+_SERIALIZED: Final[protobuf.Messages] = {2: {2: _EXPRESSION, 3: {4: {}}}}
 
 
 def _double(data: bytes) -> float:
@@ -216,8 +209,9 @@ def _double(data: bytes) -> float:
 
 def read_tree(serialized: bytes) -> Tree:
     """The tree in a serialized expression. Raises RecursionError for one that is nested beyond reason."""
-    reader = _Parsed(dict(_fields(serialized))[2])
-    return reader.tree(reader.expression)
+    parsed = dict(dict(protobuf.nested_fields(serialized, _SERIALIZED))[2])
+    entries = (dict(content) for number, content in parsed.get(3, ()) if number == 4)
+    return _TreeReader({entry.get(1, 0): entry.get(2, 0) for entry in entries}).tree(parsed[2])
 
 
 def is_empty(tree: Tree) -> bool:
