@@ -88,7 +88,7 @@ docs: ## Write the pages that are generated
 	.venv/bin/python -m docs.attacks_page
 	.venv/bin/python -m docs.scale_page
 
-house: ## Print how folders and names of the package read
+house: ## Print how folders, names and the way to a plan read
 	python3 cli.py install
 	.venv/bin/python -m tests.support.house
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hai_flow.primitives.json_pointers import escape, unescape
+from hai_flow.primitives.protobuf import varints
 from tests.support import house
 from tests.support.house import PACKAGE
 
@@ -52,6 +54,20 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_names_are_no_vaguer_than_they_were() -> None:
     measures = house.measure(PACKAGE)
     assert house.worse(measures) == {}
+
+
+def test_the_way_to_a_plan_changes_files_no_more_than_it_did() -> None:
+    assert 100 < house.measure_walk()[1] <= house.CHANGES_OF_FILE_MAX
+
+
+def test_a_change_of_file_is_counted() -> None:
+    def call_functions_of_two_files() -> None:
+        numbers = varints(b"\x01\x02")
+        for _ in numbers:
+            escape("a")
+            unescape("a")
+
+    assert house.count_changes_of_file(call_functions_of_two_files) == 3
 
 
 def test_no_field_of_the_log_is_named_as_its_message() -> None:

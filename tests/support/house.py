@@ -2,18 +2,27 @@
 
 Of all functions and methods (properties and dunders left out): the share that begins with a verb, with a participle, or
 with a function word. Of all variables: how many have a name that says how a thing was got, and not what it is. Of class
-names: how many stand for several classes."""
+names: how many stand for several classes. Of the way from a text to its plan: how often the function called next stands
+in another file."""
 
 from __future__ import annotations
 
 import ast
+import gc
 import re
+import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
+from hai_flow.definition.compiler import compile_workflow
+
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "hai_flow"
+WALKED: Final = PACKAGE.parent / "workflows" / "refund.flow.yaml"
 _VERBS = """
     get set add remove delete make create build parse read write load save send receive open close start stop run check
     validate find fetch list count is has can should to from on handle register apply compute render encode decode
@@ -117,6 +126,37 @@ def modules_by_folder() -> dict[str, int]:
     return dict(counts)
 
 
+def count_changes_of_file(act: Callable[[], object]) -> int:
+    """How often a function of the package is called that stands in another file than the one called before. A generator
+    or a coroutine that goes on is not called again."""
+    begun: set[FrameType] = set()  # which keeps them, so that no later one is taken for one of these
+    files: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(f"{PACKAGE}/") and frame not in begun:
+            begun.add(frame)
+            files.append(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # what it collects may be generators, which it calls to close them
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return sum(one != other for one, other in pairwise(files))
+
+
+def measure_walk() -> tuple[int, int]:
+    """The changes of file while `WALKED` is compiled: for the first time, if this process has not done so before, and
+    again, when it knows the expressions."""
+    source = WALKED.read_bytes()
+    first, again = (count_changes_of_file(lambda: compile_workflow(source)) for _ in range(2))
+    return first, again
+
+
 def test_names(folder: Path) -> list[str]:
     """The names of all test functions below `folder`."""
     return [name for path in folder.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())]
@@ -166,10 +206,14 @@ BOUNDS: Final = {
     "vague variables": 59,
     "shared class names": 52,
 }
+CHANGES_OF_FILE_MAX: Final = 249
 
 if __name__ == "__main__":
     measures = measure(PACKAGE)
     for name, value in {**asdict(measures), **_numbers(measures)}.items():
         print(f"{name:32} {value:8.1f}" + (f"   at most {BOUNDS[name]}" if name in BOUNDS else ""))
+    first, again = measure_walk()
+    print(f"{'changes of file to a plan, cold':32} {first:8}")
+    print(f"{'changes of file to a plan, warm':32} {again:8}   at most {CHANGES_OF_FILE_MAX}")
     for folder, count in sorted(modules_by_folder().items(), key=lambda pair: -pair[1])[:8]:
         print(f"{folder:32} {count:8} modules")
