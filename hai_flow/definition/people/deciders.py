@@ -74,9 +74,11 @@ def names_requester(value: Json, names: Names) -> bool:
     """Whether the author's own words let the requester decide: `requester` or `anyone` in the text, as a literal that a
     hole gives, or among the choices of its schema. What data says is no word of the author's."""
     items = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
+    if REQUESTER in items or "anyone" in items:
+        return True
     holes = [each for each in items if is_hole(each)]
     words = (each for hole in holes for each in (*list_values(hole, names), *list_choices(hole, names)))
-    return any(each in (REQUESTER, "anyone") for each in (*items, *words))
+    return any(each in (REQUESTER, "anyone") for each in words)
 
 
 def compile_exclusion(
