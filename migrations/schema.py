@@ -458,6 +458,7 @@ slot_waiters: Final = sa.Table(
     sa.Column("queued_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("statement_timestamp()")),
     _key("slot_waiters", "tenant", "key", "run_id"),
 )
+sa.Index("slot_waiters_of_run", slot_waiters.c.run_id)
 sa.Index(
     "slot_waiters_in_order", slot_waiters.c.tenant, slot_waiters.c.key, slot_waiters.c.queued_at, slot_waiters.c.run_id
 )

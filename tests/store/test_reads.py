@@ -15,9 +15,10 @@ from hai_flow.errors import Rejected
 from hai_flow.store.catalog import workflows
 from hai_flow.store.commit.entries import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.messaging import outbox
+from hai_flow.store.ops import retention
 from hai_flow.store.people import pendings
 from hai_flow.store.postgres.database import Database
-from hai_flow.store.runs import logs, post_context, run_lists, thread_lists, threads
+from hai_flow.store.runs import logs, post_context, run_bundle, run_lists, thread_lists, threads
 from hai_flow.store.runs.logs import RunVersion
 from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit, decision, load, somebody_waits
 from tests.support.values import require
@@ -323,6 +324,43 @@ def rows_read(plan: dict[str, Any]) -> float:
     """The rows that the scans of tables touched, given back or not."""
     read = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
     return (read if "Relation Name" in plan else 0) + sum(rows_read(below) for below in plan.get("Plans", ()))
+
+
+def scans(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """The nodes of a plan that read a table."""
+    found = [scan for below in plan.get("Plans", ()) for scan in scans(below)]
+    return [*found, plan] if "Relation Name" in plan else found
+
+
+async def test_what_verify_and_prune_read_of_runs_is_found_by_indexes(db: Database) -> None:
+    """Of a million runs a page of them is read in the time of a page."""
+    parent = birth(status="finished", busy=False)
+    await commit(db, parent)
+    child = birth(parent_id=parent.run_id, parent_path="s", status="finished", busy=False)
+    await commit(db, child)
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+    async with db.api.acquire() as connection:
+        connection.add_query_logger(lambda query: asked.append((query.query, query.args)))
+        found = {each.run["id"]: each for each in await run_bundle.evidence_of(connection, [parent.run_id])}
+        assert list(found[parent.run_id].below) == [child.run_id]
+        (found_child,) = await run_bundle.evidence_of(connection, [child.run_id])
+        assert require(found_child.above).id == parent.run_id
+        unit = await retention.list_unit(connection, TENANT, "thread")
+        assert not await retention.is_wanted(connection, unit)
+        await asyncio.sleep(0)  # the driver tells of a statement a moment later
+        looked = [(query, args) for query, args in asked if "FROM" in query]
+        assert len(looked) > 15
+        await connection.execute("SET enable_seqscan = off")
+        for query, args in looked:
+            (answer,) = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {query}", *args))
+            for scan in scans(answer["Plan"]):
+                table, condition = scan["Relation Name"], scan.get("Index Cond", "")
+                few = table in ("outbox", "schedules")  # what is on its way, and what people have written
+                assert scan["Node Type"] != "Seq Scan" or few, query
+                assert "tenant" in condition or table != "audit", (
+                    "only PostgreSQL 18 skips the first column of an index"
+                )
+        await connection.execute("RESET enable_seqscan")
 
 
 async def test_what_a_post_reads_of_a_thread_does_not_depend_on_its_length(db: Database) -> None:

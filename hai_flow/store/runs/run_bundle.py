@@ -131,8 +131,11 @@ async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[E
     for table, order in TABLES.items():
         query = f"SELECT * FROM {table} WHERE run_id = ANY($1::uuid[]) ORDER BY run_id, {order}"
         children[table] = _group_by_run(await connection.fetch(query, run_ids))
-    heads = "SELECT run_id, seq, head FROM audit WHERE run_id = ANY($1::uuid[]) AND head IS NOT NULL"
-    audited = _group_by_run(await connection.fetch(heads, run_ids))
+    heads = """
+    SELECT run_id, seq, head FROM audit
+    WHERE tenant = ANY($1::uuid[]) AND run_id = ANY($2::uuid[]) AND head IS NOT NULL
+    """
+    audited = _group_by_run(await connection.fetch(heads, list({run["tenant"] for run in runs}), run_ids))
     kin = await _load_kin(connection, run_ids)
     query = "SELECT id, alive_until FROM workers WHERE id = ANY($1::bigint[])"
     workers = {row["id"]: row["alive_until"] for row in await connection.fetch(query, _strip_nulls(runs, "worker"))}
@@ -168,8 +171,9 @@ async def _load_kin(connection: Connection, run_ids: Sequence[UUID]) -> _Family:
     query = """
     SELECT k.id, k.tenant, k.status, k.parent_id,
       ARRAY(SELECT DISTINCT o.target FROM outbox o WHERE o.run_id = k.id) AS messages
-    FROM runs k WHERE k.parent_id = ANY($1::uuid[])
-      OR k.id IN (SELECT c.parent_id FROM runs c WHERE c.id = ANY($1::uuid[]))
+    FROM runs k WHERE k.id = ANY(ARRAY(
+      SELECT c.id FROM runs c WHERE c.parent_id = ANY($1::uuid[]) AND c.parent_id IS NOT NULL
+      UNION SELECT c.parent_id FROM runs c WHERE c.id = ANY($1::uuid[])))
     """
     family = _Family()
     for row in await connection.fetch(query, run_ids):
