@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
@@ -14,11 +14,12 @@ from hai_flow import values
 from hai_flow.api.base.id_patterns import is_run_id
 from hai_flow.api.permissions.visibility import Sight, build_reader, build_viewer, find_sight, find_sight_by_questions
 from hai_flow.api.requests.tenant_scope import TenantScope
-from hai_flow.definition.personal.pii_flow import WHOLE, Personal
+from hai_flow.definition.personal.pii_flow import WHOLE, Personal, list_uncovered
 from hai_flow.definition.personal.pii_marks import mask_object, mask_value
+from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.canaries import disguise_state, find_disguise, is_canary, read_disguise
-from hai_flow.engine.events import Error, PendingOpened
+from hai_flow.engine.events import Error, PendingOpened, Pin
 from hai_flow.engine.pendings.selectors import ids_of
 from hai_flow.engine.state.state import MessageState, PendingState, RunState
 from hai_flow.errors import Rejected, StoreError, Unreadable, reject_unknown_run
@@ -228,6 +229,21 @@ class RunVisibility(TenantScope):
     async def personal_of_run(self, run: RunSummary | RunFacts, with_forms: Container[UUID] | None = None) -> Personal:
         """The personal values of a run, whoever reads it."""
         return await self._personal_in(run, with_forms=with_forms)
+
+    async def list_unhidden(
+        self, run: RunSummary, state: RunState, plan: Plan, pins: Mapping[str, Pin], mapping: Mapping[str, str]
+    ) -> list[str]:
+        """The parts of a run whose personal values are kept from the principal, and would not be if it went on with the
+        version `plan`, in which steps are named by `mapping`."""
+        before = None if run.workflow == plan.sha256 else await self.personal(run)
+        if before is None or not before.anything:
+            return []
+        after = await self.runtime.personals.of_run(
+            self.tenant, plan.sha256, msgspec.structs.replace(state, pins={**state.pins, **pins})
+        )
+        old = await self.catalog.plan(self.tenant, run.workflow)
+        paths = {old.ids.get(was, was): plan.ids.get(now, now) for was, now in mapping.items()}
+        return list(list_uncovered(before, after, paths))
 
     async def redact_rows(self, runs: Sequence[RunRow], with_forms: Container[UUID] | None = None) -> list[RunRow]:
         """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""

@@ -28,7 +28,9 @@ from hai_flow.definition.diff import diff
 from hai_flow.definition.names.durations import milliseconds
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
+from hai_flow.engine.events import Pin
 from hai_flow.engine.runs import migrate
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.primitives.beside_loop import run_by_work
 from hai_flow.runtime.ops.backtest import Backtest, Backtesting, backtest_some, build_kept_rehearsal, render_backtest
@@ -201,19 +203,37 @@ async def _examine(
         return _view(run.id, state.status, [], moved=True)
     now_ms, who = access.runtime.committer.now_ms(), access.principal.who
     move = await run_by_work(migrate.examine, old, new, state, mapping, now_ms, who)
-    return _view(run.id, state.status, [render(schemas.Obstacle, each) for each in move.obstacles], moved=False)
+    obstacles = [render(schemas.Obstacle, each) for each in move.obstacles]
+    pins = await access.catalog.pins(access.tenant, new)
+    obstacles += await _list_unhidden(access, run, state, new, pins, mapping)
+    return _view(run.id, state.status, obstacles, moved=False)
+
+
+async def _list_unhidden(
+    access: Access, run: RunSummary, state: RunState, plan: Plan, pins: dict[str, Pin], mapping: dict[str, str]
+) -> list[schemas.Obstacle]:
+    """Why the caller can't move the run: its personal values, which are kept from them, would be shown to them."""
+    parts = await access.list_unhidden(run, state, plan, pins, mapping)
+    other = f"{plan.name}@{plan.version} does not mark as personal what is kept from you"
+    return [
+        {"code": "personal.shown", "path": "", "message": f"{other} ({each}); the run's requester may move it."}
+        for each in parts
+    ]
 
 
 async def _migrate(
     access: Access, run: RunSummary, stored: WorkflowSummary, plan: Plan, mapping: dict[str, str], key: str | None
 ) -> schemas.MigratedRun:
-    pins = await access.catalog.pins(access.tenant, plan)
+    pins, state = await access.catalog.pins(access.tenant, plan), await access.state(run.id)
+    unhidden = await _list_unhidden(access, run, state, plan, pins, mapping)
+    if unhidden:
+        return _view(run.id, run.status, unhidden, moved=False)
     command = c.Migrate(
         to=plan, by=access.principal.id, who=access.principal.who, paths=mapping, dev=stored.dev, pins=pins
     )
     body = await hash_content([stored.sha256.hex(), mapping])
     try:
-        async with access.runtime.slots.moving(access.tenant, plan, await access.state(run.id)) as seat:
+        async with access.runtime.slots.moving(access.tenant, plan, state) as seat:
             outcome = await access.submit(run.id, command, command_id=key, body_sha=body, seat=seat)
     except Rejected as rejected:
         if rejected.code == "concurrency_busy":

@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from hai_flow.definition import plan
-from hai_flow.definition.paths import is_inside, list_of, plan_path
+from hai_flow.definition.paths import is_inside, list_of, plan_path, rename_path
 from hai_flow.definition.personal import pii_marks
-from hai_flow.definition.personal.pii_marks import Mark, join, mark_of_schema, under
+from hai_flow.definition.personal.pii_marks import Mark, covers, join, mark_of_schema, under
 from hai_flow.primitives.json_pointers import unescape
 
 Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
@@ -120,6 +120,18 @@ def find_step(steps: Container[str], path: str) -> str | None:
     while place and place not in steps:
         place = list_of(place)
     return place or None
+
+
+def list_uncovered(before: Personal, after: Personal, paths: Mapping[str, str]) -> Iterator[str]:
+    """The parts of a run that are personal before it goes on with another version, and not behind that. `paths`: steps
+    that have another path there."""
+    for name in ("input", "state", "output", "message", "key"):
+        if not covers(getattr(after, name), getattr(before, name)):
+            yield name
+    for path, was in before.steps.items():
+        now = after.of(rename_path(path, paths))
+        if not all(covers(getattr(now, each), getattr(was, each)) for each in OfStep.__struct_fields__):
+            yield path
 
 
 def _mark_text(mark: Mark) -> str:

@@ -223,6 +223,10 @@ class _Forking:
         answer = c.Answer(answers=(), by=access.principal.who, via=access.principal.via("rest"))
         branches = access.runtime.branches
         fork, plan = await branches.fork(run_id, access.tenant, base_state, now, answer, edits=edits, to=to)
+        pins = {} if edits is None else edits.pins
+        if unhidden := await access.list_unhidden(base, base_state, plan, pins, body.map):
+            detail = f"{plan.name}@{plan.version} does not mark as personal what is kept from you ({unhidden[0]}); its "
+            raise Rejected(403, "fork.forbidden", f"{detail}requester may go on with it.")
         last = await threads.last_run(access.reads, access.tenant, base.thread_id)
         leaving = None if last is None or last.status in TERMINAL_STATUSES or last.id == run_id else last
         line = await threads.line(access.reads, access.tenant, base.thread_id, base.id, 2)
