@@ -42,6 +42,10 @@ class Pair:
     def replica(self) -> str:
         return self._second.dsn()
 
+    @property
+    def primary_pid(self) -> int | None:
+        return self._first.pid
+
     def start_replica(self) -> None:
         self._second.start()
 
