@@ -5,7 +5,8 @@ There are four schemes, because senders use these already:
 
 * `github`   HMAC-SHA256 of the body, in hex, with or without `sha256=` before it (X-Hub-Signature-256)
 * `stripe`   `t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.body` (Stripe-Signature)
-* `standard` Standard Webhooks: HMAC-SHA256 of `id.SECONDS.body`, in base64, behind `v1,`
+* `standard` Standard Webhooks: HMAC-SHA256 of `id.SECONDS.body`, in base64, behind `v1,`. Svix, from which they come,
+             and the services that send by it have other names for the same three headers (svix-signature)
 * `token`    the secret itself, as `Authorization: Bearer` or in a header of its own
 
 The signature covers the bytes as they arrived, so nothing is parsed before it is checked. A comparison takes the same
@@ -29,13 +30,15 @@ HEADERS: Final[dict[Scheme, str]] = {
     "standard": "webhook-signature",
     "token": "authorization",
 }
+_SVIX: Final = "svix-signature"
 _KEPT_BACK: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 
 def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -> bool:
     """Whether the sender knows the secret. `header` is the one that proves it; "" means the scheme's own. `now` is in
     milliseconds since 1970."""
-    proof = call.headers.get(header.lower() or HEADERS[scheme], "")
+    name = f"{_standard_prefix(call, header)}signature" if scheme == "standard" else HEADERS[scheme]
+    proof = call.headers.get(header.lower() or name, "")
     if not secret.removeprefix("whsec_") or not proof:  # a prefix alone is an empty key, which proves nothing
         return False
     match scheme:
@@ -51,7 +54,8 @@ def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -
             expected = _hex(_sign(_key(secret), sent_at.encode() + b"." + call.body))
             return _is_recent(sent_at, now) and _has_match(signatures, expected)
         case "standard":
-            id, sent_at = call.headers.get("webhook-id", ""), call.headers.get("webhook-timestamp", "")
+            prefix = _standard_prefix(call, header)
+            id, sent_at = call.headers.get(f"{prefix}id", ""), call.headers.get(f"{prefix}timestamp", "")
             expected = base64.b64encode(_sign_standard(secret, id, sent_at, call.body))
             signatures = [
                 value for version, _, value in (each.partition(",") for each in proof.split()) if version == "v1"
@@ -64,7 +68,7 @@ def identity(call: Call, scheme: Scheme, header: str) -> str | None:
     signed request repeats the same event."""
     match scheme:
         case "standard":
-            return call.headers.get("webhook-id")
+            return call.headers.get(f"{_standard_prefix(call, header)}id")
         case "github":  # the same body has the same signature
             return sha256(call.body).hexdigest()
         case "stripe":
@@ -84,6 +88,13 @@ def sign(secret: str, id: str, sent_at: int, body: bytes) -> dict[str, str]:
     """The headers of Standard Webhooks. `sent_at`: seconds since 1970 of the try, for a receiver refuses old ones."""
     signature = base64.b64encode(_sign_standard(secret, id, str(sent_at), body)).decode()
     return {"webhook-id": id, "webhook-timestamp": str(sent_at), "webhook-signature": f"v1,{signature}"}
+
+
+def _standard_prefix(call: Call, header: str) -> str:
+    """How the names of the three headers of Standard Webhooks begin in this request. The proof and the identity of the
+    event both come from this one reading."""
+    name = header.lower() or next((each for each in (HEADERS["standard"], _SVIX) if each in call.headers), "")
+    return "svix-" if name == _SVIX else "webhook-"
 
 
 def _parse_stripe_parts(given: str) -> tuple[str, list[str]]:

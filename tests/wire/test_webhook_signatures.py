@@ -94,6 +94,22 @@ def test_a_sender_that_changes_its_key_signs_with_both() -> None:
     assert genuine(Call(both, BODY), "standard")
 
 
+def test_svix_has_other_names_for_the_headers_of_standard_webhooks() -> None:
+    call = signed("standard")
+    svix = {name.replace("webhook-", "svix-"): value for name, value in call.headers.items()}
+    for header in ("", "Svix-Signature"):
+        assert genuine(Call(svix, BODY), "standard", header=header)
+        assert identity(Call(svix, BODY), "standard", header) == "msg_1"
+        assert not genuine(Call(svix, BODY + b" "), "standard", header=header)
+        assert not genuine(Call({**svix, "svix-id": "msg_2"}, BODY), "standard", header=header)
+    mixed = {**call.headers, "svix-id": "msg_2", "svix-timestamp": "5", "svix-signature": "v1,AAAA"}
+    assert genuine(Call(mixed, BODY), "standard")
+    assert identity(Call(mixed, BODY), "standard", "") == "msg_1"
+    assert not genuine(Call(mixed, BODY), "standard", header="svix-signature")
+    own = {**call.headers, "x-shop-signature": call.headers["webhook-signature"]}
+    assert genuine(Call(own, BODY), "standard", header="X-Shop-Signature")
+
+
 def test_the_proof_may_stand_in_a_header_of_its_own() -> None:
     own = Call({"x-shop": digest(SECRET.encode(), BODY).hex().upper()}, BODY)
     assert genuine(own, "github", header="X-Shop")
