@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.condition_facts import with_facts
+from hai_flow.definition.checks.condition_facts import where_true, with_facts
 from hai_flow.definition.expressions.evaluation import Guards
 from hai_flow.definition.fields import KNOWN_CODES, RESERVED_PREFIXES
 from hai_flow.definition.names.known_names import Names, Types
@@ -80,7 +80,7 @@ def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guard
     condition = None
     if "if" in fields:
         condition = context.condition(fields["if"], (*at, "if"), names)
-        names = names.with_guards(condition)
+        names = where_true(names, condition)
         draft.condition = condition
     verb = VERBS[draft.verb].compile(context, draft, names) if draft.verb in fields else None
     gate = _gate(context, draft, verb, names) if "approval" in fields else None

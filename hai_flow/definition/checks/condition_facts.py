@@ -14,7 +14,7 @@ from hai_flow.definition.checks.constant_conditions import DENIED, TURNED
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Mapped, Name, Select, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
 from hai_flow.definition.expressions.cel_macros import SORTED
-from hai_flow.definition.expressions.evaluation import Guards
+from hai_flow.definition.expressions.evaluation import CompiledExpression, Guards
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import ROOTS
 
@@ -39,7 +39,40 @@ def fact(tree: Tree, outcome: bool) -> Guards:
 
 def collect_guards(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
     """The paths that are certainly there when `tree` is `outcome`, and the facts that hold then."""
-    return _collect_paths(tree, chains, outcome) | _collect_facts(tree, outcome)
+    return _collect_paths(tree, chains, outcome) | _collect_facts(tree, outcome) | _collect_rules(tree, chains, outcome)
+
+
+def _collect_rules(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    """The rules that hold where `tree` has this outcome: of two conditions of which one has it, the other one has it
+    where the first has not. A rule has a premise and a conclusion, of values that stay as they are."""
+    match tree:
+        case Call(function="!_", arguments=(operand,)):
+            return _collect_rules(operand, chains, not outcome)
+        case Call(function="_&&_" | "_||_", arguments=(left, right)) if outcome != (tree.function == "_&&_"):
+            rules: set[tuple[object, ...]] = set()
+            for one, other in ((left, right), (right, left)):
+                guards = _collect_paths(other, chains, outcome) | _collect_facts(other, outcome)
+                conclusion = frozenset(each for each in guards if each[0] in ("input", "steps") or len(each) == _FACT)
+                premise = sufficient(one, not outcome)
+                if premise is not None and conclusion:
+                    rules.add((None, "rule", premise, conclusion))
+            return frozenset(rules)
+        case _:
+            return frozenset()
+
+
+_FACT: Final = 5  # the elements of a fact
+
+
+def conclude(guards: Guards) -> Guards:
+    """The guards, with the conclusions of the rules among them whose premise holds."""
+    rules = [each for each in guards if each[:2] == (None, "rule")]
+    for _ in rules:
+        more = guards.union(*(rule[3] for rule in rules if entails(guards, rule[2])))
+        if more == guards:
+            break
+        guards = more
+    return guards
 
 
 def _collect_facts(tree: Tree, outcome: bool) -> Guards:
@@ -262,6 +295,12 @@ def lasting(names: Names, guards: Guards) -> Guards:
     """The guards that still hold behind further steps: not those of the state, which these may change."""
     roots = {*names.types.roots, None, "input", "steps"}
     return frozenset(each for each in guards - {LATER_ROUND} if each[0] in roots)
+
+
+def where_true(names: Names, condition: CompiledExpression | None) -> Names:
+    """The same place, where `condition` is true, with all that follows from it."""
+    names = names.with_guards(condition)
+    return names.knowing(conclude(names.guarded))
 
 
 def with_facts(names: Names, guards: Guards) -> Names:

@@ -14,6 +14,7 @@ from hai_flow.definition.checks.condition_facts import (
     collect_guards,
     collect_kept,
     collect_shown,
+    conclude,
     fact,
     is_filter,
     is_form_known,
@@ -80,18 +81,18 @@ class Doubts:
         match tree:
             case Call(function="_&&_" | "_||_", arguments=(left, right)):
                 self._visit(left, known, items)
-                self._visit(right, known | collect_guards(left, self.chains, tree.function == "_&&_"), items)
+                self._visit(right, self._extend(known, left, tree.function == "_&&_"), items)
             case Call(function="_?_:_", arguments=(condition, then, otherwise)):
                 self._visit(condition, known, items)
-                self._visit(then, known | collect_guards(condition, self.chains, True), items)
-                self._visit(otherwise, known | collect_guards(condition, self.chains, False), items)
+                self._visit(then, self._extend(known, condition, True), items)
+                self._visit(otherwise, self._extend(known, condition, False), items)
             case Comprehension():
                 self._loop(tree, known, items)
             case _:
                 if isinstance(tree, Call) and tree.function in ("_==_", "_!=_", "@in"):
                     self.doubts += _check_enums(tree, self.chains, self.names)
                 if isinstance(tree, Call) and tree.function == "sum":
-                    self._check_addends(tree, items)
+                    self._check_addends(tree, known, items)
                 if isinstance(tree, Call) and tree.function == "timestamp":
                     self._check_instant(tree, items)
                 if isinstance(tree, Call) and tree.function == "duration":
@@ -115,6 +116,11 @@ class Doubts:
                     self._check_nulls(tree.parts[-1:] if tree.function == "@in" else tree.parts[:2], known, items)
                 for child in tree.parts:
                     self._visit(child, known, items)
+
+    def _extend(self, known: Guards, condition: Tree, outcome: bool) -> Guards:
+        """The guards where a condition has this outcome, too."""
+        guards = known | collect_guards(condition, self.chains, outcome)
+        return conclude(guards | self.names.guarded) - self.names.guarded
 
     def _check_nulls(self, operands: Sequence[Tree], known: Guards, items: Mapping[str, Look]) -> None:
         """Doubt operands that may be null, of what fails for null."""
@@ -164,11 +170,15 @@ class Doubts:
         self._check_nulls((loop.range,), known, items)
         self._visit(loop.range, known, items)
         self._visit(loop.start, known, items)
-        guards = known | collect_kept(loop.range, loop.variable, self.chains)
-        guards |= collect_shown(loop.range, loop.variable, known | self.names.guarded)
-        guards |= list_items(loop.range, self.chains, 1)  # in a round there is an item
+        guards = self._find_guards_of_items(loop, known)
         for part in (loop.condition, loop.step, loop.result):
             self._visit(part, guards, inner)
+
+    def _find_guards_of_items(self, loop: Comprehension, known: Guards) -> Guards:
+        """The guards in a round of a loop: of its item, and of its list, which has one then."""
+        guards = known | collect_kept(loop.range, loop.variable, self.chains)
+        guards |= collect_shown(loop.range, loop.variable, known | self.names.guarded)
+        return guards | list_items(loop.range, self.chains, 1)
 
     def _is_computed(self, over: Tree) -> bool:
         """Whether the type of a list was inferred for a name, which published documents were not held to."""
@@ -385,14 +395,24 @@ class Doubts:
         kind = schema.get("type") if isinstance(schema, Mapping) else None
         return _SCALARS.get(kind) if isinstance(kind, str) else None
 
-    def _check_addends(self, total: Call, items: Mapping[str, Look]) -> None:
+    def _check_addends(self, total: Call, known: Guards, items: Mapping[str, Look]) -> None:
         """Doubt a sum of what is certainly no number."""
         addend = self._find_addend(total.parts[0], items)
+        self._doubt_null_addend(total, known, items)
         kind = addend.schema.get("type") if isinstance(addend.schema, Mapping) else None
         word, remedy = _NO_ADDENDS.get(kind, ("", "")) if isinstance(kind, str) else ("", "")
         if word:
             message = f"`sum` adds numbers, and these are {word}; {remedy}"
             self.doubts.append(ExpressionFault(total.offset, "expression.mismatch", message))
+
+    def _doubt_null_addend(self, total: Call, known: Guards, items: Mapping[str, Look]) -> None:
+        """Doubt a sum of members of items that may be null, `rows.map(r, r.n).sum()`."""
+        loop = total.parts[0]
+        element = find_mapped(loop) if isinstance(loop, Comprehension) else None
+        path = parse_static_path(element) if element is not None else None
+        if isinstance(loop, Comprehension) and element is not None and path and path[0].name == loop.variable:
+            guards = self._find_guards_of_items(loop, known)
+            self._check_nulls((element,), guards, self.types.with_item(loop, items))
 
     def _find_addend(self, tree: Tree, items: Mapping[str, Look]) -> Look:
         """The type of the elements of a list: of a path, of literals, or of what `map` makes."""

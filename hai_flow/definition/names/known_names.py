@@ -417,7 +417,22 @@ class Names(msgspec.Struct, frozen=True):
     def _explain_absence(self, path: tuple[Segment, ...], known: Guards) -> str | None:
         if self.is_known(path[:3], known) or self._is_approved(path, known):
             return None
-        return self.steps.explain_absence(str(path[1]), str(path[2]), known | self.guarded)
+        return self.steps.explain_absence(str(path[1]), str(path[2]), self._complete(known | self.guarded))
+
+    def _complete(self, guards: Guards) -> Guards:
+        """The guards, with the value of the input that is left where conditions exclude the others of its enum."""
+        excluded: dict[str, set[str]] = {}
+        for each in guards:
+            if each[0] is None and each[1] == "equal" and not each[4] and str(each[2]).startswith("input."):
+                excluded.setdefault(each[2], set()).add(each[3])
+        facts: set[tuple[Any, ...]] = set()
+        for text, values in excluded.items():
+            look = self.types.look(tuple(text.split(".")))
+            choices = look.schema.get("enum") if isinstance(look.schema, Mapping) and not look.optional else None
+            others = [each for each in choices if repr(each) not in values] if isinstance(choices, list) else []
+            if len(others) == 1:
+                facts.add((None, "equal", text, repr(others[0]), True))
+        return guards | facts
 
     def _may_lack_approval(self, path: Sequence[Segment]) -> bool:
         """Whether the approval of a step that has finished may be absent: its `when` was false then."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.definition.checks.condition_facts import LATER_ROUND, entails
+from hai_flow.definition.checks.condition_facts import LATER_ROUND, conclude, entails
 from hai_flow.definition.expressions.evaluation import Guards
 from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, StepDraft, is_end_certain, leaving
@@ -108,7 +108,24 @@ class Visibility(msgspec.Struct, frozen=True, eq=False):
     def explain_absence(self, name: str, member: str, guards: Guards) -> str | None:
         """Why a member of a step may be absent when this place is reached, as a clause; None where `guards`, which hold
         here, exclude every reason."""
-        return next((each.text for each in self._reasons(name, member) if not each.excluded(guards)), None)
+        reasons = list(self._reasons(name, member))
+        guards = conclude(guards | self._collect_skipped(guards)) if reasons else guards
+        return next((each.text for each in reasons if not each.excluded(guards)), None)
+
+    def _collect_skipped(self, guards: Guards) -> Guards:
+        """The facts of steps before that were skipped by their `if`, as they have no other way not to finish."""
+        if any(frame.is_handler for frame in self.chain) or self.before is not None:
+            return frozenset()
+        denied: Guards = frozenset()
+        for name, draft in self.outline.ids.items():
+            if draft.condition is None or draft.handlers or draft.order >= self.order:
+                continue
+            is_skipped = (None, "equal", f"steps.{name}.status", repr("skipped"), True) in guards
+            if not is_skipped and (is_caught(draft) or not _is_unfinished(name, guards)):
+                continue
+            if _count_common(self.chain, draft.chain) == len(draft.chain):
+                denied |= draft.condition.denials
+        return denied
 
     def _reasons(self, name: str, member: str) -> Iterator[_Reason]:
         target = self.outline.ids.get(name)
@@ -251,6 +268,12 @@ def _is_true(step: StepDraft, guards: Guards) -> bool:
 def _is_status_excluded(step: StepDraft, word: str, guards: Guards) -> bool:
     """Whether the status of a step is known not to be this word."""
     return (None, "equal", f"steps.{step.id}.status", repr(word), False) in guards
+
+
+def _is_unfinished(name: str, guards: Guards) -> bool:
+    """Whether a step is known not to have finished: by its status, or because it has no output."""
+    status = (None, "equal", f"steps.{name}.status", repr("finished"), False)
+    return status in guards or (None, "true", f"steps.{name}.output?", "", False) in guards
 
 
 def _has_not_failed(step: StepDraft, guards: Guards) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import plan
-from hai_flow.definition.checks.condition_facts import FACTS_MAX
+from hai_flow.definition.checks.condition_facts import FACTS_MAX, where_true
 from hai_flow.definition.checks.type_mismatches import misfits
 from hai_flow.definition.checks.value_types import drop_constant, find_element
 from hai_flow.definition.expressions.constants import evaluate_constant
@@ -81,6 +81,7 @@ _VALUED: Final = {
 }
 _ERROR: Final[Json] = {"anyOf": [{}, NULL], NULL_UNLESS: 'status == "failed"'}
 _PERHAPS: Final[Json] = {"anyOf": [{}, NULL], NULL_UNLESS: 'status == "finished"'}
+_LEFT: Final[Json] = {"anyOf": [{}, NULL]}  # an item that is left by `continue` has finished
 _NO_OUTPUT: Final[Json] = {**NULL, REMEDY: "; give the `for_each` an `output`"}
 _SAME_FOR_ALL: Final = frozenset(("input", "run", "thread"))
 _LIST: Final[Json] = {"type": "array"}
@@ -101,7 +102,7 @@ def _switch(context: StepContext, draft: StepDraft, names: Names) -> plan.Verb:
         if condition is not None:
             _report_narrower(context, condition, cases, (*draft.at, "switch", int(body), "when"), names)
             draft.cases[body] = condition
-        inside = here.with_guards(condition)
+        inside = where_true(here, condition)
         behind = context.compile(steps, inside)
         cases.append((condition, steps[0].path if steps else ""))
         result = None
@@ -250,8 +251,9 @@ def _compile_for_each(context: StepContext, draft: StepDraft, names: Names) -> p
 
 def _build_output_of_items(context: StepContext, draft: StepDraft) -> Json:
     items = draft.params.get("items")
-    is_certain = draft.params.get("on_failure") != "isolate" and not any(leaving(draft))
-    output = _NO_OUTPUT if "output" not in draft.params else {} if is_certain else _PERHAPS
+    exits = {step.verb for step in leaving(draft)}
+    output = {} if draft.params.get("on_failure") != "isolate" and not exits else _PERHAPS
+    output = _NO_OUTPUT if "output" not in draft.params else _LEFT if "continue" in exits else output
     item = record(key={"type": "string"}, status={"type": "string"}, output=output, error=_ERROR)
     return {"type": "array", "items": item, "minItems": len(items) if isinstance(items, list) else 0}
 
