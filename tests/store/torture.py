@@ -20,7 +20,7 @@ import signal
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,7 +52,7 @@ from hai_flow.store.runs import leases, logs
 from hai_flow.store.runs.logs import Loaded
 from tests.support import citus, forking
 from tests.support.postgres import connecting
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 LEASE = timedelta(seconds=1.2)
 BEAT_SECONDS = 0.3
@@ -73,6 +73,7 @@ SELECT coalesce(sum(result::int), 0) FROM run_command_on_workers($$
     AND application_name LIKE 'citus_internal%' AND state <> 'idle'
 $$) WHERE success
 """
+_OVER = "over"  # the file that ends the processes
 RUNS = 40
 SLOTS = 6
 COMMANDS_A_RUN = 400
@@ -149,11 +150,10 @@ class Process:
     def note(self, **what: Any) -> None:
         self.history.write(json.dumps(what, default=str) + "\n")
 
-    async def run(self, seconds: float) -> None:
+    async def run(self, is_over: Callable[[], bool]) -> None:
         await self.register()
-        until = time.time() + seconds
         beat = 0.0
-        while time.time() < until:
+        while not is_over():
             try:
                 if time.monotonic() > beat:
                     await self.heartbeat()
@@ -740,15 +740,26 @@ async def torture(
     skew: Callable[[float], None] | None = None,
     *,
     pieces: bool = False,
+    wanted: Collection[str] = (),
 ) -> Report:
-    """Torture a fresh database for so long; `dsn` must allow pg_terminate_backend. `skew` makes its clock wrong by so
-    many seconds. `pieces`: it is asked as Citus is. Where Citus keeps it, its nodes are tortured, too."""
+    """Torture a fresh database for so long, and on until each of the `wanted` numbers is more than 0; `dsn` must allow
+    pg_terminate_backend. `skew` makes its clock wrong by so many seconds. `pieces`: it is asked as Citus is. Where
+    Citus keeps it, its nodes are tortured, too."""
     await migrations.upgrade(dsn)
     with tempfile.TemporaryDirectory() as directory:
         histories = [Path(directory) / f"{n}.jsonl" for n in range(processes)]
-        children = [_child(dsn, history, seconds, seed + n, pieces) for n, history in enumerate(histories)]
+        children = [_child(dsn, history, seed + n, pieces) for n, history in enumerate(histories)]
         try:
-            cuts, stalls, skews = await _torment(dsn, children, seconds, random.Random(seed), skew)
+            noted = [f'"{name}":' for name in wanted]
+
+            def has_all() -> bool:
+                text = "".join(history.read_text() for history in histories)
+                return all(each in text for each in noted)
+
+            cuts, stalls, skews = await _torment(
+                dsn, children, seconds, random.Random(seed), skew, has_all if wanted else None
+            )
+            (Path(directory) / _OVER).touch()
             notes: list[dict[str, Any]] = []
             for n, child in enumerate(children):
                 if await asyncio.to_thread(child.wait, 30):
@@ -779,8 +790,8 @@ def _read_histories(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for history in directory.glob("*.jsonl") for line in history.read_text().splitlines()]
 
 
-def _child(dsn: str, history: Path, seconds: float, seed: int, pieces: bool) -> forking.Process:
-    arguments = ["--dsn", dsn, "--history", str(history), "--seconds", str(seconds), "--seed", str(seed)]
+def _child(dsn: str, history: Path, seed: int, pieces: bool) -> forking.Process:
+    arguments = ["--dsn", dsn, "--history", str(history), "--seed", str(seed)]
     if pieces:
         arguments.append("--pieces")
     with open(os.devnull, "r+b") as nothing, _errors_of(history).open("wb") as errors:
@@ -798,9 +809,11 @@ async def _torment(
     seconds: float,
     chance: random.Random,
     skew: Callable[[float], None] | None,
+    has_all: Callable[[], bool] | None,
 ) -> tuple[int, int, int]:
     """Terminate backends in mid-commit, stop processes for longer than their lease, and set the clock by more than a
-    lease, until the time is over."""
+    lease, until the time is over. With `has_all` also until each was done, and it says that the processes have noted
+    enough."""
     connection = await asyncpg.connect(dsn, server_settings={"application_name": "torturer"})
     cut = """
     SELECT count(pg_terminate_backend(pid)) FROM (
@@ -815,14 +828,20 @@ async def _torment(
             started = await connection.fetchval("SELECT count(*) FROM workers")
             await asyncio.sleep(0.02)
         until = time.time() + seconds
+        patience = until + PATIENCE
+
+        def is_over() -> bool:
+            done = has_all is None or (cuts and stalls and (skew is None or skews) and has_all())
+            return time.time() > (until if done else patience)
+
         next_stall = time.time() + 0.5
         next_skew = time.time() + SKEW_EVERY_SECONDS
-        while time.time() < until:
+        while time.time() < until or not is_over():
             await asyncio.sleep(chance.random() * 0.1)
             cuts += await connection.fetchval(cut)
             if citus.CITUS is not None and chance.random() < NODE_CUT:
                 cuts += await connection.fetchval(CUT_ON_NODES)
-            if time.time() > next_stall and until - time.time() > STALL_SECONDS:
+            if time.time() > next_stall and (until - time.time() > STALL_SECONDS or time.time() > until):
                 victim = chance.choice(children)
                 victim.send_signal(signal.SIGSTOP)
                 asyncio.get_running_loop().call_later(STALL_SECONDS, victim.send_signal, signal.SIGCONT)
@@ -870,12 +889,12 @@ async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
             )
 
 
-async def _suffer(dsn: str, history: Path, seconds: float, seed: int, pieces: bool) -> None:
+async def _suffer(dsn: str, history: Path, seed: int, pieces: bool) -> None:
     if pieces:
         citus.pretend(pytest.MonkeyPatch())
     db = await Database.open(dsn, engine_connections=2, api_connections=1)
     try:
-        await Process(db, history, seed).run(seconds)
+        await Process(db, history, seed).run(history.with_name(_OVER).exists)
     finally:
         await db.close()
 
@@ -890,7 +909,7 @@ def main() -> None:
     parser.add_argument("--history", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.history is not None:
-        asyncio.run(_suffer(given.dsn, given.history, given.seconds, given.seed, given.pieces))
+        asyncio.run(_suffer(given.dsn, given.history, given.seed, given.pieces))
         return
     print(f"seed {given.seed}")
     report = asyncio.run(torture(given.dsn, given.seconds, given.processes, given.seed, pieces=given.pieces))
