@@ -65,6 +65,7 @@ FLOWS: Final = {
     **{f"{name}, approve": _APPROVE.format(hole) for name, hole in (HOLES | NAMED).items()},
     **{f"{name}, gate": _GATE.format(hole) for name, hole in (HOLES | NAMED).items()},
     "escalated": _LATE,
+    "hears": "wait_for: {event: heard, deadline: 1d}",
 }
 
 
@@ -86,7 +87,7 @@ class Place:
 
         buyer, second = key("agent:buyer", "user:ann", "user:bob"), key("agent:buyer")
         other, shop = key("agent:other", "user:bob"), key("service:shop", "user:ann", "user:bob", "agent:buyer")
-        cat = key("user:cat", "user:dan")
+        cat, page = key("user:cat", "user:dan"), key("service:page")
         self.voices = {
             "ann": person("user:ann", roles=ROLES),
             "her other id": person("user:a.smith", roles=ROLES),
@@ -103,6 +104,7 @@ class Place:
             "the shop for bob": self.token(shop, "user:bob"),
             "the shop for the agent": self.token(shop, "agent:buyer"),
             "cat for dan": self.token(cat, "user:dan"),
+            "a page for somebody": self.token(page, "user:somebody"),
         }
 
     def token(self, key: str, id: str) -> Headers:
@@ -260,3 +262,46 @@ def test_others_decide_whom_the_requester_names(place: Place, hole: str, kind: s
 def test_a_workflow_says_itself_that_the_requester_decides(place: Place, named: str, kind: str) -> None:
     run = place.start(f"{named}, {kind}", place.req, word="requester")
     assert place.decide(run, place.req) == (200, "")
+
+
+# --- approvals of agents ----------------------------------------------------------------------------------------------
+
+OWN_POLICIES: Final[tuple[dict[str, Any], ...]] = (
+    {"from": ["agent:buyer"]},
+    {"from": ["agent:buyer", "requester"]},
+    {"from": ["agent:buyer", "anyone"]},
+    {"from": ["agent:buyer", "user:ann"], "exclude": []},
+    {"from": ["agent:buyer", "user:ann"], "exclude": [], "edit": True},
+    {"from": ["agent:buyer", "user:ann"], "exclude": [], "escalate": {"from": ["agent:buyer"], "within": "1h"}},
+)
+
+
+@pytest.mark.parametrize("policy", OWN_POLICIES, ids=str)
+def test_an_agent_approves_no_request_of_its_own_whatever_its_policy(place: Place, policy: dict[str, Any]) -> None:
+    body = {"action": "pay", "arguments": {"n": 1}, "policy": policy}
+    run = expect(place.api.post("/v1/approvals", json=body, headers=place.voices["agent"]), 201).json()["id"]
+    if place.question(run) is not None:
+        for voice in OF_THE_AGENT:
+            assert place.decide(run, place.voices[voice])[0] == 403, voice
+        if policy.get("exclude") == []:
+            assert place.decide(run, place.voices["ann"]) == (200, "")
+
+
+# --- senders of signals -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("voice", "sender"),
+    [("a page for somebody", "service:page user:somebody"), ("its token for bob", "agent:buyer user:bob user:ann"),
+     ("agent", "agent:buyer user:ann user:bob"), ("the shop for ann", "user:ann"),
+     ("cat for dan", "user:cat user:dan")],
+)  # fmt: skip
+def test_the_holder_of_a_key_is_the_sender_before_those_whom_it_names(place: Place, voice: str, sender: str) -> None:
+    """Those behind a sender give way to other senders, so ids that one key makes up drive out nobody."""
+    run = place.start("hears", place.req)
+    wait_for(lambda: place.run(run)["status"] == "waiting")
+    path = f"/v1/runs/{run}"
+    expect(place.api.post(f"{path}/signals", json={"type": "heard"}, headers=place.voices[voice]), 201)
+    wait_for(lambda: place.run(run)["status"] == "finished")
+    events = place.api.get(f"{path}/events", params={"limit": 200}, headers=place.operator).json()["items"]
+    assert [each["by"] for each in events if each["type"] == "signal_received"] == [sender]

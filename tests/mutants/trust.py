@@ -282,7 +282,10 @@ acting.bug("people are not behind the forks of their agent").edit(
     "return msgspec.structs.replace(begin, behind=behind)", "return begin"
 )
 acting.bug("people are not behind the events of their agent").edit(
-    '" ".join((self.principal.id, *self.principal.behind))', "self.principal.id"
+    "if is_of_holder else (id, *behind))", "if is_of_holder else (id,))"
+)
+acting.bug("ids that a key makes up drive out senders").by("tests/attacks/test_one_mind.py").edit(
+    "if is_of_holder else (id, *behind))", "if False else (id, *behind))"
 )
 by_keys = Room("hai_flow/engine/pendings/votes.py", _BEHIND)
 by_keys.bug("a key votes beside its tokens").edit("(who.issuer, *list_ids_between(who.through))", "(who.issuer,)")

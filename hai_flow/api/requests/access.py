@@ -107,8 +107,11 @@ class Access(RunVisibility):
 
     @property
     def sender(self) -> str:
-        """The caller as the sender of an event, with those for whom they act, who are behind it, too."""
-        return " ".join((self.principal.id, *self.principal.behind))
+        """The caller as the sender of an event, with those for whom they act, who are behind it, too. Of a token for
+        somebody else its holder stands first: ids that one key makes up drive out nobody who has sent a signal."""
+        id, behind = self.principal.id, self.principal.behind
+        is_of_holder = self.principal.who.issuer not in (None, id)
+        return " ".join((*behind[:1], id, *behind[1:]) if is_of_holder else (id, *behind))
 
     def acting(self, who: c.Principal) -> Access:
         """The access of the principal as the delegate `who`."""
