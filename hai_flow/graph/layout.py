@@ -243,11 +243,15 @@ def _lines(node: Node) -> list[TextLine]:
 
 
 class Column(Figure):
-    """Figures one below the other, joined by arrows along one spine. `joined[n]`: an arrow leads to figure n + 1."""
+    """Figures one below the other, joined by arrows along one spine. `joined[n]`: an arrow leads to figure n + 1. A
+    case that has only a `result` is without figures."""
 
     def __init__(self, figures: Sequence[Figure], joined: Sequence[bool]) -> None:
         self.figures = figures
         self.joined = joined
+        if not figures:
+            super().__init__(0, 0, 0, 0)
+            return
         spine = max(figure.spine for figure in figures)
         right = max(figure.width - figure.spine for figure in figures)
         height = sum(figure.height for figure in figures) + GAP * (len(figures) - 1)

@@ -172,3 +172,28 @@ def test_a_picture_has_no_control_character_whatever_the_workflows_name(form: Fo
     assert [each for each in picture if not each.isprintable() and each != "\n"] == []
     if form == "svg":
         ElementTree.fromstring(picture)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_case_that_has_only_a_result_is_drawn_without_steps(form: Format) -> None:
+    source = b"""\
+hai: flow/v1
+name: price
+version: 1
+input: {type: object, required: [n], properties: {n: {type: integer}}}
+steps:
+  - id: price
+    switch:
+      - {when: input.n > 3, result: 1}
+      - {when: input.n > 2, steps: [{say: Two.}], result: 2}
+      - {default: true, result: 3}
+  - id: both
+    parallel:
+      one: {steps: [{say: One.}], result: 1}
+      two: [{say: Other.}]
+"""
+    compile_workflow(source)
+    assert [node.path for node in chart_of(source).all_nodes()] == [
+        "price", "price/1/say#1", "both", "both/one/say#1", "both/two/say#1",
+    ]  # fmt: skip
+    assert "otherwise" in draw(source, form)
