@@ -333,13 +333,9 @@ class Draft(msgspec.Struct, eq=False):
         step_state: StepState | None = self.state.steps.get(path)
         if step_state is None:
             return {"status": "pending"}
-        value: dict[str, Json] = {"status": step_state.status}
-        if (
-            step_state.status == "finished"
-            or step_state.approval is not None
-            or step_state.verb == "for_each"
-            or step_state.given
-        ):
+        status = step_state.status
+        value: dict[str, Json] = {"status": status}
+        if status == "finished" or step_state.approval is not None or step_state.verb == "for_each" or step_state.given:
             value["output"] = step_state.output
         if step_state.error is not None:
             value["error"] = _build_error_record(step_state.error)

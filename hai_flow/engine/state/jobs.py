@@ -163,7 +163,7 @@ def _find_first_timeout(state: RunState, attempts: bool) -> str | None:
 
 def wake_at(state: RunState) -> int | None:
     """When the run must be looked at even if nothing happens (ms since 1970), or None."""
-    timer = next_timer(state)
+    timer = next_timer(state) if state.timers else None
     at = None if timer is None else timer.due
     if state.timeouts and state.running_since is not None:
         timeout = state.running_since + min(state.timeouts.values()) - state.worked
