@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from hashlib import sha256
 from typing import Any, TypeAlias
 from uuid import UUID, uuid4
@@ -123,6 +123,15 @@ async def status_of(runtime: Runtime, run_id: UUID) -> str:
 
 async def is_now(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
     return await status_of(runtime, run_id) in statuses
+
+
+@contextmanager
+def impatient_callers() -> Iterator[None]:
+    """Whoever waits for a commit meanwhile is soon told that the database does not answer. What comes before and behind
+    may take as long as it does on a slow machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
+        yield
 
 
 def note(id: str, data: Any = None) -> c.Signal:

@@ -35,6 +35,7 @@ from tests.runtime.conftest import (
     Connection,
     Make,
     answer,
+    impatient_callers,
     is_now,
     note,
     open_pending,
@@ -853,13 +854,12 @@ async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
 async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
     waited = counting_waits(monkeypatch)
     async with eye.transaction():
         await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", run_id)
-        with pytest.raises(StoreError, match="has not answered for a while"):
+        with impatient_callers(), pytest.raises(StoreError, match="has not answered for a while"):
             await asyncio.wait_for(submit(runtime, run_id, note("s")), 40)
         await until(lambda: waited)
     assert len(waited) == 1, "its lane has others to serve"
@@ -869,7 +869,6 @@ async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
 async def test_work_queued_behind_a_slow_commit_is_dropped_after_its_refusal(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(lanes=1)
     run_ids = [(await start(runtime, LISTENING)).run_id for _ in range(2)]
     real, answers = commits.commit, asyncio.Event()
@@ -882,7 +881,7 @@ async def test_work_queued_behind_a_slow_commit_is_dropped_after_its_refusal(
     sent = asyncio.create_task(submit(runtime, run_ids[0], note("under way")))
     await until(lambda: runtime.committer.queues.lanes[0].hand)
     for told in (sent, submit(runtime, run_ids[1], note("behind"))):
-        with pytest.raises(StoreError, match="the outcome is unknown: send it again"):
+        with impatient_callers(), pytest.raises(StoreError, match="the outcome is unknown: send it again"):
             await asyncio.wait_for(told, 40)
     answers.set()
     for run_id in run_ids:

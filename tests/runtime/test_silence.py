@@ -33,6 +33,7 @@ from tests.runtime.conftest import (
     Connection,
     Make,
     hands,
+    impatient_callers,
     is_now,
     note,
     start,
@@ -109,13 +110,12 @@ async def test_commits_continue_on_a_new_connection_without_loss_or_repeat(
 
 
 async def test_who_asks_over_a_line_that_goes_silent_is_told_before_it_is_cut(
-    proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+    proxy: Proxy, make: Make, eye: Connection
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=Deadlines(statement_seconds=600.0))
     run_id = (await start(runtime, LISTENING)).run_id
     silence(proxy, "to client")
-    with pytest.raises(StoreError, match="the outcome is unknown: send it again"):
+    with impatient_callers(), pytest.raises(StoreError, match="the outcome is unknown: send it again"):
         await asyncio.wait_for(runtime.committer.submit(run_id, LOCAL_TENANT, note("late"), command_id="late"), 60)
     for line in proxy.lines("hai-flow"):
         line.cut(reset=True)
@@ -211,15 +211,12 @@ async def test_who_can_load_but_not_commit_loses_its_lease_and_claims_nothing(
     await check_all(eye)
 
 
-async def test_who_asks_for_what_can_never_be_committed_is_told_so(
-    proxy: Proxy, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
+async def test_who_asks_for_what_can_never_be_committed_is_told_so(proxy: Proxy, make: Make) -> None:
     runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(runtime, LISTENING)).run_id
     proxy.fatal = b"INSERT INTO log"
     cut_lines(proxy)
-    with pytest.raises(StoreError, match="has not answered for a while"):
+    with impatient_callers(), pytest.raises(StoreError, match="has not answered for a while"):
         await asyncio.wait_for(runtime.committer.submit(run_id, LOCAL_TENANT, note("lost")), 30)
     await until(lambda: not runtime.committer.queues.queued)
     assert not any(lane.busy for lane in runtime.committer.queues.lanes), "nothing waits, so nothing is stuck"
@@ -293,14 +290,11 @@ async def test_a_stop_ends_though_nobody_answers(proxy: Proxy, make: Make, monke
     assert "heartbeat" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_who_asks_a_database_that_is_away_is_told_so(
-    proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
+async def test_who_asks_a_database_that_is_away_is_told_so(proxy: Proxy, make: Make, eye: Connection) -> None:
     runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(runtime, LISTENING)).run_id
     proxy.swallow()
-    with pytest.raises(StoreError, match="has not answered for a while"):
+    with impatient_callers(), pytest.raises(StoreError, match="has not answered for a while"):
         await asyncio.wait_for(runtime.committer.submit(run_id, LOCAL_TENANT, note("lost")), 30)
     with pytest.raises((StoreError, OSError)):
         await asyncio.wait_for(state_of(runtime, run_id), 30)
