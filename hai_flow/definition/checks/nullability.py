@@ -91,6 +91,7 @@ class Doubts:
             case _:
                 if isinstance(tree, Call) and tree.function in ("_==_", "_!=_", "@in"):
                     self.doubts += _check_enums(tree, self.chains, self.names)
+                    self._check_item_enums(tree, items)
                 if isinstance(tree, Call) and tree.function == "sum":
                     self._check_addends(tree, known, items)
                 if isinstance(tree, Call) and tree.function == "timestamp":
@@ -194,6 +195,17 @@ class Doubts:
         if isinstance(schema, Mapping) and schema.get("format") == "date":
             message = 'a date alone is no instant; write timestamp(x + "T00:00:00Z"), or another hour and offset'
             self.doubts.append(ExpressionFault(call.parts[0].offset, "expression.mismatch", message))
+
+    def _check_item_enums(self, call: Call, items: Mapping[str, Look]) -> None:
+        """Doubt a text that is compared with a member of a loop's item which never is that text."""
+        for read, literal in _list_comparisons(call) if items else ():
+            path = parse_static_path(read)
+            if path is None or path[0].name not in items or path[0].name in self._computed:
+                continue
+            schema = self.types.look(read, items).schema
+            if isinstance(schema, Mapping) and isinstance(literal, Const) and isinstance(literal.value, str):
+                message = _describe_no_choice((path[0].name, *path[1]), literal.value, schema.get("enum"))
+                self.doubts += [ExpressionFault(literal.offset, "expression.enum", message)] if message else []
 
     def _check_length(self, call: Call, items: Mapping[str, Look]) -> None:
         """Doubt a duration that is made of a number, which has no unit."""
@@ -473,21 +485,29 @@ _NO_ADDENDS: Final = {
 
 def _check_enums(call: Call, chains: Mapping[int, Chain], names: Names) -> Iterator[ExpressionFault]:
     """Texts that are compared with, or looked for among, values of an enum that does not have them."""
-    one, other = call.arguments
-    pairs = [(one, other), (other, one)]
-    if call.function == "@in":
-        pairs = [(one, element) for element in other.elements] if isinstance(other, Listing) else []
-    for read, literal in pairs:
+    for read, literal in _list_comparisons(call):
         path, default = _path_read(read, chains)
         if path is None or not isinstance(literal, Const) or not isinstance(literal.value, str):
             continue
         schema = names.types.look(path).schema
         allowed = schema.get("enum") if isinstance(schema, Mapping) else None
-        if literal.value == default:
-            continue
-        if isinstance(allowed, list) and literal.value not in allowed and all(isinstance(a, str) for a in allowed):
-            message = f"`{spell(path)}` is never {literal.value!r}{suggestion(literal.value, allowed)}"
-            yield ExpressionFault(literal.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
+        if literal.value != default and (message := _describe_no_choice(path, literal.value, allowed)):
+            yield ExpressionFault(literal.offset, "expression.enum", message)
+
+
+def _list_comparisons(call: Call) -> list[tuple[Tree, Tree]]:
+    """The pairs of operands that `==`, `!=` or `in` compares, of which the second may be a literal."""
+    one, other = call.arguments
+    if call.function == "@in":
+        return [(one, element) for element in other.elements] if isinstance(other, Listing) else []
+    return [(one, other), (other, one)]
+
+
+def _describe_no_choice(path: Sequence[Segment], word: str, allowed: Json) -> str:
+    """The fault of a text that is none of the texts `allowed`; "" if it is one, or others are allowed."""
+    if not isinstance(allowed, list) or word in allowed or not all(isinstance(a, str) for a in allowed):
+        return ""
+    return f"`{spell(path)}` is never {word!r}{suggestion(word, allowed)} (it is one of {', '.join(allowed)})"
 
 
 def _path_read(tree: Tree, chains: Mapping[int, Chain]) -> tuple[tuple[Segment, ...] | None, Json]:

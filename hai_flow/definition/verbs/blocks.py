@@ -17,7 +17,7 @@ from hai_flow.definition.expressions.expressions import infer_type, is_never_fir
 from hai_flow.definition.fields import is_literal, strip_hole
 from hai_flow.definition.names.holes import find_only_hole
 from hai_flow.definition.names.known_names import Names, Types, as_inferred
-from hai_flow.definition.names.known_types import NULL, NULL_UNLESS, REMEDY, ROOTS, record
+from hai_flow.definition.names.known_types import NULL, NULL_UNLESS, REMEDY, ROOTS, STATUS, record
 from hai_flow.definition.names.name_forms import check_name
 from hai_flow.definition.names.wording import kind_of, shorten
 from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, is_end_certain, leaving
@@ -254,7 +254,7 @@ def _build_output_of_items(context: StepContext, draft: StepDraft) -> Json:
     exits = {step.verb for step in leaving(draft)}
     output = {} if draft.params.get("on_failure") != "isolate" and not exits else _PERHAPS
     output = _NO_OUTPUT if "output" not in draft.params else _LEFT if "continue" in exits else output
-    item = record(key={"type": "string"}, status={"type": "string"}, output=output, error=_ERROR)
+    item = record(key={"type": "string"}, status=STATUS, output=output, error=_ERROR)
     return {"type": "array", "items": item, "minItems": len(items) if isinstance(items, list) else 0}
 
 
