@@ -15,6 +15,7 @@ from hai_flow.authoring.walking import expressions
 from hai_flow.definition import plan
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.expressions.evaluation import CompiledExpression
+from hai_flow.definition.plan import CallWrites
 from hai_flow.definition.yaml.document import parse
 from hai_flow.definition.yaml.language import DOCUMENT_ORDER, STEP_ORDER
 from hai_flow.errors import DefinitionError
@@ -207,7 +208,7 @@ def meaning(value: Any) -> Any:
     if isinstance(value, plan.Step):
         value = {name: getattr(value, name) for name in value.__struct_fields__ if name != "line"}
     names = plan.list_fields(value)
-    if isinstance(value, CompiledExpression):
+    if isinstance(value, CompiledExpression | CallWrites):
         return ("expression", value.source.strip())
     if hasattr(value, "evaluate"):
         raise AssertionError(f"{value} is new here")
