@@ -140,11 +140,11 @@ def run_over_database(data_dir: Path | None, work: Callable[[Connection], Awaita
         )
 
     async def connected() -> Result:
-        import asyncpg
+        from hai_flow.store.postgres.several_hosts import open_connection
 
         async with reachable(database):
             await demand_schema(database)
-            connection = await asyncpg.connect(database.direct or database.dsn)
+            connection = await open_connection(database.direct or database.dsn)
             try:
                 return await work(connection)
             finally:

@@ -11,7 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from hai_flow.store.postgres.database import Database, Deadlines, connect
-from hai_flow.store.postgres.several_hosts import split_hosts
+from hai_flow.store.postgres.error_classes import FAILURES, is_away
+from hai_flow.store.postgres.several_hosts import open_connection, split_hosts
+from tests.support.postgres import ROOT
 
 QUICK = Deadlines(connect_seconds=4.0, acquire_seconds=20.0, statement_seconds=20.0)
 WRITABLE = "target_session_attrs=read-write"
@@ -86,3 +88,36 @@ async def test_a_host_that_does_not_answer_keeps_nobody_from_the_next(database_u
             assert (before, len(met)) == (1, 1), "it is asked once, and who has answered is asked first from then on"
         finally:
             await database.close()
+
+
+async def test_commands_get_past_a_silent_host_too(database_url: str) -> None:
+    query = parse_qs(urlsplit(database_url).query)
+    place, port = query["host"][0], query["port"][0]
+    async with host(None) as (other, _):
+        hosts = f"?host=127.0.0.1,{place}&port={other},{port}&sslmode=disable&{WRITABLE}"
+        connection = await open_connection(urlsplit(database_url)._replace(query="").geturl() + hosts, timeout=4.0)
+        await connection.close()
+
+
+def test_nobody_else_connects_to_the_database_of_a_url() -> None:
+    """A replica is no host that takes writes."""
+    sources = (ROOT / "hai_flow").rglob("*.py")
+    found = {path.name for path in sources if "asyncpg.connect(" in path.read_text()}
+    assert found == {"several_hosts.py", "database.py", "replicas.py"}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("reached", [0, 1], ids=["all are standbys", "one is away"])
+async def test_hosts_of_which_none_takes_writes_are_a_database_that_is_away(
+    database_url: str, reached: int, is_first: bool
+) -> None:
+    """Between the end of a primary and the promotion of its standby."""
+    query = parse_qs(urlsplit(database_url).query)
+    standby = query["host"][0], query["port"][0]
+    places = [standby, ("127.0.0.1", "1") if reached else standby][:: 1 if is_first else -1]
+    hosts = f"?host={','.join(place for place, _ in places)}&port={','.join(port for _, port in places)}"
+    read_only = "&options=-c%20default_transaction_read_only%3Don&sslmode=disable&"
+    with pytest.raises(FAILURES) as raised:
+        await connect(urlsplit(database_url)._replace(query="").geturl() + hosts + read_only + WRITABLE, QUICK)
+    assert is_away(raised.value)
+    assert ("Connect call failed" in str(raised.value)) is bool(reached), "why a host is not reached is worth more"

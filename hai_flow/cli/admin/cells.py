@@ -138,9 +138,11 @@ def _write(path: Path, file: Any) -> None:
 async def _make(cell: Cell) -> None:
     import asyncpg
 
+    from hai_flow.store.postgres.several_hosts import open_connection
+
     if cell.schema is not None:
         try:
-            connection = await asyncpg.connect(cell.direct or cell.dsn)
+            connection = await open_connection(cell.direct or cell.dsn)
         except (OSError, asyncpg.PostgresError) as error:
             raise StoreError(f"{cell.shown} does not answer: {error}.") from error
         try:

@@ -123,7 +123,7 @@ def visit(
 @contextlib.asynccontextmanager
 async def session(place: CellDatabase) -> Any:
     """A session of the cell's database, which has to have this release's schema. Raises StoreError."""
-    import asyncpg
+    from hai_flow.store.postgres.several_hosts import open_connection
 
     database = place.database
     if place.settings.database_pooled and database.direct is None:
@@ -133,7 +133,7 @@ async def session(place: CellDatabase) -> Any:
             f"this command needs a session of its own, and a pooler keeps none: set {where} to the address of the "
             "server itself."
         )
-    connection = await asyncpg.connect(database.direct or database.dsn, timeout=CONNECT_SECONDS)
+    connection = await open_connection(database.direct or database.dsn, timeout=CONNECT_SECONDS)
     try:
         await demand_schema(database)
         yield connection

@@ -56,12 +56,13 @@ async def open_cell(cell: Cell, home: Connection) -> AsyncIterator[Connection]:
     import asyncpg
 
     from hai_flow.cells import HOME
+    from hai_flow.store.postgres.several_hosts import open_connection
 
     if cell.number == HOME:
         yield home
         return
     try:
-        connection = await asyncpg.connect(cell.direct or cell.dsn, timeout=10)
+        connection = await open_connection(cell.direct or cell.dsn, timeout=10)
     except (OSError, asyncpg.PostgresError) as error:
         raise StoreError(f"the cell {cell.name} ({cell.shown}) does not answer: {error}.") from error
     try:

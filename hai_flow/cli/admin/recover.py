@@ -69,14 +69,13 @@ def recover(
 
 
 async def _check_history(place: CellDatabase, *, confirm: bool, nothing_lost: bool) -> dict[str, Any]:
-    import asyncpg
-
     from hai_flow.runtime import restore
     from hai_flow.runtime.ops.external_heartbeat import Witness
     from hai_flow.store.ops import database_history
+    from hai_flow.store.postgres.several_hosts import open_connection
 
     settings, database = place.settings, place.database
-    connection = await asyncpg.connect(database.direct or database.dsn, timeout=CONNECT_SECONDS)
+    connection = await open_connection(database.direct or database.dsn, timeout=CONNECT_SECONDS)
     try:
         await demand_schema(database)
         witness = None if settings.witness is None else Witness(settings.witness)

@@ -40,15 +40,14 @@ def _report(visits: Sequence[Visit[dict[str, Any]]]) -> dict[str, Any]:
 
 
 async def _collect_cell_status(place: CellDatabase) -> dict[str, Any]:
-    import asyncpg
-
     from hai_flow.runtime.ops.status_problems import SchemaStatus, faults
     from hai_flow.store.ops import database_history, status
     from hai_flow.store.ops.health import MORE_SPACE, find_space_fault
     from hai_flow.store.postgres import revisions
+    from hai_flow.store.postgres.several_hosts import open_connection
 
     database = place.database
-    connection = await asyncpg.connect(database.dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
+    connection = await open_connection(database.dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
     try:
         revision = await revisions.current(database.dsn)
         is_known = revision is None or revision in revisions.list_revisions()

@@ -354,14 +354,13 @@ class _Published:
 
 
 async def _read_published(reference: str, database: RunDatabase) -> bytes:
-    import asyncpg
-
     from hai_flow.runtime.runtime import LOCAL_TENANT
     from hai_flow.store.catalog import workflows
+    from hai_flow.store.postgres.several_hosts import open_connection
 
     name, _, version = reference.partition("@")
     async with reachable(database):
-        connection = await asyncpg.connect(database.direct or database.dsn, statement_cache_size=0)
+        connection = await open_connection(database.direct or database.dsn, statement_cache_size=0)
         try:
             stored = await workflows.workflow_version(connection, LOCAL_TENANT, name, int(version.partition("+")[0]))
         finally:

@@ -86,11 +86,10 @@ async def take_over(database: RunDatabase) -> None:
     """Take over the runs of an earlier process at once if it is proven dead; else print when they are taken over."""
     if database.postgres is None:
         return
-    import asyncpg
-
     from hai_flow.runtime.worker.takeover import take_over
+    from hai_flow.store.postgres.several_hosts import open_connection
 
-    connection = await asyncpg.connect(database.dsn)
+    connection = await open_connection(database.dsn)
     try:
         doubtful = await take_over(connection, unused=database.postgres.found_unused)
     finally:

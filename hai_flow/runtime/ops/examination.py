@@ -28,14 +28,13 @@ async def examine_database(
 ) -> list[Check]:
     """The findings on the database at `dsn` (`direct`: around its pooler) and on this process: of the home cell all, of
     another cell those on its database. Raises what asyncpg raises where the database can't be reached."""
-    import asyncpg
-
     from hai_flow.store.ops.health import is_pooler, read_facts
     from hai_flow.store.postgres import revisions
+    from hai_flow.store.postgres.several_hosts import open_connection
 
     pooler = await is_pooler(dsn)
     direct_pooler = direct is not None and await is_pooler(direct)
-    connection = await asyncpg.connect(dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
+    connection = await open_connection(dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
     try:
         replica = await _replica(settings.database_replica_url, connection)
         facts = await read_facts(connection, pooled=settings.database_pooled or pooler)

@@ -12,6 +12,7 @@ import msgspec
 from hai_flow.store.identity.state_keys import read_ring
 from hai_flow.store.postgres import database_roles, row_security
 from hai_flow.store.postgres.connections import Connection, Pool
+from hai_flow.store.postgres.several_hosts import open_connection
 from hai_flow.store.runs import leases
 
 _SETTINGS: Final = ("fsync", "synchronous_commit", "full_page_writes", "max_connections", "server_version")
@@ -170,7 +171,7 @@ async def is_pooler(dsn: str) -> bool:
     asyncpg's errors, and `TimeoutError`."""
     session_settings = {"application_name": "hai-flow doctor", "lock_timeout": _ASKED}
     try:
-        connection = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0, server_settings=session_settings)
+        connection = await open_connection(dsn, timeout=10, statement_cache_size=0, server_settings=session_settings)
     except asyncpg.ProtocolViolationError:
         return True
     try:

@@ -13,6 +13,7 @@ from typing import Final
 import asyncpg
 
 from hai_flow.store.postgres.connections import Connection, Pool
+from hai_flow.store.postgres.several_hosts import open_connection
 
 ENGINE: Final = "hai_engine"
 API: Final = "hai_api"
@@ -158,7 +159,7 @@ async def ensure(connection: Connection) -> None:
 
 async def has_all_roles(dsn: str) -> bool:
     """Whether the roles are there with all of their rights, so that `ensure` has nothing to do."""
-    connection = await asyncpg.connect(dsn)
+    connection = await open_connection(dsn)
     try:
         rows = await connection.fetch("SELECT rolname::text FROM pg_roles WHERE rolname = ANY ($1)", [ENGINE, API])
         return (

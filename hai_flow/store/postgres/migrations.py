@@ -29,6 +29,7 @@ from sqlalchemy.pool import NullPool
 from hai_flow.errors import StoreError
 from hai_flow.store.postgres import database_roles, revisions
 from hai_flow.store.postgres.error_classes import sqlstate_of
+from hai_flow.store.postgres.several_hosts import open_connection
 
 LOCK_KEY: Final = 0x4841_4946_4C4F_57  # "HAIFLOW"
 LOCK_TIMEOUT: Final = "200ms"
@@ -103,7 +104,7 @@ async def _migrate(dsn: str, run: Callable[[Config], None], upwards: bool) -> No
 async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) -> None:
     config = _config()
     engine = create_async_engine(
-        "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
+        "postgresql+asyncpg://", async_creator=lambda: open_connection(dsn), poolclass=NullPool
     )
     sa.event.listen(engine.sync_engine, "begin", _be_patient_for_a_moment)
 
@@ -126,7 +127,7 @@ async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) 
 
 
 async def _ensure_roles(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
+    connection = await open_connection(dsn)
     try:
         await connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
         await database_roles.ensure(connection)
@@ -145,7 +146,7 @@ async def _alone(dsn: str) -> AsyncGenerator[None]:
     The transaction of a connection of its own holds it: it must outlive those of the revisions, and session locks do
     not get through a transaction pooler. No process waits for it in a statement: building an index concurrently waits
     for the end of all of those."""
-    connection = await asyncpg.connect(dsn)
+    connection = await open_connection(dsn)
     try:
         async with connection.transaction():
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")

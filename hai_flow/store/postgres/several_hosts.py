@@ -4,7 +4,7 @@ gives them one time together, so behind a host that is silent (switched off, or 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
@@ -12,9 +12,8 @@ import asyncpg
 Connected = TypeVar("Connected")
 
 _WRITABLE: Final = ("read-write", "primary")
-_NEXT: Final = (
-    OSError, asyncpg.TargetServerAttributeNotMatched, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError,
-)  # fmt: skip
+_NEXT: Final = OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError
+_NONE_FITS: Final = "no host of the URL is what its target_session_attrs asks for: a standby takes writes once promoted"
 _last: Final[dict[str, str]] = {}  # by the URL of several hosts: that of the host which answered last
 
 
@@ -37,15 +36,23 @@ def split_hosts(dsn: str) -> list[str]:
 
 async def connect_to_one(dsn: str, seconds: float, connect: Callable[[str, float], Awaitable[Connected]]) -> Connected:
     """Call `connect` with the URL of one host after the other, and with an equal part of `seconds`, until one answers:
-    first that which did the last time. Raises the error of the last host."""
+    first that which did the last time. Raises the error of the last host that could not be reached, and ConnectionError
+    where all could: then the database is away as well."""
     hosts = sorted(split_hosts(dsn), key=lambda host: host != _last.get(dsn))
-    for host in hosts[:-1]:
+    fault: Exception = ConnectionError(_NONE_FITS)
+    for host in hosts:
         try:
             connection = await connect(host, seconds / len(hosts))
-        except _NEXT:
+        except asyncpg.TargetServerAttributeNotMatched:
+            continue
+        except _NEXT as error:
+            fault = error
             continue
         _last[dsn] = host
         return connection
-    connection = await connect(hosts[-1], seconds / len(hosts))
-    _last[dsn] = hosts[-1]
-    return connection
+    raise fault
+
+
+async def open_connection(dsn: str, *, timeout: float = 60.0, **options: Any) -> asyncpg.Connection[asyncpg.Record]:
+    """As `asyncpg.connect`, for commands: behind a host that is silent they get to the next, as processes do."""
+    return await connect_to_one(dsn, timeout, lambda host, part: asyncpg.connect(host, timeout=part, **options))
