@@ -337,7 +337,7 @@ decider.bug("a run that was not looked for is unknown").edit(
     "return reject_unknown_run(run.id)",
 ).by("tests/runtime/test_streaming.py::test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for")
 decider.bug("another tenant's command is carried out").edit(
-    "elif submission.tenant not in (None, run.tenant):\n", "elif False:\n"
+    "elif unborn or submission.tenant not in (None, run.tenant):", "elif unborn:"
 ).by(f"{_COMMITTER}::test_another_tenant_is_told_that_there_is_no_such_run")
 decider.bug("a command id with another body gets the first outcome").edit(
     "if known.body_sha != submission.body_sha:\n", "if False:\n"

@@ -18,6 +18,7 @@ from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import BatchResult
+from hai_flow.store.identity import tenants
 from hai_flow.store.ops import retention
 from hai_flow.store.runs import logs
 from tests.runtime.conftest import (
@@ -223,3 +224,17 @@ async def test_what_the_database_has_lost_is_forgotten(make: Make, eye: Connecti
     await eye.execute("UPDATE runs SET seq = $2, version = version - 1, status = 'waiting' WHERE id = $1", run_id, end)
     await submit(runtime, run_id, c.Pause(by="user:op"))
     assert (await state_of(runtime, run_id)).seq == end + 1
+
+
+async def test_a_run_of_the_id_of_one_of_another_tenant_is_found(make: Make, eye: Connection) -> None:
+    """A refusal of what is only remembered would tell one tenant of the other, too."""
+    a, b = await make(), await make()
+    run_id, other = uuid4(), require(await tenants.create_tenant(eye, "globex")).id
+    await start(b, ASKING, run_id=run_id)
+    await submit(a, run_id, c.Terminate(by="user:op"))
+    assert await retention.remove(eye, await retention.list_unit(eye, LOCAL_TENANT, str(run_id)), None, "user:op")
+    while await retention.clear(eye, [run_id], 1000):
+        pass
+    _, plan = await a.catalog.publish(other, b"hai: flow/v1\nname: asks\nversion: 1\n" + ASKING.encode())
+    await a.starts.start(other, plan, c.Start(run_id=run_id, thread_id="t", requester="user:op", input={}))
+    assert (await b.committer.submit(run_id, other, c.Pause(by="user:op"))).status == "paused"

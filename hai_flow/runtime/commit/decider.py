@@ -190,9 +190,7 @@ class Decider:
         if unborn and submission.birth is not None:
             assert submission.tenant is not None, "a Start names its tenant"
             run.begin_birth(submission.birth.plan, submission.tenant)
-        elif submission.tenant not in (None, run.tenant):
-            return reject_unknown_run(run.id)  # another tenant's: as if it were not there
-        elif unborn:
+        elif unborn or submission.tenant not in (None, run.tenant):  # another tenant's: as if it were not there
             return reject_unknown_run(run.id) if entry.locked or run.loaded_at >= submission.arrived else None
         use = _find_first_use(entry, submission)
         if use is not None:
