@@ -174,6 +174,21 @@ async def test_readings_are_kept_within_bounds(make: Make, monkeypatch: pytest.M
     assert reads.take(ids[0]) is None
 
 
+async def test_a_reading_that_is_too_large_to_be_kept_drops_no_other(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = await make(), await make()
+    small, large = (await start(a, ASKING)).run_id, (await start(a, FORM, input={"value": "x" * 100_000})).run_id
+    for each in (small, large):
+        await b.catalog.plan(LOCAL_TENANT, bytes.fromhex((await state_of(b, each)).sha256))
+    monkeypatch.setattr(states, "RECENT_BYTES_MAX", 50_000)
+    for each in (small, large):
+        await state_of(b, each)
+    reads = b.committer._reads
+    assert [reads.take(each) is not None for each in (small, large)] == [True, False]
+    assert reads._bytes == 0
+
+
 # --- a run that was removed, and another that began with its id -------------------------------------------------------
 
 FORM = "input: {type: object, properties: {value: {type: string}}}\n" + ASKING

@@ -38,6 +38,8 @@ class RecentReads:
 
     def add(self, run: CachedRun) -> None:
         self._remove(run.id)
+        if _size_of(run) > RECENT_BYTES_MAX:
+            return
         self._runs[run.id] = run
         self._bytes += _size_of(run)
         while self._bytes > RECENT_BYTES_MAX:
