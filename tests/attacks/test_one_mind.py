@@ -36,6 +36,7 @@ steps:
   - id: given
     call: built_in.grant
     with: {{action: look, arguments: {{who: "${{{{ input.who }}}}"}}}}
+  - {{id: route, switch: [{{when: "input.who == ''", result: "role:boss"}}, {{default: true, result: requester}}]}}
   - id: go
     {asks}
 """
@@ -57,6 +58,8 @@ NAMED: Final = {
     "anyone": "anyone",
     "a literal of a hole": "\"${{ input.who == '' ? 'role:boss' : 'requester' }}\"",
     "a choice of the schema": '"${{ input.word }}"',
+    "a list of a hole": "\"${{ input.who == '' ? ['role:boss', 'user:cat'] : ['requester'] }}\"",
+    "the result of a switch": '"${{ steps.route.output.result }}"',
 }
 FLOWS: Final = {
     "two": _APPROVE.format(f"{ASKED}, quorum: 2"),

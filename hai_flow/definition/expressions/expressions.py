@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.checks.condition_facts import collect_guards, sufficient
+from hai_flow.definition.checks.condition_facts import collect_guards, is_filter, sufficient
 from hai_flow.definition.checks.constant_conditions import Certainty, doubt_literal_condition
 from hai_flow.definition.checks.nullability import Doubts
 from hai_flow.definition.checks.value_types import ValueTypes, find_common, write_times
 from hai_flow.definition.expressions import cel
-from hai_flow.definition.expressions.ast import Name, Tree
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Mapped, Name, Tree
 from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, find_segment_offset, scan, spell
 from hai_flow.definition.expressions.cel import Program
 from hai_flow.definition.expressions.cel_messages import OTHER_NAMES, find_foreign_loop, suggest_name
@@ -306,6 +306,38 @@ def list_choices(text: str, names: Names) -> list[Json]:
     look = names.find_type(text)
     choices = look.schema.get("enum") if look is not None and isinstance(look.schema, Mapping) else None
     return choices if isinstance(choices, list) else []
+
+
+def list_sources(text: str, names: Names) -> tuple[list[Json], list[tuple[Segment, ...]]]:
+    """The literals and the paths of which `text`, one hole, gives one, or a list of some; no condition of it is among
+    them."""
+    hole, literals, paths = find_only_hole(text), list[Json](), list[tuple[Segment, ...]]()
+    try:
+        scanned = None if hole is None else _scan(hole.source, names.list_roots())
+    except Faults:
+        scanned = None
+    trees: list[Tree] = [] if scanned is None else [scanned.tree]
+    while scanned is not None and trees:
+        tree = trees.pop()
+        if (chain := scanned.by_node.get(id(tree))) is not None:
+            paths.append(chain.path)
+            continue
+        match tree:
+            case Const(value=value):
+                literals.append(value)
+            case Call(function="_?_:_", parts=(_, *parts)) | Call(function="_+_" | "orValue", parts=parts):
+                trees += parts
+            case Listing(elements=parts):
+                trees += parts
+            case Mapped(entries=entries):
+                trees += [each for _, each in entries]
+            case Call(function="_[_]", parts=(of, _)):
+                trees.append(of)
+            case Comprehension(range=over) if is_filter(tree):
+                trees.append(over)
+            case _:
+                pass
+    return literals, paths
 
 
 class _Outcomes(NamedTuple):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow import values
 from hai_flow.definition import plan
 from hai_flow.definition.checks.type_mismatches import doubt_fraction, misfits
+from hai_flow.definition.expressions.ast_paths import Segment
 from hai_flow.definition.expressions.evaluation import CompiledTemplate
-from hai_flow.definition.expressions.expressions import list_choices, list_values
+from hai_flow.definition.expressions.expressions import list_sources, list_values
 from hai_flow.definition.fields import is_hole, strip_hole
 from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import ROOTS
 from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.raw_steps import Outline
+from hai_flow.definition.schemas.schema_paths import Look, resolve
 from hai_flow.definition.step_context import StepContext
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import ANY, HOLE, SELECTORS, Key, either, enum, integer, map_of
@@ -70,15 +74,53 @@ def selectors_of(
     return context.template([value], at, names, wrapped=True)
 
 
-def names_requester(value: Json, names: Names) -> bool:
+def names_requester(outline: Outline, value: Json, names: Names) -> bool:
     """Whether the author's own words let the requester decide: `requester` or `anyone` in the text, as a literal that a
-    hole gives, or among the choices of its schema. What data says is no word of the author's."""
-    items = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
-    if REQUESTER in items or "anyone" in items:
-        return True
-    holes = [each for each in items if is_hole(each)]
-    words = (each for hole in holes for each in (*list_values(hole, names), *list_choices(hole, names)))
-    return any(each in (REQUESTER, "anyone") for each in words)
+    hole gives or that a step has given it, or as a choice or default of its schema. What data says is no such word."""
+    sources, holes = [value], set[str]()
+    while sources:
+        match sources.pop():
+            case list(several):
+                sources += several
+            case "requester" | "anyone":
+                return True
+            case str(text) if is_hole(text) and text not in holes:
+                holes.add(text)
+                literals, paths = list_sources(text, names)
+                sources += literals
+                for path in paths:
+                    sources += _list_choices(names.types.look_to_judge(path))
+                    sources += _list_written(outline, path)
+    return False
+
+
+def _list_choices(look: Look) -> Iterator[Json]:
+    """The values that a type lists, for the value itself or its items."""
+    schemas = [look.schema]
+    for _ in range(3):  # of the type, of what it may be, and of their items
+        schemas = [schema for each in schemas if isinstance(schema := resolve(each, look.root), Mapping)]
+        for schema in schemas:
+            yield from (schema.get("const"), schema.get("default"), schema.get("enum"))
+        inner = (each.get(key) for each in schemas for key in ("items", "anyOf", "oneOf"))
+        schemas = [part for each in inner for part in (each if isinstance(each, list) else [each])]
+
+
+def _list_written(outline: Outline, path: Sequence[Segment]) -> Iterator[Json]:
+    """What the document gives for the path: as the result of a case of a `switch`, or by a `let` or a `set`."""
+    match path:
+        case ("steps", str(id), "output", "result", *_) if (draft := outline.ids.get(id)) is not None:
+            cases = draft.fields.get("switch")
+            cases = cases if isinstance(cases, list) else []
+            yield from (each.get("result") for each in cases if isinstance(each, Mapping))
+        case ("state", str(name), *_):
+            yield from _list_given(outline, "set", name)
+        case (str(name), *_) if name not in ROOTS:
+            yield from _list_given(outline, "let", name)
+
+
+def _list_given(outline: Outline, verb: str, name: str) -> Iterator[Json]:
+    mappings = (draft.fields.get(verb) for draft in outline.every if draft.verb == verb)
+    return (each[name] for each in mappings if isinstance(each, Mapping) and name in each)
 
 
 def compile_exclusion(

@@ -178,7 +178,7 @@ def policy(context: StepContext, kind: Kind, fields: Mapping[str, Json], at: Pat
         deadline,
         expiry,
         exclude=exclude,
-        names_requester=names_requester(fields.get("from", [REQUESTER]), names),
+        names_requester=names_requester(context.outline, fields.get("from", [REQUESTER]), names),
         quorum=quorum if quorum is not None else 1,
         reject_when=fields.get("reject_when", "any"),
         options=options,
