@@ -111,12 +111,17 @@ class Place:
         return answer.status_code, answer.json().get("code", "")
 
     def signal(self, run: str, who: Headers) -> None:
+        """Send the run a signal, and wait until it has taken that: from then on its sender is behind the run."""
         expect(self.api.post(f"/v1/runs/{run}/signals", json={"type": "heard"}, headers=who), 201)
+        wait_for(lambda: self.events(run, "signal_received"))
 
-    def votes(self, run: str) -> list[str]:
+    def events(self, run: str, type: str) -> list[dict[str, Any]]:
         params = {"limit": 200}
         events = self.api.get(f"/v1/runs/{run}/events", params=params, headers=self.operator).json()["items"]
-        return [each["by"] for each in events if each["type"] == "vote_cast"]
+        return [each for each in events if each["type"] == type]
+
+    def votes(self, run: str) -> list[str]:
+        return [each["by"] for each in self.events(run, "vote_cast")]
 
     def link(self, run: str, address: str) -> str:
         """The link in the mail about the run's question, as soon as it is there."""
