@@ -169,7 +169,9 @@ def test_a_further_cell_that_went_back_in_time_is_told_and_confirmed(here: Deplo
     asyncio.run(fetch_value(here.north.dsn, "UPDATE eras SET held_at = now(), held_why = 'restored from a dump'"))
     seen = told("recover", code=1)
     assert (seen["held"], seen["cells"]["north"]["held"]) == (None, "restored from a dump")
-    assert "recover --confirm --cell north" in called("recover").output
+    output = called("recover").output
+    assert "recover --confirm --cell north" in output
+    assert "is valid again: API keys" in output
     assert "expected --cell as well" in called("recover", "--nothing-lost").output
     done = told("recover", "--confirm")
     assert "paused" not in done, "home was not held"

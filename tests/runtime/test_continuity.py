@@ -459,6 +459,17 @@ async def test_a_database_that_goes_away_and_comes_back_is_told_once_each(monkey
     ]
 
 
+@pytest.mark.parametrize("report", [{"may_repeat": [], "safe": 0}, {"paused": [], "not_paused": [], "schedules": []}])
+def test_recover_says_that_what_was_revoked_is_valid_again(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for held in ("restored from a dump", None):
+        state = {"era": 2, "held": held, "stands_at": None, "seen_at": None, "undelivered": 0}
+        recover._tell({**report, **state}, "")
+        is_said = "is valid again" in " ".join(capsys.readouterr().out.split())
+        assert is_said == (held is not None or "paused" in report)
+
+
 async def test_only_the_owner_of_the_tables_confirms(database_url: str) -> None:
     async with connecting(database_url) as connection:
         await recover._demand_owner(connection)

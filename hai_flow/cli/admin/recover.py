@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 SHOWN_MAX: Final = 20
 BY: Final = "operator:restored"
+VALID_AGAIN: Final = (
+    "What was revoked, ended or erased since that time is valid again: API keys with their tokens, sign-ins and links, "
+    "delegations, standing rules, and the data of people. Freezes from since then are gone."
+)
 
 
 def recover(
@@ -177,6 +181,7 @@ def _tell(report: dict[str, Any], of: str) -> None:
         if report["held"] is None:
             say(f"Nothing says that this database has gone back in time (era {report['era']}).", "green")
             return
+        say(VALID_AGAIN, "yellow")
         _list(report["may_repeat"], "may repeat something")
         say(f"{plural(report['safe'], 'run')} would repeat only what is declared safe to repeat.")
         say(f"To hold those for review, and let the others go on: {program()} recover --confirm{of}")
@@ -193,6 +198,8 @@ def _tell_confirmed(report: dict[str, Any]) -> None:
         say(f"A schedule of {workflow} is paused: an instant of it has passed, and may have started its run already.")
     if report["undelivered"]:
         say(f"{plural(report['undelivered'], 'message')} between runs can't be delivered now.", "yellow")
+    say(VALID_AGAIN, "yellow")
+    say(f"Revoke the keys that must not be valid before you start servers: {program()} keys list")
     say("Start the servers and workers. Then look at each run that is paused, and resume or stop it:", "green")
     say(f"  {program()} runs --status paused")
 
