@@ -449,6 +449,9 @@ THROTTLED: Final = [
     chat("bedrock: the model's fault is named as AWS does",
         *text("Hi"), {"modelStreamErrorException": {"message": "Model produced invalid sequence as part of ToolUse.",
             "originalStatusCode": 424}}, meaning=Failed("llm.unavailable", "invalid sequence", True)),
+    chat("asp.net: an exception as text", {"Exception": "boom"}, meaning=Failed("llm.unavailable", "boom", True)),
+    chat("asp.net: an error within it is text", *text("Hi"), {"error": {"Exception": "boom"}},
+        meaning=Failed("llm.unavailable", "boom", True)),
     Transcript("newer: bedrock: throttled, with 500",
         document({"detail": f"An error occurred (ThrottlingException) when calling the Converse operation: {_WAIT}"}),
         Failed("llm.unavailable", "Throttling", True), status=500),
@@ -456,6 +459,17 @@ THROTTLED: Final = [
         *text("Hi"), {"error": {"message": "This request would exceed your organization's rate limit of 30,000 input "
             "tokens per minute. Please reduce the prompt length or the tokens requested, or try again later."}},
         meaning=Failed("llm.rate_limited", "30,000", True)),
+    chat("anthropic: a limit of a minute, told with advice about the prompt",
+        *text("Hi"), {"error": {"message": "Number of request tokens has exceeded your per-minute rate limit (see the "
+            "response headers). Please reduce the prompt length or the maximum tokens requested, or try again later."}},
+        meaning=Failed("llm.rate_limited", "per-minute", True)),
+    chat("anthropic: a limit of input tokens a minute, told with the organization",
+        *text("Hi"), {"error": {"message": "This request would exceed the rate limit for your organization (9a0e) of "
+            "30,000 input tokens per minute. Please reduce the prompt length or try again later."}},
+        meaning=Failed("llm.rate_limited", "30,000", True)),
+    chat("cohere: a limit of tokens a minute",
+        {"message": "trial token rate limit exceeded, limit is 100000 tokens per minute"},
+        meaning=Failed("llm.rate_limited", "trial token", True)),
     chat("groq: one request is larger than the limit of a minute",
         {"error": {"message": "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 9000, "
             "please reduce your message size and try again."}}, meaning=Failed("llm.context_exceeded", "6000")),

@@ -33,7 +33,8 @@ class Report(msgspec.Struct, frozen=True):
 
 _TEXTS: Final = (
     "message", "msg", "detail", "error_message", "errorMessage", "error_msg", "errmsg", "status_msg", "description",
-    "error_description", "reason", "title", "Message", "faultstring", "error", "Error", "err", "exception", "raw",
+    "error_description", "reason", "title", "Message", "faultstring", "error", "Error", "err", "exception", "Exception",
+    "raw",
 )  # fmt: skip
 _FAULTS: Final = ("error", "errors", "err", "base_resp", "fault", "exception", "failure")
 """The members that hold a fault, in any case; the most exact first."""
@@ -109,8 +110,13 @@ def is_report(event: Mapping[str, Json], *, is_answer: bool) -> bool:
 def _names_of_faults(report: Mapping[str, Json]) -> list[str]:
     """The members of an object that hold a fault."""
     names = [name for name in report if name.lower() in _FAULTS]
-    events = [name for name in report if name.endswith("Exception") and isinstance(report[name], Mapping)]  # of AWS
+    events = [name for name, each in report.items() if _is_event_of_aws(name, each)]
     return [*sorted(names, key=lambda name: _FAULTS.index(name.lower())), *events]
+
+
+def _is_event_of_aws(name: str, fault: Json) -> bool:
+    """Whether a member holds a fault under the name of its kind (`throttlingException`)."""
+    return name.endswith("Exception") and isinstance(fault, Mapping)
 
 
 def _objects(body: Json, depth: int) -> Iterator[Mapping[str, Json]]:
@@ -134,8 +140,8 @@ def _objects(body: Json, depth: int) -> Iterator[Mapping[str, Json]]:
     first = _names_of_faults(body)
     last = [name for name in _WITHIN if name in body]
     for name in first:
-        inner = {"type": name, **body[name]} if name.endswith("Exception") else body[name]
-        yield from _objects(inner, depth + 1)
+        inner = body[name]
+        yield from _objects({"type": name, **inner} if _is_event_of_aws(name, inner) else inner, depth + 1)
     yield body
     yield from (each for name in last for each in _objects(body[name], depth + 1))
 

@@ -45,7 +45,7 @@ OTHERWISE_LONG: Final = _compile_pattern(
     r"\b(max_\w{0,12}tokens|budget_tokens)[`':]{0,2} cannot exceed \d+ tokens",  # alone, and not in a sum
     r"\bdescription\b.{0,16}(cannot exceed \d+ tokens|content is too long)",
     r"tool_?calls?\W.{0,16}\Wid\b.{0,8}string too long|call_id\b.{0,8}string too long|invalid schema",
-    r"throttling|too many tokens\b[^.]{0,16}, please wait|rate limit of [\d,]+ .{0,16}tokens per",
+    r"throttling|too many tokens\b[^.]{0,16}, please wait|\brate limit\b",
 )
 """Words for what no shorter conversation makes smaller: the bound of the answer, an id, a schema, a limit for a minute
 or a day."""
