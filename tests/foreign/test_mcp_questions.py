@@ -226,3 +226,22 @@ async def test_an_official_server_that_asks_within_a_session_gets_the_answer() -
         attempt = Attempt("run", "s", 2, "{}", step_of("t.pay", declared), from_disk=True, answer=answer)
         assert await runner.perform(attempt, Heard()) == "accept amount=5"
         assert await call(runner, "add", declared, a=2, b=3) == {"sum": 5}
+
+
+async def test_an_answer_to_a_question_within_a_session_goes_there_at_once() -> None:
+    asking = AsksInSession(_FAST)
+    settled = Answer("accept", {}, json.dumps({"settled": [], "question": "d"}), (mcp_asking.IN_SESSION,))
+    async with serving(asking) as (runner, declared):
+        attempt = Attempt("run", "s", 2, "{}", step_of("t.t", declared), from_disk=True, answer=settled)
+        assert await runner.perform(attempt, Heard()) == "ok"
+    assert asking.calls == ["t before"]
+
+
+async def test_a_function_that_asks_within_a_session_may_be_described_anew() -> None:
+    asking = AsksInSession(_FAST)
+    async with serving(asking) as (runner, declared):
+        assert await call(runner, "t", declared) == "ok"
+        asking.tools = [{**TOOL, "description": "Pays more"}]
+        (connection,) = runner._connections.values()
+        connection.forget_tools()  # as a publication does
+        assert await call(runner, "t", declared) == "ok"

@@ -197,7 +197,8 @@ class Connection:
         server refuses it, `tool.invalid_result` for an answer that can't be read; OutcomeLost where it is unknown
         whether the call was performed. Raises AsksPerson where it asks within the session."""
         more = {"progress": progress, "repeatable": repeatable}
-        if function not in self._askers:
+        has_asked = sitting.has_settled and _is_modern(session.client)  # by another connection, which has ended since
+        if not has_asked and function not in self._askers:
             with contextlib.suppress(_AsksInSession):
                 answer = {"responses": responses, "state": state, "sitting": sitting}
                 return await self._call_once(session, function, arguments=arguments, **more, **answer)
@@ -232,6 +233,8 @@ class Connection:
             )
         self._calls += 1
         try:
+            if self._older._listed < self._listed:  # the server may have begun anew in between
+                self._older.forget_tools()
             older = await self._older.session()
             if older.tools.get(function) != session.tools[function]:
                 raise self._unavailable(f"describes {function} otherwise in the older protocol in which it asks")
@@ -695,9 +698,12 @@ def _is_gone(error: Exception) -> bool:
     return _SESSION_GONE.fullmatch(error.message.strip()) is not None
 
 
+def _is_modern(client: Client) -> bool:
+    return client.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
 def _raise_if_asks_in_session(client: Client, text: str) -> None:
-    is_modern = client.session.protocol_version in MODERN_PROTOCOL_VERSIONS
-    if is_modern and _ASKS_IN_SESSION.fullmatch(text.strip()):
+    if _is_modern(client) and _ASKS_IN_SESSION.fullmatch(text.strip()):
         raise _AsksInSession(text)
 
 

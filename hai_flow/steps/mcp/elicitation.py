@@ -80,6 +80,11 @@ class Sitting:
         self.ended = asyncio.Event()  # the server has answered the call
         self.result: Mapping[str, Any] | None = None
 
+    @property
+    def has_settled(self) -> bool:
+        """Whether the function has asked within a session before."""
+        return bool(self._settled)
+
     def anew(self) -> Sitting:
         """The same for the call made in another session."""
         return Sitting(self._settled, self.receipt)
