@@ -107,17 +107,19 @@ def test_nobody_else_connects_to_the_database_of_a_url() -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("reached", [0, 1], ids=["all are standbys", "one is away"])
+@pytest.mark.parametrize("primary", ["is a standby", "is away", "is silent"])
 async def test_hosts_of_which_none_takes_writes_are_a_database_that_is_away(
-    database_url: str, reached: int, is_first: bool
+    database_url: str, primary: str, is_first: bool
 ) -> None:
     """Between the end of a primary and the promotion of its standby."""
     query = parse_qs(urlsplit(database_url).query)
     standby = query["host"][0], query["port"][0]
-    places = [standby, ("127.0.0.1", "1") if reached else standby][:: 1 if is_first else -1]
-    hosts = f"?host={','.join(place for place, _ in places)}&port={','.join(port for _, port in places)}"
-    read_only = "&options=-c%20default_transaction_read_only%3Don&sslmode=disable&"
-    with pytest.raises(FAILURES) as raised:
-        await connect(urlsplit(database_url)._replace(query="").geturl() + hosts + read_only + WRITABLE, QUICK)
+    async with host(None) as (silent, _):
+        ports = {"is away": "1", "is silent": str(silent)}
+        places = [standby, ("127.0.0.1", ports[primary]) if primary in ports else standby][:: 1 if is_first else -1]
+        hosts = f"?host={','.join(place for place, _ in places)}&port={','.join(port for _, port in places)}"
+        read_only = "&options=-c%20default_transaction_read_only%3Don&sslmode=disable&"
+        with pytest.raises(FAILURES) as raised:
+            await connect(urlsplit(database_url)._replace(query="").geturl() + hosts + read_only + WRITABLE, QUICK)
     assert is_away(raised.value)
-    assert ("Connect call failed" in str(raised.value)) is bool(reached), "why a host is not reached is worth more"
+    assert ("Connect call failed" in str(raised.value)) is (primary == "is away"), "why it can't be reached says more"

@@ -36,21 +36,24 @@ def split_hosts(dsn: str) -> list[str]:
 
 async def connect_to_one(dsn: str, seconds: float, connect: Callable[[str, float], Awaitable[Connected]]) -> Connected:
     """Call `connect` with the URL of one host after the other, and with an equal part of `seconds`, until one answers:
-    first that which did the last time. Raises the error of the last host that could not be reached, and ConnectionError
-    where all could: then the database is away as well."""
+    first that which did the last time. Raises the last error that tells why a host could not be reached; without one
+    ConnectionError where a standby has answered, for then the database is away, and else TimeoutError."""
     hosts = sorted(split_hosts(dsn), key=lambda host: host != _last.get(dsn))
-    fault: Exception = ConnectionError(_NONE_FITS)
+    faults: list[Exception] = []
     for host in hosts:
         try:
             connection = await connect(host, seconds / len(hosts))
         except asyncpg.TargetServerAttributeNotMatched:
             continue
         except _NEXT as error:
-            fault = error
+            faults.append(error)
             continue
         _last[dsn] = host
         return connection
-    raise fault
+    reasons = [fault for fault in faults if not isinstance(fault, TimeoutError)]
+    if reasons or len(faults) == len(hosts):
+        raise (reasons or faults)[-1]
+    raise ConnectionError(_NONE_FITS)
 
 
 async def open_connection(dsn: str, *, timeout: float = 60.0, **options: Any) -> asyncpg.Connection[asyncpg.Record]:
