@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import asyncpg
 import httpx2
@@ -15,6 +17,8 @@ import pytest
 from hai_flow.api.auth.sessions import sign_link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import keys
+from hai_flow.store.people import delegations
+from hai_flow.store.people.delegations import Delegation
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server, connecting
 from tests.support.server import ServerProcess, expect, serving
@@ -97,6 +101,27 @@ def test_a_key_that_is_revoked_again_ends_no_link_that_was_made_since(place: Pla
     place.revoke(key)
     assert place.is_signed_in(session)
     assert place.is_signed_in(place.sign_in(link))
+
+
+@pytest.mark.parametrize("of_delegation", [0, 1], ids=["one id", "further id"])
+@pytest.mark.parametrize("of_key", [0, 1], ids=["one id", "further id"])
+def test_delegations_without_a_known_proof_end_with_the_last_key_by_any_id(
+    place: Place, of_key: int, of_delegation: int
+) -> None:
+    ids = place.person()
+    first, last = place.key(ids[of_key]), place.key(ids[1 - of_key])
+    since, until = datetime(2020, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC)
+    given = Delegation(uuid4(), ids[of_delegation], "user:eve", [], [], since, until, None, since)
+    assert place.people.do(lambda connection: delegations.create(connection, LOCAL_TENANT, given))
+
+    def holds() -> bool:
+        kept = place.people.do(lambda connection: delegations.find(connection, LOCAL_TENANT, given.id))
+        return kept is not None and kept.until == until
+
+    place.revoke(first)
+    assert holds()
+    place.revoke(last)
+    assert not holds()
 
 
 def test_of_two_keys_that_are_revoked_at_once_one_is_the_last(place: Place) -> None:

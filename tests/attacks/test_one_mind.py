@@ -65,6 +65,8 @@ FLOWS: Final = {
     "two": _APPROVE.format(f"{ASKED}, quorum: 2"),
     "one": _APPROVE.format(ASKED),
     "both": _APPROVE.format("[user:ann, 'agent:buyer'], quorum: 2"),
+    "people beside their agent": _APPROVE.format("['agent:buyer', user:ann, user:bob], quorum: 2"),
+    "of a role": _APPROVE.format('"role:boss"'),
     **{f"{name}, approve": _APPROVE.format(hole) for name, hole in (HOLES | NAMED).items()},
     **{f"{name}, gate": _GATE.format(hole) for name, hole in (HOLES | NAMED).items()},
     "escalated": _LATE,
@@ -99,6 +101,7 @@ class Place:
             "dan": person("user:dan", roles=ROLES),
             "agent": carried(buyer),
             "its second key": carried(second),
+            "by its other id": carried(key("agent:old")),
             "its token": self.token(buyer, "agent:buyer"),
             "its token for ann": self.token(buyer, "user:ann"),
             "its token for bob": self.token(buyer, "user:bob"),
@@ -138,7 +141,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     file: Path = tmp_path_factory.mktemp("identity") / "identity.yaml"
-    file.write_text("hai: identity/v1\npeople: {default: {user:ann: [user:a.smith]}}\n")
+    file.write_text("hai: identity/v1\npeople: {default: {user:ann: [user:a.smith], agent:buyer: [agent:old]}}\n")
     with (
         postgres_server.database() as dsn,
         serving(dsn, environment={**KEYS, "HAI_FLOW_IDENTITY": str(file)}) as server,
@@ -154,6 +157,7 @@ ITS_PEOPLE: Final = ("ann", "her other id", "bob", "the shop for ann", "the shop
 ONE_MIND: Final = (
     *((voice, person) for voice in (*OF_THE_AGENT, "the shop for the agent") for person in ITS_PEOPLE),
     *((voice, other) for voice in OF_THE_AGENT for other in OF_THE_AGENT if voice < other),
+    *(("by its other id", other) for other in ("agent", "ann", "bob", "the shop for bob")),
     ("bobs other agent", "bob"),
     ("bobs other agent", "agent"),
     ("cat for dan", "cat"),
@@ -200,11 +204,28 @@ def test_a_quorum_of_an_agent_and_its_person_is_never_met(place: Place) -> None:
     wait_for(lambda: place.run(turned)["status"] == "failed")
 
 
+def test_people_fill_a_quorum_beside_an_agent_that_stands_for_them(place: Place) -> None:
+    run = place.start("people beside their agent", place.req)
+    assert place.question(run) is not None, "two can decide it"
+    assert [place.decide(run, place.voices[each]) for each in ("ann", "bob")] == [(200, "")] * 2
+    wait_for(lambda: place.run(run)["status"] == "finished")
+
+
+@pytest.mark.parametrize("voice", ["cat for dan", "the shop for ann", "dan"])
+def test_whoever_may_decide_a_question_finds_it_in_their_inbox(place: Place, voice: str) -> None:
+    run, who = place.start("of a role", place.req), place.voices[voice]
+    question = place.question(run)
+    listed = expect(place.api.get("/v1/pendings", params={"run_id": run}, headers=who), 200).json()["items"]
+    assert [each["id"] for each in listed] == [question]
+    assert place.decide(run, who) == (200, "")
+
+
 # --- nothing of one's own ---------------------------------------------------------------------------------------------
 
 OWN: Final = (
     *((requester, voice) for requester in ITS_PEOPLE[:3] for voice in OF_THE_AGENT),
     *((requester, person) for requester in OF_THE_AGENT for person in ITS_PEOPLE),
+    *(pair for each in ("agent", "ann", "bob") for pair in ((each, "by its other id"), ("by its other id", each))),
     ("cat", "cat for dan"),
     ("cat for dan", "cat"),
     ("dan", "cat for dan"),
@@ -238,7 +259,10 @@ def test_a_requester_does_not_say_that_they_decide(place: Place, hole: str, kind
     if "beside" in hole and isinstance(given, list):
         given = [*given, "user:cat"]
     run = place.start(f"{hole}, {kind}", place.req, who=given)
-    if place.question(run) is not None:
+    question = place.question(run)
+    if given == "requester" and "beside" not in hole:
+        assert question is None, "nobody could decide it"
+    if question is not None:
         assert place.decide(run, place.req) == (403, "pending_forbidden")
     assert place.run(run)["status"] != "finished"
 
@@ -269,13 +293,16 @@ def test_a_workflow_says_itself_that_the_requester_decides(place: Place, named: 
 
 # --- approvals of agents ----------------------------------------------------------------------------------------------
 
-OWN_POLICIES: Final[tuple[dict[str, Any], ...]] = (
-    {"from": ["agent:buyer"]},
-    {"from": ["agent:buyer", "requester"]},
-    {"from": ["agent:buyer", "anyone"]},
-    {"from": ["agent:buyer", "user:ann"], "exclude": []},
-    {"from": ["agent:buyer", "user:ann"], "exclude": [], "edit": True},
-    {"from": ["agent:buyer", "user:ann"], "exclude": [], "escalate": {"from": ["agent:buyer"], "within": "1h"}},
+_ESCALATE: Final = {"escalate": {"from": ["agent:buyer"], "within": "1h"}}
+OWN_POLICIES: Final[tuple[dict[str, Any], ...]] = tuple(
+    {**policy, **more}
+    for policy in (
+        {"from": ["agent:buyer"]},
+        {"from": ["agent:buyer", "requester"]},
+        {"from": ["agent:buyer", "anyone"]},
+        {"from": ["agent:buyer", "user:ann"], "exclude": []},
+    )
+    for more in ({}, {"edit": True}, _ESCALATE, {"edit": True, **_ESCALATE})  # each has a question of its own
 )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.child_interface import Child
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.personal.pii_flow import Personal, derive_personal
+from hai_flow.definition.personal.pii_flow import OfStep, Personal, derive_personal, list_uncovered
 from hai_flow.definition.personal.pii_marks import (
     EVERY,
     ITEM,
@@ -54,6 +54,27 @@ def found(steps: str, children: dict[str, Plan] | None = None) -> Personal:
         return (children or {}).get(run.workflow)
 
     return derive_personal(compiled, child)
+
+
+# --- another version ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["input", "state", "output", "message", "key"])
+def test_a_part_of_a_run_that_another_version_does_not_mark_is_named(name: str) -> None:
+    before = Personal(**{name: True})  # type: ignore[arg-type]
+    assert list(list_uncovered(before, Personal(), {})) == [name]
+    assert list(list_uncovered(before, before, {})) == []
+    assert list(list_uncovered(Personal(), before, {})) == []
+
+
+@pytest.mark.parametrize("now", ["/a", "/b"])
+@pytest.mark.parametrize("name", OfStep.__struct_fields__)
+def test_a_step_of_which_another_version_marks_less_is_named(name: str, now: str) -> None:
+    marked, paths = OfStep(**{name: True}), {} if now == "/a" else {"/a": now}
+    before = Personal(steps={"/a": marked, "/c": marked})
+    less, same = (Personal(steps={now: each, "/c": marked}) for each in (OfStep(), marked))
+    assert list(list_uncovered(before, less, paths)) == ["/a"]
+    assert list(list_uncovered(before, same, paths)) == []
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

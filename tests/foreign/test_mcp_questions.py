@@ -137,13 +137,15 @@ _TYPESCRIPT: Final = (
 
 class AsksInSession(Modern):
     """A server whose function `t` asks within a session: by 2026-07-28 it fails there, by these words. `alone`: it
-    speaks no older protocol."""
+    speaks no older protocol; `before`: its description in older ones; `always`: it fails so there, too."""
 
-    def __init__(self, words: str, *, as_error: bool = False, alone: bool = False) -> None:
+    def __init__(
+        self, words: str, *, as_error: bool = False, alone: bool = False, before: str = "Pays", always: bool = False
+    ) -> None:
         said = {"content": [{"type": "text", "text": words}], "isError": True}
         super().__init__(said)
         self._error = {"code": -32600, "message": words} if as_error else None
-        self._alone = alone
+        self._alone, self._always, self._before = alone, always, before
 
     def __call__(self, received: Received) -> Reply:
         asked = json.loads(received.body) if received.body else {}
@@ -152,9 +154,11 @@ class AsksInSession(Modern):
         if method == "initialize" and self._alone:
             error = {"code": -32601, "message": "Method not found"}
             return Reply(body=json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+        if method == "tools/list" and not is_modern:
+            return self._reply(asked["id"], {"tools": [{**TOOL, "description": self._before}]})
         if method == "tools/call":
             self.calls.append(f"{asked['params']['name']} {'now' if is_modern else 'before'}")
-            if asked["params"]["name"] == "t" and is_modern:
+            if asked["params"]["name"] == "t" and (is_modern or self._always):
                 if self._error is None:
                     return self._reply(asked["id"], self._results[0])
                 return Reply(body=json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": self._error}).encode())
@@ -207,6 +211,35 @@ async def test_a_function_that_asks_within_a_session_of_no_protocol_fails() -> N
         assert await call(runner, "ok", declared) == "ok"
     assert (fault.code, fault.retriable) == ("mcp.unavailable", True)
     assert asking.calls == ["t now", "ok now"]
+
+
+async def test_a_function_described_otherwise_in_an_older_protocol_is_not_called() -> None:
+    """What was published, or approved, is the description of the newer one."""
+    asking = AsksInSession(_FAST, before="Pays, and tells everybody")
+    async with serving(asking) as (runner, declared):
+        assert "describes t otherwise" in (await failure(runner, "t", declared)).message
+    assert asking.calls == ["t now"]
+
+
+async def test_a_function_that_asks_is_called_by_no_protocol_that_is_too_old() -> None:
+    asking = AsksInSession(_FAST)
+    async with serving(asking) as (runner, declared):
+        runner._version_min = "2026-07-28"
+        fault = await failure(runner, "t", declared)
+    assert "HAI_FLOW_MCP_VERSION_MIN" in fault.message
+    assert asking.calls == ["t now"]
+
+
+async def test_a_function_that_says_in_each_protocol_that_it_can_not_ask_fails() -> None:
+    asking = AsksInSession(_FAST, always=True)
+    async with serving(asking) as (runner, declared):
+        assert _FAST in (await failure(runner, "t", declared)).message
+        (connection,) = runner._connections.values()
+        older = connection._older
+    assert asking.calls == ["t now", "t before"]
+    assert older is not None
+    assert older.has_ended
+    assert older._older is None
 
 
 async def test_an_official_server_that_asks_within_a_session_gets_the_answer() -> None:

@@ -149,6 +149,18 @@ async def test_a_run_that_somebody_holds_is_loaded_whoever_has_read_it(make: Mak
     assert loads == [run_id]
 
 
+async def test_a_state_of_the_past_is_no_reading_of_the_run(make: Make, loads: list[UUID]) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, ASKING)).run_id
+    now = await state_of(a, run_id)
+    await b.catalog.plan(LOCAL_TENANT, bytes.fromhex(now.sha256))
+    for seq in range(1, now.seq):
+        assert (await state_of(b, run_id, seq)).seq == seq
+        assert b.committer._reads.take(run_id) is None
+    assert (await submit(b, run_id, answer(await open_pending(a, run_id)))).status == "finished"
+    assert loads == [run_id]
+
+
 async def test_a_run_of_another_tenant_is_unknown_though_it_was_read(make: Make) -> None:
     a, b = await make(), await make()
     run_id = (await start(a, ASKING)).run_id

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
+import asyncpg
 import pytest
 
 from hai_flow.store.postgres.database import Database, Deadlines, connect
 from hai_flow.store.postgres.error_classes import FAILURES, is_away
-from hai_flow.store.postgres.several_hosts import open_connection, split_hosts
+from hai_flow.store.postgres.several_hosts import connect_to_one, open_connection, split_hosts
 from tests.support.postgres import ROOT
 
 QUICK = Deadlines(connect_seconds=4.0, acquire_seconds=20.0, statement_seconds=20.0)
@@ -123,3 +124,38 @@ async def test_hosts_of_which_none_takes_writes_are_a_database_that_is_away(
             await connect(urlsplit(database_url)._replace(query="").geturl() + hosts + read_only + WRITABLE, QUICK)
     assert is_away(raised.value)
     assert ("Connect call failed" in str(raised.value)) is (primary == "is away"), "why it can't be reached says more"
+
+
+AWAY = (
+    TimeoutError, ConnectionRefusedError, asyncpg.TargetServerAttributeNotMatched, asyncpg.CannotConnectNowError,
+    asyncpg.ConnectionDoesNotExistError,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("error", AWAY)
+async def test_each_host_has_an_equal_part_of_the_time_whatever_the_others_say(error: type[Exception]) -> None:
+    url, asked = f"postgresql://{error.__name__}@a,b,c/db?{WRITABLE}", list[tuple[str | None, float]]()
+
+    async def connect_one(host: str, seconds: float) -> str:
+        asked.append((urlsplit(host).hostname, seconds))
+        if urlsplit(host).hostname != "b":
+            raise error("not now")
+        return host
+
+    for order in (["a", "b"], ["b"]):
+        asked.clear()
+        assert urlsplit(await connect_to_one(url, 9.0, connect_one)).hostname == "b"
+        assert asked == [(each, 3.0) for each in order]
+
+
+@pytest.mark.parametrize("error", [asyncpg.InvalidPasswordError, asyncpg.InvalidCatalogNameError])
+async def test_what_no_other_host_would_take_is_told_at_once(error: type[Exception]) -> None:
+    asked: list[str] = []
+
+    async def refuse(host: str, seconds: float) -> None:
+        asked.append(host)
+        raise error("no")
+
+    with pytest.raises(error):
+        await connect_to_one(f"postgresql://{error.__name__}@a,b/db?{WRITABLE}", 9.0, refuse)
+    assert len(asked) == 1

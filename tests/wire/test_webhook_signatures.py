@@ -106,6 +106,9 @@ def test_svix_has_other_names_for_the_headers_of_standard_webhooks() -> None:
     assert genuine(Call(mixed, BODY), "standard")
     assert identity(Call(mixed, BODY), "standard", "") == "msg_1"
     assert not genuine(Call(mixed, BODY), "standard", header="svix-signature")
+    turned = {**svix, "webhook-id": "msg_2", "webhook-timestamp": "5", "webhook-signature": "v1,AAAA"}
+    assert genuine(Call(turned, BODY), "standard", header="svix-signature")
+    assert identity(Call(turned, BODY), "standard", "svix-signature") == "msg_1"
     own = {**call.headers, "x-shop-signature": call.headers["webhook-signature"]}
     assert genuine(Call(own, BODY), "standard", header="X-Shop-Signature")
 
