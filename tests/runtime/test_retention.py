@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -41,6 +42,8 @@ from tests.support.postgres import connecting
 from tests.support.waiting import until
 
 BY = "user:op"
+ELSEWHERE = "01900000-0000-7000-8000-00000000eeee"
+ELSEWHERE_SHA = "\\x" + "ee" * 32
 REMOVED = Retention(hai="retention/v1", remove="30d", pack="1d")
 TABLES = (*retention.ARCHIVED,)
 FAILING = "steps:\n  - {id: no, fail: {code: my.error, message: No.}}\n"
@@ -428,6 +431,31 @@ def newer(lines: list[Any]) -> Iterable[Any]:
     return [lines[0] | {"columns": columns}, *lines[1:]]
 
 
+def rewritten_log(lines: list[Any]) -> Iterable[Any]:
+    """Another log of the same length, with the head that it has."""
+    lines, head = [json.loads(json.dumps(line)) for line in lines], b""
+    for line in lines:
+        if line.get("table") == "log":
+            events = bytes.fromhex(line["row"]["events"][2:]).replace(b"user:local", b"user:other")
+            head = hashlib.sha256(head + events).digest()
+            line["row"]["events"] = "\\x" + events.hex()
+    for line in lines:
+        if line.get("table") == "runs":
+            line["row"]["head"] = "\\x" + head.hex()
+    return json.loads(json.dumps(lines).replace("user:local", "user:other"))
+
+
+def beside(table: str, value: str = ELSEWHERE) -> Callable[[list[Any]], Iterable[Any]]:
+    """With a row of the table as well that is of another run, or another workflow."""
+    column = {"runs": "id", "workflows": "sha256"}.get(table, "run_id")
+
+    def added(lines: list[Any]) -> Iterable[Any]:
+        (line, *_) = (line for line in lines if line.get("table") == table)
+        return [*lines, line | {"row": line["row"] | {column: value}}]
+
+    return added
+
+
 DAMAGES: list[tuple[str, Callable[[Path], object]]] = [
     ("behind line .*: it is cut off or damaged", lambda file: file.write_bytes(file.read_bytes()[:-30])),
     ("it is cut off or damaged", lambda file: file.write_bytes(b"no gzip at all")),
@@ -445,6 +473,12 @@ DAMAGES: list[tuple[str, Callable[[Path], object]]] = [
         lambda file: rewritten(file, another("runs", status="failed")),
     ),
     ("log_chained", lambda file: rewritten(file, another("runs", head="\\x" + "00" * 32))),
+    ("log_audited: .* not those that the audit vouches for", lambda file: rewritten(file, rewritten_log)),
+    ("line .*: expected a workflow of these runs", lambda file: rewritten(file, beside("workflows", ELSEWHERE_SHA))),
+    *(
+        ("line .*: expected a row of a run that line 1 names, found .*eeee", partial(rewritten, change=beside(table)))
+        for table in ("runs", "log", "pendings", "votes", "turns")
+    ),
     ("expected 1 runs, found 0", lambda file: rewritten(file, lambda lines: lines[:1])),
     ("there is no such archive", lambda file: file.unlink()),
 ]

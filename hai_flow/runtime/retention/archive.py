@@ -238,11 +238,23 @@ async def _judge(connection: Connection, file: Path, place: str) -> tuple[list[U
                 f"{place}, line 1: {table} has {', '.join(strange)}, which this database does not have: a newer "
                 "release wrote it, so restore it with that one."
             )
+    documents, used = {}, set[Any]()
     for line in lines:
         value = line.value
         rows = isinstance(value, dict) and value.get("table") in columns and isinstance(value.get("row"), dict)
         if not rows or set(value["row"]) != set(columns[value["table"]]):
             raise Damaged(f"{place}, line {line.number}: expected a row of {', '.join(columns)} with all its columns.")
+        table, row = value["table"], value["row"]
+        if table == "workflows":
+            documents[row["tenant"], row["sha256"]] = line.number
+            continue
+        of_run = row["id" if table == "runs" else "run_id"]
+        if of_run not in head.value["runs"]:
+            raise Damaged(f"{place}, line {line.number}: expected a row of a run that line 1 names, found {of_run}.")
+        if table == "runs":
+            used.add((row["tenant"], row["workflow"]))
+    if strange := sorted(number for key, number in documents.items() if key not in used):
+        raise Damaged(f"{place}, line {strange[0]}: expected a workflow of these runs, found another one.")
     if existing := await retention.filter_existing_runs(connection, ids):
         raise Damaged(f"{place}: the run {existing[0]} is there already; nothing was restored.")
     if rest := await retention.filter_uncleared(connection, ids):
