@@ -20,6 +20,7 @@ from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.ops import database_history
 from hai_flow.store.ops.database_history import Beat, Era
 from hai_flow.store.postgres.connections import Connection
+from hai_flow.wire.approvals import CONSUME
 
 DELIVERY_SECONDS_MAX: Final = 60.0
 AT_ONCE: Final = 64
@@ -86,7 +87,8 @@ def _is_safe(step: p.Step) -> bool:
 
 def _reads(tool: p.Tool, function: str = "") -> bool:
     if isinstance(tool, p.FrontendTool):
-        return not tool.writes  # else its client shows it to somebody once more
+        # else its client shows it to somebody once more; an agent acts on what it consumes
+        return not tool.writes and tool.name != CONSUME
     if isinstance(tool, p.HttpTool) and tool.effect is None and function and tool.service is not None:
         try:
             return tool.service.find(function).effect == "read"

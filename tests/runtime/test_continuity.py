@@ -375,6 +375,8 @@ def test_safe_to_repeat_is_what_its_author_has_declared() -> None:
     tools:
       reads: {python: tests.support.effects, effect: read}
       writes: {python: tests.support.effects, effect: write}
+      pick: {frontend: {description: Pick., parameters: {type: object}}}
+      consume: {frontend: {description: An agent acts., parameters: {type: object}}}
     steps:
       - {id: look, call: reads.echo, with: {value: x}}
       - {id: get, http: {get: "https://a.example/b"}}
@@ -382,10 +384,13 @@ def test_safe_to_repeat_is_what_its_author_has_declared() -> None:
       - {id: keyed, http: {post: "https://a.example/b"}, idempotency_key: k}
       - {id: write, call: writes.echo, with: {value: x}, undo: {call: writes.echo, with: {value: y}}}
       - {id: sure, approve: {title: Sure?, from: anyone}}
+      - {id: pick, call: pick}
+      - {id: act, call: consume}
       - {say: done}
     """
     lines = [line[4:] for line in source.strip("\n").splitlines()]
-    assert may_repeat(compile_workflow("\n".join(lines).encode(), "w.flow.yaml")) == ("post", "write", "write/~undo")
+    plan = compile_workflow("\n".join(lines).encode(), "w.flow.yaml")
+    assert may_repeat(plan) == ("post", "write", "write/~undo", "act")
 
 
 PROMOTED: Final = "UPDATE eras SET timeline = timeline + 1, written = pg_current_xact_id()::text::bigint"

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from hai_flow.api.http.bodies import limits_of
 from hai_flow.api.http.stream import Frames
 from hai_flow.api.permissions.credential_expiry import StreamEnd
+from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.posted_answers import (
     asker,
@@ -340,6 +341,8 @@ class Conversation:
         if self.path_workflow not in (None, base.workflow_name):
             raise self._reject_mismatch(base)
         tenant = self.access.tenant
+        if not self.access.principal.may(Right.CONTROL_RUNS):
+            await self.access.runtime.branches.demand_not_held(tenant, there)
         answer = self._answer_command(answers, messages, self.posted.state)
         fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, there, now, answer)
         line = await threads.line(self.access.reads, tenant, self.posted.thread_id, base.id, 2)

@@ -135,6 +135,18 @@ class Branches:
             paths.update(steps)
         return tuple(sorted(paths))
 
+    async def demand_not_held(self, tenant: UUID, there: RunState) -> None:
+        """Raises Rejected 409 `fork_approved` where a fork of the run as it was `there` would go on behind an approval,
+        and an operator has paused the run or a relative without resuming it, also where it was stopped since: the call
+        that they look into may have been performed already."""
+        place, of = bypass.find_approval(there), UUID(there.run_id)
+        relatives = [] if place is None else await threads_store.relatives(self._database.api, tenant, of)
+        for run_id in () if place is None else (of, *(each.run_id for each in relatives)):
+            state = await self._state(tenant, run_id)
+            if state.paused_at is not None and state.status in ("paused", "stopping", "stopped", "failed"):
+                detail = f"run {run_id} was paused behind the approval at {place}; an operator must resume or fork it."
+                raise Rejected(409, "fork_approved", detail, winner={"run_id": str(run_id)})
+
     async def _list_effects_on_approval(
         self, tenant: UUID, there: RunState, now: RunState, run_id: UUID
     ) -> tuple[str, ...]:

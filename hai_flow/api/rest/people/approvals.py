@@ -29,6 +29,7 @@ from hai_flow.definition.people.calendars import count_working_days
 from hai_flow.definition.plan import FrontendTool, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.steps.held_steps import freeze_of
 from hai_flow.errors import Rejected
 from hai_flow.primitives import instants
 from hai_flow.primitives.beside_loop import run_unless_short
@@ -145,6 +146,7 @@ async def consume_approval(
         if status_of(state) != "approved" or call is None:
             return await _consumed_before(access, state, body, token)
         await run_unless_short((state.input, body.arguments), _demand_digest, state, body)
+        await _demand_not_held(access, state, call)
         answer = c.PendingAnswer(id=call.opened.id, result={"consumption": token})
         command = c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("approvals"))
         command_id = None if key is None else f"consume:{key}"  # the key may be that of the start, too
@@ -175,6 +177,21 @@ async def _demand_reachable(access: Access, url: str) -> None:
         obstacle = await find_obstacle(access.settings, url)
     if obstacle is not None:
         raise Rejected(422, "approval_webhook", f"`webhook.url`: {obstacle}")
+
+
+async def _demand_not_held(access: Access, state: RunState, call: PendingState) -> None:
+    """Raises Rejected 409 where an operator holds the action: the run is paused, or a freeze holds the call."""
+    if state.status == "paused":
+        message = f"the run of this approval is paused; consume it when an operator has resumed run {state.run_id}."
+        raise Rejected(409, "approval_held", message, winner={"status": "approved", "run_id": state.run_id})
+    freezes = access.runtime.freezes
+    if freezes.is_stale:
+        await freezes.read()
+    plan = await access.catalog.plan(access.tenant, bytes.fromhex(state.sha256))
+    freeze = freeze_of(plan, state, call.opened.path, freezes.of(access.tenant))
+    if freeze is not None:
+        message = f"the freeze {freeze.id} holds it ({freeze.reason}); an operator can thaw it."
+        raise Rejected(409, "approval_held", message, winner={"status": "approved", "freeze": freeze.id})
 
 
 async def _consumed_before(access: Access, state: RunState, body: ConsumeBody, token: str) -> schemas.ConsumedApproval:
