@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -71,7 +72,12 @@ def _collect_end_of_block(draft: StepDraft) -> Guards:
     ended: Guards = until.guards if until is not None and "break" not in exits else frozenset()
     if not exits and "while" not in draft.params and draft.fields.get("join", "all") == "all":
         ended = ended.union(*draft.facts.values())
-    return ended
+    lets = {name for each in draft.inside() if ended for name in let_schemas(each, _NOWHERE)}
+    return frozenset(each for each in ended if lets.isdisjoint(_WORD.findall(str(each)))) if lets else ended
+
+
+_NOWHERE: Final = Names(Types({}, {}))
+_WORD: Final = re.compile(r"\w+")
 
 
 def _compile_step(context: StepContext, draft: StepDraft, names: Names) -> Guards:

@@ -52,7 +52,7 @@ def _collect_rules(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             rules: set[tuple[object, ...]] = set()
             for one, other in ((left, right), (right, left)):
                 guards = _collect_paths(other, chains, outcome) | _collect_facts(other, outcome)
-                conclusion = frozenset(each for each in guards if each[0] in ("input", "steps") or len(each) == _FACT)
+                conclusion = frozenset(each for each in guards if each[0] in ("input", "steps") or _is_fact(each))
                 premise = sufficient(one, not outcome)
                 if premise is not None and conclusion:
                     rules.add((None, "rule", premise, conclusion))
@@ -61,7 +61,8 @@ def _collect_rules(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             return frozenset()
 
 
-_FACT: Final = 5  # the elements of a fact
+def _is_fact(guard: tuple[object, ...]) -> bool:
+    return guard[0] is None and guard[1] in ("equal", "true")
 
 
 def conclude(guards: Guards) -> Guards:
@@ -130,7 +131,7 @@ def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Gu
             return _collect_of_each(tree, condition, chains, is_all) if outcome == is_all else frozenset()
         case Call(function="_==_" | "_!=_", arguments=(left, Const(value=None))):
             path, is_null = _find_path(left, chains), outcome == (tree.function == "_==_")
-            other = _BESIDE.get(str(path[-1])) if path else None
+            other = _BESIDE.get(str(path[-1])) if _is_of_item(path) else None
             path = path if not is_null else (*path[:-1], other) if other else ()
             return frozenset([path] if path else [])
         case _:
@@ -258,10 +259,16 @@ _BESIDE: Final = {"output": "error", "error": "output"}
 def _collect_status_guards(path: tuple[Segment, ...], word: str, is_equal: bool) -> Guards:
     """The members that are there where the status of a step, or of an item that a `for_each` gives, is this word, or
     another."""
-    if path[-1:] != ("status",) or (path[0] == "steps" and len(path) == 3 and not is_equal):
+    is_of_step = path[:1] == ("steps",) and len(path) == 3
+    if path[-1:] != ("status",) or not (_is_of_item(path) or (is_of_step and is_equal)):
         return frozenset()
     members = _SHOWN_BY_STATUS.get(word, ()) if is_equal else _SHOWN_BY_OTHER_STATUS.get(word, ())
     return frozenset((*path[:-1], member) for member in members)
+
+
+def _is_of_item(path: tuple[Segment, ...]) -> bool:
+    """Whether the path may lead to a member of an item that a `for_each` gives: not one that the data of others has."""
+    return path[:1] not in ((), ("input",), ("state",)) and (path[0] != "steps" or isinstance(path[-2], int))
 
 
 _SHOWN_BY_OTHER_STATUS: Final = {"finished": ("error",), "failed": ("output",)}
