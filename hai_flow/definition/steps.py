@@ -72,7 +72,7 @@ def _collect_end_of_block(draft: StepDraft) -> Guards:
     ended: Guards = until.guards if until is not None and "break" not in exits else frozenset()
     if not exits and "while" not in draft.params and draft.fields.get("join", "all") == "all":
         ended = ended.union(*draft.facts.values())
-    lets = {name for each in draft.inside() if ended for name in let_schemas(each, _NOWHERE)}
+    lets = {name for each in draft.inside() for name in let_schemas(each, _NOWHERE)} if ended else set[str]()
     return frozenset(each for each in ended if lets.isdisjoint(_WORD.findall(str(each)))) if lets else ended
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from hai_flow.definition.checks.constant_conditions import DENIED, TURNED
 from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Mapped, Name, Select, Tree
-from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path
+from hai_flow.definition.expressions.ast_paths import Chain, Segment, parse_static_path, spell
 from hai_flow.definition.expressions.cel_macros import SORTED
 from hai_flow.definition.expressions.evaluation import CompiledExpression, Guards
 from hai_flow.definition.names.known_names import Names
@@ -86,7 +86,13 @@ def _collect_facts(tree: Tree, outcome: bool) -> Guards:
             denied = (fact(Call(tree.offset, "_==_", None, (read, value)), False) for value in values)
             return fact(tree, outcome).union(*denied)
         case _:
-            return fact(tree, outcome)
+            return fact(tree, outcome) or _mark_tested(tree)
+
+
+def _mark_tested(tree: Tree) -> Guards:
+    """That a condition over values that may change, or with a loop in it, has tested what it reads: all that it
+    shows."""
+    return frozenset([(None, "tested", _render_condition(tree, lasting=False))])
 
 
 def _collect_paths(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
@@ -329,25 +335,30 @@ def is_form_known(text: Tree, guards: Guards) -> bool:
     )
 
 
-def _render_condition(tree: Tree) -> str | None:
-    """The condition in one spelling; None where it reads a value that may change."""
+def _render_condition(tree: Tree, *, lasting: bool = True) -> str | None:
+    """The condition in one spelling. With `lasting` None where it reads a value that may change, or has a loop."""
     match tree:
         case Name():
-            return None if tree.name in _CHANGING else tree.name
+            return None if lasting and tree.name in _CHANGING else tree.name
+        case Call(function="_[_]", arguments=(holder, Const(value=str() | int() as key))):
+            operand = _render_condition(holder, lasting=lasting)
+            return None if operand is None else spell((operand, key))
         case Const():
             return repr(tree.value)
         case Select():
-            operand = _render_condition(tree.operand)
+            operand = _render_condition(tree.operand, lasting=lasting)
             return None if operand is None else f"{operand}.{tree.name}{'?' if tree.test else ''}"
         case Call():
-            return _join_key(tree.function, tree.parts)
+            return _join_key(tree.function, tree.parts, lasting=lasting)
         case Listing():
-            return _join_key("[]", tree.elements)
+            return _join_key("[]", tree.elements, lasting=lasting)
         case Mapped():
-            return _join_key("{}", tree.parts)
+            return _join_key("{}", tree.parts, lasting=lasting)
+        case Comprehension() if not lasting:
+            return _join_key("loop", tree.parts, lasting=False)
     return None
 
 
-def _join_key(word: str, parts: Iterable[Tree]) -> str | None:
-    spelled = [_render_condition(part) for part in parts]
+def _join_key(word: str, parts: Iterable[Tree], *, lasting: bool) -> str | None:
+    spelled = [_render_condition(part, lasting=lasting) for part in parts]
     return None if None in spelled else f"{word}({','.join(map(str, spelled))})"

@@ -88,12 +88,8 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
 
 def _find_outcomes(source: str, scanned: Scanned, names: Names) -> _Outcomes:
     """The outcomes of a condition, and those with the expressions in place of the names that a `let` gave them."""
-    outcomes, expanded = _compute_outcomes(source, scanned.all_roots), source
-    for chain in sorted(scanned.scan.chains, key=lambda each: each.start, reverse=True):
-        schema = names.types.roots.get(str(chain.path[0])) if len(chain.full_path) == 1 else None
-        if isinstance(schema, Mapping) and isinstance(expression := schema.get(SOURCE), str):
-            expanded = f"{expanded[: chain.start]}({expression}){expanded[chain.end :]}"
-    if expanded == source or len(expanded) > _EXPANDED_MAX:
+    outcomes, expanded = _compute_outcomes(source, scanned.all_roots), _expand(source, scanned, names)
+    if expanded == source:
         return outcomes
     try:
         more = _compute_outcomes(expanded, scanned.all_roots)
@@ -102,7 +98,31 @@ def _find_outcomes(source: str, scanned: Scanned, names: Names) -> _Outcomes:
     return outcomes._replace(guards=outcomes.guards | more.guards, denials=outcomes.denials | more.denials)
 
 
+def _expand(source: str, scanned: Scanned, names: Names) -> str:
+    """The source with the expressions in place of the names that a `let` gave them; as it is where that gets long."""
+    expanded = source
+    for chain in sorted(scanned.scan.chains, key=lambda each: each.start, reverse=True):
+        schema = names.types.roots.get(str(chain.path[0])) if len(chain.full_path) == 1 else None
+        if isinstance(schema, Mapping) and isinstance(expression := schema.get(SOURCE), str):
+            expanded = f"{expanded[: chain.start]}({expression}){expanded[chain.end :]}"
+    return expanded if len(expanded) <= _EXPANDED_MAX else source
+
+
 _EXPANDED_MAX: Final = 4096
+
+
+def _keep_doubts(doubts: list[ExpressionFault], source: str, scanned: Scanned, names: Names) -> list[ExpressionFault]:
+    """The doubts without those that a condition excludes which a `let` has named."""
+    unguarded = any(doubt.code == "expression.unguarded" for doubt in doubts)
+    expanded = _expand(source, scanned, names) if unguarded else source
+    if expanded == source:
+        return doubts
+    try:
+        scanned = _scan(expanded, names.list_roots())
+    except Faults:
+        return doubts
+    messages = {doubt.message for doubt in Doubts(expanded, scanned.tree, scanned.by_node, names).doubts}
+    return [doubt for doubt in doubts if doubt.code != "expression.unguarded" or doubt.message in messages]
 
 
 def is_never_first(source: str, earlier: str, names: Names) -> bool:
@@ -178,6 +198,8 @@ def _compile_source(source: str, names: Names) -> tuple[Program, Scanned, Sequen
     ]
     faults += scanned.faults
     doubts = Doubts(source, scanned.tree, scanned.by_node, names)
+    if doubts.doubts:
+        doubts.doubts = _keep_doubts(doubts.doubts, source, scanned, names)
     certainty = Certainty(scanned.tree, scanned.by_node, names)
     faults += doubts.faults
     doubts.doubts += [*certainty.faults, *certainty.doubts]
