@@ -29,6 +29,7 @@ roster.bug("two ids of one person are two").edit("c.Principal(one,", "c.Principa
 notifying = Room("hai_flow/runtime/people/notifier.py", _NOTIFIER)
 notifying.bug("both ids of a person are told").edit("(each.channel, each.person) in first", "True")
 picking = Room("hai_flow/runtime/people/picks.py", _RUNTIME)
+picking.bug("an agent is picked beside its person").edit("if rules.quorum == 1 else", "if True else")
 picking.bug("the load does not count").edit("(load.get(id, 0), sha256", "(0, sha256")
 picking.bug("an absent person is picked").edit("if id not in absent and ineligible", "if ineligible")
 picking.bug("the requester sends others away").edit(

@@ -317,9 +317,7 @@ entering.bug("everybody enters absences of others").edit(
 reseating = Room("hai_flow/runtime/people/absence_notices.py", "tests/runtime/test_absence_notices.py")
 reseating.bug("an absence that nobody saw is told of").edit('if stage == "begun" or not is_over:', "if True:")
 stranded = Room("hai_flow/runtime/people/undecidable.py", "tests/runtime/test_undecidable.py")
-stranded.bug("one person in two seats is two people").edit(
-    "isdisjoint(ids := {voice.id, ", "isdisjoint(ids := {person.id, "
-)
+stranded.bug("one person in two seats is two people").edit("if spent.isdisjoint(ids):", "if True:")
 stranded.bug("an absent person can decide").edit("if person.id not in self._away:\n", "if True:\n")
 stranded.bug("people whom it does not ask are named as the reason").edit(
     "if not list_matching_selectors(rules.from_, person, world):\n", "if False:\n"

@@ -143,6 +143,21 @@ async def test_an_agent_is_not_picked_for_a_run_of_those_for_whom_it_acts(office
     assert "agent:buyer" not in await office.count(runs)
 
 
+@pytest.mark.parametrize("quorum", [1, 2])
+async def test_an_agent_is_not_picked_beside_its_people_where_two_must_agree(office: Office, quorum: int) -> None:
+    office.hire("ann", "bob")
+    office.people.key("agent:buyer", roles=[DECIDER], speaks_for=["user:ann"])
+    more = f", quorum: {quorum}"
+    runs = [await office.ask("user:req", more, "[]", "[role:boss, 'agent:buyer']") for _ in range(6)]
+    assert (
+        await office.count(runs)
+        == {
+            1: {"user:ann": 4, "user:bob": 4, "agent:buyer": 4},
+            2: {"user:ann": 6, "user:bob": 6},
+        }[quorum]
+    )
+
+
 async def test_others_of_the_role_see_the_question_and_may_not_decide_it(office: Office) -> None:
     office.hire("ann", "bob", "cat")
     run_id = await office.ask()

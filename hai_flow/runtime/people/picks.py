@@ -30,7 +30,7 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.people.delegates import AllIds
 from hai_flow.runtime.people.roster import Roster, Rosters
-from hai_flow.runtime.people.undecidable import ignore_picks, look_by_turns, name_question, read_question
+from hai_flow.runtime.people.undecidable import ignore_picks, list_minds, look_by_turns, name_question, read_question
 from hai_flow.store.commit.projection import PICKED
 from hai_flow.store.messaging.outbox import OutboxMessage
 from hai_flow.store.people import absences, inbox, picks, undecidable
@@ -47,7 +47,8 @@ _ACTOR: Final = AuditActor(who=c.Principal("service:hai-flow"), way="pick")
 
 def list_able(pending: PendingState, roster: Roster, away: Sequence[AbsenceRow], world: World) -> list[str]:
     """The people that may decide the question, picked or not, and are not away, each by their one id. An
-    absence that an excluded person has entered does not count: the requester would choose the deciders."""
+    absence that an excluded person has entered does not count: the requester would choose the deciders. Where several
+    must agree, of an agent and its people only the people: together they have one vote."""
     rules, open_to_all = derive_rules(pending), ignore_picks(pending)
     absent = {
         roster.all_ids(row.person)[0]
@@ -60,7 +61,8 @@ def list_able(pending: PendingState, roster: Roster, away: Sequence[AbsenceRow],
         roles, groups = (*other.roles, *each.roles), (*other.groups, *each.groups)
         through = tuple(dict.fromkeys((*other.through, *each.through)))
         merged[each.id] = c.Principal(each.id, roles, groups, issuer=each.issuer, aliases=each.aliases, through=through)
-    return [id for id, each in merged.items() if id not in absent and ineligible(open_to_all, each, world) is None]
+    able = [each for id, each in merged.items() if id not in absent and ineligible(open_to_all, each, world) is None]
+    return [each.id for each in able] if rules.quorum == 1 else list_minds(able)
 
 
 def choose_people(

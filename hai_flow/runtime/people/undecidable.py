@@ -8,7 +8,7 @@ if it asks people by name who are away and have left their seat to nobody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -50,6 +50,18 @@ JUDGED_MAX: Final = 2_000
 _votes = msgspec.json.Decoder(e.VoteCast)
 
 
+def list_minds(people: Iterable[c.Principal]) -> list[str]:
+    """The ids of the people whose votes count beside one another: with several seats a person has one vote, and of an
+    agent and its people the people have it."""
+    minds, spent = list[str](), set[str]()
+    for each in sorted(people, key=lambda each: len(each.through) if each.issuer else -1):
+        ids = {each.id, *(ids_of_voter(each) if each.issuer else ())}
+        if spent.isdisjoint(ids):
+            minds.append(each.id)
+            spent |= ids
+    return minds
+
+
 class Staff:
     """The deciders of a tenant, and who of them is away."""
 
@@ -81,9 +93,9 @@ class Staff:
         if pending.opened.kind in ("approve", "gate"):
             missing: Mapping[str, int] = describe_needs(pending)["missing"]  # type: ignore[assignment]
             needed = max(1, missing["people"])
-        able, spent = 0, set[str]()
+        voices: list[c.Principal] = []
         faults: dict[str, None] = {}
-        for person in sorted(people, key=lambda each: len(each.through) if each.issuer else -1):
+        for person in people:
             if not list_matching_selectors(rules.from_, person, world):
                 continue
             voice = self._give_voice(person, holdings, faults)
@@ -92,8 +104,9 @@ class Staff:
             fault = obstacle(pending, voice, world)
             if fault is not None:
                 faults[fault.reason] = None
-            elif spent.isdisjoint(ids := {voice.id, *(ids_of_voter(voice) if voice.issuer else ())}):
-                able, spent = able + 1, spent | ids  # whoever has several seats has one vote, and so has an agent
+            else:
+                voices.append(voice)
+        able = len(list_minds(voices))
         if able >= needed:
             return None
         if able:
