@@ -15,10 +15,12 @@ from tests.mutants import (
     border,
     cells,
     chats,
+    doubts,
     engine,
     freezes,
     heirs,
     masking,
+    minds,
     models,
     neighbours,
     oversight,
@@ -38,7 +40,7 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
 MODULES: Final = (
     engine, backtest, rules, still, freezes, chats, store, runtime, masking, models, cells, authoring, border,
-    neighbours, picks, trust, heirs, agents, assurance, oversight, readers, terms,
+    neighbours, picks, trust, heirs, agents, assurance, oversight, readers, terms, doubts, minds,
 )  # fmt: skip
 BY_HAND: Final = tuple(each for module in MODULES for each in vars(module).values() if isinstance(each, Room))
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)
