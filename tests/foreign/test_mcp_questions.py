@@ -137,10 +137,17 @@ _TYPESCRIPT: Final = (
 
 class AsksInSession(Modern):
     """A server whose function `t` asks within a session: by 2026-07-28 it fails there, by these words. `alone`: it
-    speaks no older protocol; `before`: its description in older ones; `always`: it fails so there, too."""
+    speaks no older protocol; `before`: its description in older ones, where that is another; `always`: it fails so
+    there, too."""
 
     def __init__(
-        self, words: str, *, as_error: bool = False, alone: bool = False, before: str = "Pays", always: bool = False
+        self,
+        words: str,
+        *,
+        as_error: bool = False,
+        alone: bool = False,
+        before: str | None = None,
+        always: bool = False,
     ) -> None:
         said = {"content": [{"type": "text", "text": words}], "isError": True}
         super().__init__(said)
@@ -154,7 +161,7 @@ class AsksInSession(Modern):
         if method == "initialize" and self._alone:
             error = {"code": -32601, "message": "Method not found"}
             return Reply(body=json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
-        if method == "tools/list" and not is_modern:
+        if method == "tools/list" and not is_modern and self._before is not None:
             return self._reply(asked["id"], {"tools": [{**TOOL, "description": self._before}]})
         if method == "tools/call":
             self.calls.append(f"{asked['params']['name']} {'now' if is_modern else 'before'}")
