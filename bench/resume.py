@@ -2,7 +2,7 @@
 
 From handing in the answer of a waiting run until a follower of its log has the next step's first event: decide, commit,
 encode, wake up. `resume_in_commits` is that of a run which the process still remembers, `cold_resume_in_commits` that
-of one which it has never seen and loads first.
+of one which it has only read, as the request of an answer does first; the reading is not counted.
 """
 
 from __future__ import annotations
