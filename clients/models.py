@@ -255,7 +255,7 @@ def models(note: str) -> str:
 def _record(shape: type, name: str) -> str:
     base = _BASES.get(name)
     inherited = {field.name for field in list_fields(_shape_of(base))} if base else set()
-    said = {field.name: _said(field) for field in list_fields(shape) if field.name not in inherited}
+    said = {field.name: _spell_annotation(field) for field in list_fields(shape) if field.name not in inherited}
     closed = {field: listed for field, text in said.items() if (listed := _closed(text))}
     about = _ABOUT.get(name, inspect.cleandoc(shape.__doc__ or "")).replace("null", "None")
     about = retold(textwrap.dedent("    " + about), closed)
@@ -275,7 +275,7 @@ def _shape_of(name: str) -> type:
     return next(getattr(schemas, shape) for shape, record in RECORDS.items() if record == name)
 
 
-def _said(field: ShapeField) -> str:
+def _spell_annotation(field: ShapeField) -> str:
     """The annotation, in which words for a closed list stand for its members."""
     text = re.sub(r"^Annotated\[(.*), Field\(.*\)\]$", r"\1", ast.unparse(ast.parse(field.annotation)))
     for name, value in vars(schemas).items():

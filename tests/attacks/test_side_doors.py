@@ -143,29 +143,29 @@ def test_a_freeze_of_something_else_holds_no_approval(place: Place, scope: dict[
 # --- turns to which a thread goes back --------------------------------------------------------------------------------
 
 
-def begun(place: Place, workflow: str) -> tuple[AguiClient, dict[str, Any], str]:
+def begin_and_answer(place: Place, workflow: str) -> tuple[AguiClient, dict[str, Any], str]:
     """A run of the requester that waits at its second question; its client, its first question, and its id."""
     client = AguiClient(place.url, unique("doors"), workflow=workflow, headers=place.req)
     client.post(user(), run_id="t1")
 
-    def asked() -> list[dict[str, Any]]:
+    def list_open() -> list[dict[str, Any]]:
         query = (
             "SELECT p.id FROM pendings p JOIN runs r ON r.id = p.run_id WHERE r.thread_id = $1 AND p.status = 'open'"
         )
         ids = place.people.do(lambda c: c.fetch(query, client.thread_id))
         return [place.api.get(f"/v1/pendings/{row[0]}", headers=place.operator).json() for row in ids]
 
-    (question,) = wait_for(asked)
+    (question,) = wait_for(list_open)
     if workflow == "approved":
         path = f"/v1/pendings/{question['id']}/decide"
         expect(place.api.post(path, json={"decision": "approve"}, headers=place.boss), 200)
-        (question,) = wait_for(lambda: [each for each in asked() if each["kind"] == "ask"])
+        (question,) = wait_for(lambda: [each for each in list_open() if each["kind"] == "ask"])
     answered = client.post(run_id="t3", resume=[resolved(question, {"n": "1"})])
     assert answered.status == 200, answered.body
     return client, question, question["run_id"]
 
 
-def back(place: Place, client: AguiClient, question: dict[str, Any], run: str) -> tuple[int, str]:
+def answer_anew(place: Place, client: AguiClient, question: dict[str, Any], run: str) -> tuple[int, str]:
     """What the requester gets who answers the first question anew, behind the turn that asked it."""
     turn = 1 if "unasked" in client.url else 2
     answered = client.post(run_id=unique("t"), parentRunId=f"{run}.{turn}", resume=[resolved(question, {"n": "2"})])
@@ -175,7 +175,7 @@ def back(place: Place, client: AguiClient, question: dict[str, Any], run: str) -
 @pytest.mark.parametrize("since", ["nothing", "a stop by the requester", "a stop by the operator", "another run"])
 def test_nobody_goes_behind_the_approval_of_a_run_that_is_paused(place: Place, since: str) -> None:
     """What they look into may have been done already, behind a restore for example."""
-    client, question, run = begun(place, "approved")
+    client, question, run = begin_and_answer(place, "approved")
     place.control(run, "pause")
     if since == "a stop by the operator":
         place.control(run, "stop")
@@ -185,15 +185,15 @@ def test_nobody_goes_behind_the_approval_of_a_run_that_is_paused(place: Place, s
         wait_for(lambda: place.status(run) == "stopped")
     if since == "another run":
         assert client.post(user(), run_id=unique("t")).status == 200
-    assert back(place, client, question, run) == (409, "fork_approved")
+    assert answer_anew(place, client, question, run) == (409, "fork_approved")
     assert place.status(run) == ("paused" if since == "nothing" else "stopped")
 
 
 def test_a_requester_goes_back_where_nobody_was_asked_or_nobody_holds_it(place: Place) -> None:
-    client, question, run = begun(place, "unasked")
+    client, question, run = begin_and_answer(place, "unasked")
     place.control(run, "pause")
-    assert back(place, client, question, run) == (200, "")
-    client, question, run = begun(place, "approved")
+    assert answer_anew(place, client, question, run) == (200, "")
+    client, question, run = begin_and_answer(place, "approved")
     place.control(run, "pause")
     place.control(run, "resume")
-    assert back(place, client, question, run) == (200, "")
+    assert answer_anew(place, client, question, run) == (200, "")

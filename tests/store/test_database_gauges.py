@@ -168,12 +168,12 @@ async def test_stranded_questions_are_found_without_the_other_open_ones(db: Data
         assert len(looked) == 3
         for query, args in looked:
             (answer,) = json.loads(await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *args))
-            assert left_out(answer["Plan"]) < 10, query
+            assert count_rows_left_out(answer["Plan"]) < 10, query
 
 
-def left_out(plan: dict[str, Any]) -> int:
+def count_rows_left_out(plan: dict[str, Any]) -> int:
     """The rows that were read and not wanted."""
-    return plan.get("Rows Removed by Filter", 0) + sum(left_out(below) for below in plan.get("Plans", ()))
+    return plan.get("Rows Removed by Filter", 0) + sum(count_rows_left_out(below) for below in plan.get("Plans", ()))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["waiting", "queued"])), max_size=30))

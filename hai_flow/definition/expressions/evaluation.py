@@ -27,17 +27,13 @@ Guards: TypeAlias = frozenset[tuple[Any, ...]]
 _FEW_HOLES: Final = 16  # a value with so many has a bound by that
 
 
-class CompiledExpression(msgspec.Struct, frozen=True, eq=False):
-    """plan.Expression: CEL that was checked. The result of a condition must be a boolean; `doubts` are for warnings.
+class Outcomes(msgspec.Struct, frozen=True, eq=False):
+    """The properties of an expression that its source alone decides.
 
     `paths`, `roots` and `steps` are what it reads; `guards` and `denials` are the paths that are there, and the facts
     that hold, whenever its result is true, and whenever it is false; `proof` and `disproof` are the facts that make it
     so."""
 
-    source: str
-    program: Program
-    is_condition: bool
-    doubts: tuple[ExpressionFault, ...]
     paths: tuple[tuple[Segment, ...], ...]
     roots: frozenset[str]
     steps: frozenset[str]
@@ -45,6 +41,15 @@ class CompiledExpression(msgspec.Struct, frozen=True, eq=False):
     denials: Guards
     proof: Guards | None
     disproof: Guards | None
+
+
+class CompiledExpression(Outcomes, frozen=True, eq=False):
+    """plan.Expression: CEL that was checked. The result of a condition must be a boolean; `doubts` are for warnings."""
+
+    source: str
+    program: Program
+    is_condition: bool
+    doubts: tuple[ExpressionFault, ...]
 
     def evaluate(self, scope: Mapping[str, Json]) -> Json:
         """The JSON value. Raises `ExpressionError` with an `expression.*` code."""

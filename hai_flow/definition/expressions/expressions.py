@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from hai_flow.definition.checks.condition_facts import collect_guards, is_filter, sufficient
 from hai_flow.definition.checks.constant_conditions import Certainty, doubt_literal_condition
@@ -25,11 +26,11 @@ from hai_flow.definition.expressions.evaluation import (
     CelHole,
     CompiledExpression,
     CompiledTemplate,
-    Guards,
     ListPart,
     LiteralPart,
     MapPart,
     NowHole,
+    Outcomes,
     PathHole,
     TemplatePart,
     TextPart,
@@ -83,10 +84,12 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
         doubts = [*doubts, *doubt_literal_condition(scanned.tree)]
     shifted = [ExpressionFault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
     outcomes = _find_outcomes(inner, scanned, names)
-    return CompiledExpression(inner.strip(), program, condition, tuple(shifted), *outcomes)
+    return CompiledExpression(
+        source=inner.strip(), program=program, is_condition=condition, doubts=tuple(shifted), **asdict(outcomes)
+    )
 
 
-def _find_outcomes(source: str, scanned: Scanned, names: Names) -> _Outcomes:
+def _find_outcomes(source: str, scanned: Scanned, names: Names) -> Outcomes:
     """The outcomes of a condition, and those with the expressions in place of the names that a `let` gave them."""
     outcomes, expanded = _compute_outcomes(source, scanned.all_roots), _expand(source, scanned, names)
     if expanded == source:
@@ -95,7 +98,7 @@ def _find_outcomes(source: str, scanned: Scanned, names: Names) -> _Outcomes:
         more = _compute_outcomes(expanded, scanned.all_roots)
     except Faults:
         return outcomes
-    return outcomes._replace(guards=outcomes.guards | more.guards, denials=outcomes.denials | more.denials)
+    return replace(outcomes, guards=outcomes.guards | more.guards, denials=outcomes.denials | more.denials)
 
 
 def _expand(source: str, scanned: Scanned, names: Names) -> str:
@@ -312,7 +315,7 @@ def infer_type(value: Json, names: Names) -> Look:
         present = Look(look.schema, root=look.root)
         return present if names.is_known(chain.path) else find_common([present, Look(NULL)])  # a whole hole gives null
     look = ValueTypes(scanned.by_node, names).look(scanned.tree, {})
-    return msgspec.structs.replace(look, schema=write_times(look.schema))
+    return replace(look, schema=write_times(look.schema))
 
 
 def list_values(text: str, names: Names) -> list[Json]:
@@ -362,24 +365,12 @@ def list_sources(text: str, names: Names) -> tuple[list[Json], list[tuple[Segmen
     return literals, paths
 
 
-class _Outcomes(NamedTuple):
-    """The fields of `CompiledExpression` that follow from its source."""
-
-    paths: tuple[tuple[Segment, ...], ...]
-    roots: frozenset[str]
-    steps: frozenset[str]
-    guards: Guards
-    denials: Guards
-    proof: Guards | None
-    disproof: Guards | None
-
-
 @lru_cache(maxsize=4096)
-def _compute_outcomes(source: str, roots: frozenset[str]) -> _Outcomes:
+def _compute_outcomes(source: str, roots: frozenset[str]) -> Outcomes:
     scanned = _scan(source, roots)
     tree, by_node = scanned.tree, scanned.by_node
     paths = tuple(chain.path for chain in scanned.scan.chains)
-    return _Outcomes(
+    return Outcomes(
         paths, *find_roots_and_steps(paths), collect_guards(tree, by_node, True), collect_guards(tree, by_node, False),
         sufficient(tree, True), sufficient(tree, False),
     )  # fmt: skip
